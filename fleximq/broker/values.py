@@ -1,0 +1,57 @@
+"""The broker's own values: who is there, what a run has in common, what was handed out."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleximq.interfaces import IPeer, ISource
+from fleximq.message import Message
+
+if TYPE_CHECKING:
+    from fleximq.broker.topics import Topic
+
+#: FlexiMQ document 4.1.1: the client id of the broker itself.
+BROKER_ID = 1
+#: FlexiMQ document 4.1.1: the first and last id given to clients.
+FIRST_CLIENT_ID = 1000
+LAST_CLIENT_ID = 0xFFFFFFFE
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """A connection that has been let in, whatever dialect it speaks.
+
+    ``name`` is how it appears as a sender in text dialects; ``principal`` who it is (None: anonymous);
+    ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds.
+    """
+
+    id: int
+    dialect: str
+    name: str
+    principal: str | None = None
+    address: str = ""
+    peer: IPeer | None = None
+    joined: float = 0.0
+    patterns: dict[str, object] = field(default_factory=dict)
+
+
+class Envelope(NamedTuple):
+    """What all messages of a run share.
+
+    Made by a dialect, often once for thousands of runs. ``durable`` publications go through the journal and are
+    refused rather than lost (BlipMQ QoS1, MiniMQ PRODUCE). ``audience`` narrows delivery to these client ids.
+    """
+
+    topic: "Topic"
+    publisher: Client
+    source: ISource
+    qos: int = 1
+    durable: bool = False
+    audience: frozenset[int] | None = None
+
+
+class Delivery(NamedTuple):
+    """A message handed out by a queue: its tag (0 where it needs no acknowledgement) and the how-manieth time."""
+
+    tag: int
+    message: Message
+    attempts: int

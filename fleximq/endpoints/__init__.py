@@ -1,0 +1,1 @@
+"""Strings to endpoints: what may follow ``--listen``."""

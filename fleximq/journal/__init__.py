@@ -1,0 +1,1 @@
+"""Where durable publications are kept before they are delivered."""

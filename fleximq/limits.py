@@ -1,0 +1,71 @@
+"""The sizes a client may reach, in one place.
+
+Those that a document fixes are constants; those that an operator may move are fields of :class:`Limits`.
+All sizes are in bytes unless the name says otherwise.
+"""
+
+from dataclasses import dataclass
+
+from fleximq.errors import SettingError
+
+KIBIBYTE = 1024
+MEBIBYTE = 1024 * KIBIBYTE
+GIBIBYTE = 1024 * MEBIBYTE
+
+#: FlexiMQ document 7.1: the longest header, inclusive.
+HEADER_BYTES = 64 * KIBIBYTE
+#: FlexiMQ document 7.1: base header without header and payload.
+BASE_BYTES = 34
+#: Most routing entries in one header.
+ROUTING_ENTRIES = 1000
+#: Longest topic name as UTF-8.
+TOPIC_BYTES = 1024
+#: BlipMQ document, "Frame Layout": the most that a frame's length field may announce.
+BLIP_FRAME_BYTES = 16 * MEBIBYTE
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an operator may move.
+
+    ``message``: a whole FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
+    ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue,
+    ``outboxBytes`` what one connection may leave unread, ``clients`` the connections in all,
+    ``subscriptions`` those of one client, ``topics`` the idle topics that are remembered, ``queues`` the MiniMQ
+    queues in all, ``requests`` the unanswered REQs of one client.
+
+    :raises SettingError: for a value outside its range.
+    """
+
+    message: int = 16 * MEBIBYTE
+    line: int = 16 * MEBIBYTE
+    text: int = MEBIBYTE
+    queueMessages: int = 1_000_000
+    queueBytes: int = 256 * MEBIBYTE
+    outboxBytes: int = 64 * MEBIBYTE
+    clients: int = 100_000
+    subscriptions: int = 10_000
+    topics: int = 100_000
+    queues: int = 100_000
+    requests: int = 10_000
+
+    def __post_init__(self) -> None:
+        _within("max-message", self.message, KIBIBYTE, GIBIBYTE)
+        _within("max-line", self.line, KIBIBYTE, GIBIBYTE)
+        _within("max-text", self.text, KIBIBYTE, GIBIBYTE)
+        for name, value in (
+            ("queue-messages", self.queueMessages),
+            ("queue-bytes", self.queueBytes),
+            ("outbox-bytes", self.outboxBytes),
+            ("max-clients", self.clients),
+            ("max-subscriptions", self.subscriptions),
+            ("max-topics", self.topics),
+            ("max-queues", self.queues),
+            ("max-requests", self.requests),
+        ):
+            _within(name, value, 1, 1 << 48)
+
+
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise SettingError(f"{name} is {value}, but must be between {low} and {high}")

@@ -1,0 +1,1 @@
+"""What starts and stops; ``compose`` is the one place that knows every room."""
