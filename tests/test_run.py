@@ -1,0 +1,101 @@
+"""The totals line tells what trial saw, and only a green run exits with 0."""
+
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+from twisted.trial import reporter
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
+
+from tests.run import Totals
+
+ROOT = Path(__file__).parents[1]
+
+
+class _Sample(SynchronousTestCase):
+    """One test of each ending; run by the tests below, never by the loader, since its name is private."""
+
+    def passes(self) -> None:
+        """Ends well."""
+
+    def fails(self) -> None:
+        """Ends with a failed expectation."""
+        self.assertEqual(1, 2)
+
+    def breaks(self) -> None:
+        """Ends with an exception."""
+        raise ZeroDivisionError("on purpose")
+
+    def skips(self) -> None:
+        """Does not want to run."""
+        raise SkipTest("on purpose")
+
+    def fallsShort(self) -> None:
+        """Fails, as is known."""
+        self.assertEqual(1, 2)
+
+    fallsShort.todo = "known"  # type: ignore[attr-defined]
+
+    def surprises(self) -> None:
+        """Passes, though it is known to fail."""
+
+    surprises.todo = "known"  # type: ignore[attr-defined]
+
+
+def _totals(*names: str) -> Totals:
+    result = reporter.TreeReporter(StringIO())
+    for name in names:
+        _Sample(name).run(result)
+    return Totals.of(result)
+
+
+class TotalsTests(SynchronousTestCase):
+    """How a result is counted."""
+
+    def test_everyEnding(self) -> None:
+        """Each ending of a test is counted once, in its place."""
+        endings = {
+            "passes": Totals(1, 0, 0),
+            "fails": Totals(0, 1, 0),
+            "breaks": Totals(0, 1, 0),
+            "skips": Totals(0, 0, 1),
+            "fallsShort": Totals(0, 0, 1),
+            "surprises": Totals(0, 1, 0),
+        }
+        self.assertEqual({name: _totals(name) for name in endings}, endings)
+
+    def test_text(self) -> None:
+        """The line names passed and failed always, skipped only where there are some."""
+        self.assertEqual(str(Totals(3, 0, 0)), "3 passed, 0 failed")
+        self.assertEqual(str(Totals(3, 1, 2)), "3 passed, 1 failed, 2 skipped")
+
+    def test_green(self) -> None:
+        """A run is green if something passed and nothing failed."""
+        self.assertTrue(Totals(1, 0, 1).green)
+        self.assertFalse(Totals(1, 1, 0).green)
+
+    def test_nothingIsNotGreen(self) -> None:
+        """A run in which no test passed shows nothing."""
+        self.assertFalse(Totals(0, 0, 1).green)
+
+
+class MainTests(SynchronousTestCase):
+    """The runner as a program, on names of which the outcome is known."""
+
+    def run_(self, *names: str) -> tuple[int, str, str]:
+        """Return the exit code, the last line printed and what stands in the file of totals."""
+        path = Path(self.mktemp()).absolute()
+        command = [sys.executable, "-m", "tests.run", "--totals", path, "--temp-directory", f"{path}.trial", *names]
+        ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=60)
+        return ended.returncode, ended.stdout.decode().splitlines()[-1], path.read_text()
+
+    def test_success(self) -> None:
+        """A green run exits with 0; its totals are printed last and written to the file."""
+        code, last, written = self.run_("tests.test_run.TotalsTests.test_text")
+        self.assertEqual((code, last, written), (0, "1 passed, 0 failed", "1 passed, 0 failed\n"))
+
+    def test_unknownName(self) -> None:
+        """A name that cannot be loaded is a failure, not an empty run."""
+        code, last, _ = self.run_("tests.there_is_no_such_module")
+        self.assertEqual((code, last), (1, "0 passed, 1 failed"))
