@@ -4,6 +4,7 @@ An error is raised where it is found and answered in one place per dialect, in t
 carries the status to answer with and whether the connection ends; its text is one sentence for the client.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from fleximq.status import Status
@@ -83,9 +84,16 @@ class NoCapacity(BrokerError):
 
 
 class NotKept(BrokerError):
-    """A message that must not be lost could not be kept: a queue is full or the journal failed (500)."""
+    """Messages that must not be lost could not be kept: a queue is full or the journal failed (500).
+
+    ``refused`` holds the places, in their run, of the messages concerned; the others were taken.
+    """
 
     status = Status.INTERNAL_SERVER_ERROR
+
+    def __init__(self, reason: str, refused: Sequence[int] = (0,)) -> None:
+        super().__init__(f"durable publish failed: {reason}")
+        self.refused = refused
 
 
 class ClientNotFound(BrokerError):

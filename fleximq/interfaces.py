@@ -14,6 +14,9 @@ class ISource(Interface):
     def messages(body: Any) -> Sequence[Message]:
         """Return the messages of a run, in order. ``body`` is what the dialect gave to ``Broker.publish``."""
 
+    def pick(body: Any, places: Sequence[int]) -> Any:
+        """Return a body that holds only the messages at these places (ascending, at least one)."""
+
 
 class IForm(Interface):
     """The shape in which a group of subscribers takes its deliveries. A run is rendered once per form."""

@@ -1,0 +1,398 @@
+"""The one door to the broker's rules.
+
+Dialects call these few methods; each returns or raises a :class:`fleximq.errors.BrokerError`, none waits. What the
+broker has to say unasked goes through the interfaces in :mod:`fleximq.interfaces`. It never learns which dialect
+it speaks to.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from fleximq.broker import paths
+from fleximq.broker.clients import Clients
+from fleximq.broker.deadlines import Clock, Deadlines
+from fleximq.broker.observers import Counts, Observers
+from fleximq.broker.presence import OwnMessages, Presence
+from fleximq.broker.requests import OpenRequests
+from fleximq.broker.rules import Rules
+from fleximq.broker.subscriptions import Subscription, Subscriptions
+from fleximq.broker.topic_queues import TopicQueue, TopicQueues
+from fleximq.broker.topics import DEAD, SYSTEM, Topic, TopicTable, isPattern
+from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
+from fleximq.errors import ClientNotFound, Forbidden, NoCapacity, NotKept, SubscriptionFailed
+from fleximq.interfaces import IJournal, IPeer, ISubscriber
+from fleximq.message import Message
+
+
+class Broker:
+    """Clients, topics, queues and requests, and what happens between them.
+
+    :param clock: seconds and timers (Twisted's IReactorTime, or a test's clock).
+    :param journal: where durable publications go before they are delivered.
+    :param randomHex: returns that many random hexadecimal digits.
+    :param idOf: returns the id a message has in a work queue, a new one where it brought none.
+    :param onError: is given what an observer or a timed action raised.
+    :param afterwards: called after timed actions have run, so that what they said can be sent.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        journal: IJournal,
+        randomHex: Callable[[int], str],
+        idOf: Callable[[Message], str],
+        onError: Callable[[Exception], None],
+        rules: Rules = Rules(),
+        afterwards: Callable[[], None] = lambda: None,
+    ) -> None:
+        limits = rules.limits
+        self.clock = clock
+        self.rules = rules
+        self.started = clock.seconds()
+        self.counts = Counts()
+        self.observers = Observers(onError)
+        self.observers.add(self.counts)
+        self.channelsChanged: list[Callable[[], None]] = []
+        self.clients = Clients(limits.clients, clock.seconds, randomHex)
+        self.topics = TopicTable(limits.topics, self._topicCreated, self._channelsChanged)
+        self._journal = journal
+        self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
+        self._requests = OpenRequests(self._deadlines, rules.requestTimeout, limits.requests)
+        self._self = Client(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
+        self._own = OwnMessages()
+        self.observers.add(Presence(self.topics, self._self, self._deliver))
+        self.subscriptions = Subscriptions(
+            self._deadlines,
+            grace=rules.grace,
+            retryAfter=rules.redelivery,
+            maxDeliveries=rules.maxDeliveries,
+            maxMessages=limits.queueMessages,
+            maxBytes=limits.queueBytes,
+            onDead=self._dead,
+            onExpired=self._subscriptionExpired,
+            counted=self.observers.counted,
+        )
+        self.queues = TopicQueues(
+            self._deadlines,
+            expiry=rules.queueExpiry,
+            retryAfter=rules.redelivery,
+            maxDeliveries=rules.maxDeliveries,
+            maxMessages=limits.queueMessages,
+            maxBytes=limits.queueBytes,
+            maxQueues=limits.queues,
+            onDead=self._dead,
+            onExpired=self._queueExpired,
+            counted=self.observers.counted,
+            idOf=idOf,
+        )
+
+    def stop(self) -> None:
+        """Cancel everything timed."""
+        self._deadlines.stop()
+
+    # -- who is here -------------------------------------------------------------------------------
+
+    def join(
+        self,
+        dialect: str,
+        peer: IPeer | None = None,
+        principal: str | None = None,
+        address: str = "",
+        user: bool = False,
+    ) -> Client:
+        """Let a connection in and return it with its id and name.
+
+        :param user: name it ``user-<8 hex digits>`` instead of ``<dialect>-<id>``.
+        :raises NoCapacity: there are as many clients as there may be.
+        """
+        client = self.clients.add(dialect, peer, principal, address, user)
+        self.observers.clientJoined(client)
+        return client
+
+    def leave(self, client: Client, reason: str) -> None:
+        """Forget a connection: its subscriptions end or begin their grace time, its requests fail.
+
+        :param reason: a short constant phrase for the count of leaves.
+        """
+        if not self.clients.remove(client):
+            return
+        for name in tuple(client.patterns):
+            self.unsubscribe(client, name)
+        self.subscriptions.leave(client)
+        self._requests.leave(client)
+        self.observers.clientLeft(client, reason)
+
+    # -- publish and subscribe ---------------------------------------------------------------------
+
+    def topicFor(self, client: Client, name: str) -> Topic:
+        """Return the topic that a client may publish to.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises Forbidden: it begins with ``$sys/`` or ``$dead/``, where only the broker publishes.
+        """
+        if name.startswith((SYSTEM, DEAD)):
+            raise Forbidden("only the broker publishes to this topic")
+        return self.topics.get(name)
+
+    def publish(self, envelope: Envelope, body: Any, count: int) -> None:
+        """Bring a run of ``count`` messages to everybody who subscribed to its topic. Hot.
+
+        :raises NotKept: a subscription that loses nothing is full; ``refused`` says which messages reached nobody,
+            all others were delivered.
+        """
+        topic = envelope.topic
+        if topic.careful or envelope.durable:
+            self._publishCarefully(envelope, body, count)
+            return
+        topic.published += count
+        routes = topic.routes
+        if routes is None:
+            routes = self.topics.route(topic)
+        for form, delivers in routes:
+            rendered = form.render(envelope, body, count)
+            for deliver in delivers:
+                deliver(rendered, count)
+
+    def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
+        """Bring a run only to those of its subscribers who take direct messages and have one of these ids."""
+        subscribers = self.topics.subscribers(self.topics.get(envelope.topic.name))
+        for id in audience:
+            client = self.clients.peers.get(id)
+            if client is not None and client.peer in subscribers:
+                subscriber: ISubscriber = client.peer
+                subscriber.deliver(subscriber.form.render(envelope, body, count), count)
+
+    def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
+        """Let a client's subscriber take what is published to a name or, unless ``literal``, a pattern.
+
+        Asking for the same name again changes nothing.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises SubscriptionFailed: the client has as many subscriptions as it may.
+        """
+        if name in client.patterns:
+            return
+        if len(client.patterns) >= self.rules.limits.subscriptions:
+            raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
+        if literal or not isPattern(name):
+            self.topics.subscribe(subscriber, name)
+        else:
+            self.topics.subscribePattern(subscriber, name)
+        client.patterns[name] = (subscriber, literal)
+
+    def unsubscribe(self, client: Client, name: str) -> None:
+        """Take a subscription back, named as it was given; nothing happens where there is none."""
+        subscriber, literal = client.patterns.pop(name, (None, False))
+        if subscriber is None:
+            return
+        if literal or not isPattern(name):
+            self.topics.unsubscribe(subscriber, name)
+        else:
+            self.topics.unsubscribePattern(subscriber, name)
+
+    def whenSafe(self, call: Callable[[], None]) -> None:
+        """Call when everything published so far is kept or refused; at once without a journal on disk."""
+        self._journal.whenSafe(call)
+
+    # -- direct messages ---------------------------------------------------------------------------
+
+    def request(self, sender: Client, target: int, id: str, path: str, message: Any) -> None:
+        """Send a request to a client and remember that its answer is due.
+
+        :raises ClientNotFound: nobody with that id takes requests.
+        :raises TooManyRequests: the sender waits for as many answers as it may.
+        """
+        responder = self._peer(target)
+        self._requests.open(sender, responder, id, path)
+        responder.peer.forward(message)
+
+    def reply(self, sender: Client, target: int, id: str, message: Any) -> None:
+        """Send an answer to whoever asked.
+
+        :raises ClientNotFound: nobody with that id takes answers.
+        """
+        requester = self._peer(target)
+        done = self._requests.close(requester, sender, id)
+        requester.peer.forward(message)
+        if done:
+            requester.peer.requestDone()
+
+    def notify(self, targets: Iterable[int], message: Any) -> None:
+        """Send one copy to each of these clients that is there."""
+        for target in dict.fromkeys(targets):
+            client = self.clients.peers.get(target)
+            if client is not None:
+                client.peer.forward(message)
+
+    def takesDirect(self, target: int) -> bool:
+        """Tell whether a client with this id is there and takes direct messages."""
+        return target in self.clients.peers
+
+    def broadcast(self, sender: Client, message: Any) -> None:
+        """Send a copy to every client that takes direct messages, the sender only if so set."""
+        for client in tuple(self.clients.peers.values()):
+            if client is not sender or self.rules.echoBroadcast:
+                client.peer.forward(message)
+
+    def waiting(self, client: Client) -> int:
+        """Return how many answers a client waits for."""
+        return self._requests.waiting(client)
+
+    def ask(self, path: str, arguments: Any) -> Any:
+        """Return the broker's own answer to a path, see :mod:`fleximq.broker.paths`."""
+        return paths.answer(self, path, arguments)
+
+    # -- queues ------------------------------------------------------------------------------------
+
+    def openSubscription(self, client: Client, owner: str | None, name: str, qos: int) -> Subscription:
+        """Make a subscription that is polled, with a queue of its own.
+
+        :param owner: who may poll it, from whichever connection.
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises SubscriptionFailed: the client has as many as it may.
+        """
+        if self.subscriptions.heldBy(client) >= self.rules.limits.subscriptions:
+            raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
+        topic = self.topics.get(name)
+        subscription = self.subscriptions.open(client, owner, topic.name, qos)
+        self.topics.subscribe(subscription, name, guard=qos > 0)
+        return subscription
+
+    def poll(self, client: Client, owner: str | None, id: int, most: int) -> Sequence[Delivery]:
+        """Take up to ``most`` messages that are due on a subscription.
+
+        :raises NotFound: there is no such subscription, or it is another owner's.
+        """
+        subscription = self.subscriptions.find(id, owner)
+        subscription.attach(client)
+        return subscription.pollMany(client, most)
+
+    def acknowledge(self, owner: str | None, id: int, tag: int) -> bool:
+        """Be done with a message taken from a subscription; False if the tag is unknown.
+
+        :raises NotFound: there is no such subscription, or it is another owner's.
+        """
+        return self.subscriptions.find(id, owner).acknowledge(tag)
+
+    def produce(self, envelope: Envelope, body: Any, size: int) -> None:
+        """Publish one message to a topic that has a work queue from now on.
+
+        :param size: bytes of its payload.
+        :raises NotKept: the queue, or a subscription that loses nothing, is full.
+        :raises NoCapacity: there are as many queues as there may be.
+        """
+        reason = self._queue(envelope.topic.name).admits(1, size)
+        if reason is not None:
+            raise NotKept(reason)
+        self.publish(envelope, body, 1)
+
+    def consume(self, client: Client, name: str) -> Delivery | None:
+        """Take the next message of a topic's work queue, which exists from now on; None if there is none.
+
+        The delivery's message carries the id it has in the queue.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NoCapacity: there are as many queues as there may be.
+        """
+        self._queue(name)
+        return self.queues.consume(name, client)
+
+    def whenAvailable(self, name: str, call: Callable[[], None]) -> Callable[[], None]:
+        """Call once when a topic's work queue has something to take; returns what takes the wish back."""
+        return self._queue(name).whenReady(call)
+
+    def acknowledgeMessage(self, id: str) -> None:
+        """Be done with a message taken from a work queue, by its id; unknown ids are ignored."""
+        self.queues.acknowledge(id)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _peer(self, id: int) -> Client:
+        client = self.clients.peers.get(id)
+        if client is None:
+            raise ClientNotFound(f"there is no client {id} that takes this message")
+        return client
+
+    def _queue(self, name: str) -> TopicQueue:
+        queue = self.queues.get(name)
+        if queue is None:
+            self.topics.get(name)
+            queue, _ = self.queues.ensure(name)
+            self.topics.subscribe(queue, name, queue=True)
+        return queue
+
+    def _publishCarefully(self, envelope: Envelope, body: Any, count: int) -> None:
+        if envelope.topic.gone:
+            envelope = envelope._replace(topic=self.topics.get(envelope.topic.name))
+        refused: Sequence[int] = ()
+        if envelope.topic.guards and envelope.qos:
+            taken, refused, reason = self._admitted(envelope, body)
+            if refused:
+                count = len(taken)
+                body = envelope.source.pick(body, taken) if taken else None
+        if count and envelope.durable:
+            self._journal.append(envelope, body, count, partial(self._committed, envelope, body, count))
+        elif count:
+            self._deliver(envelope, body, count)
+        if refused:
+            raise NotKept(reason, refused)
+
+    def _admitted(self, envelope: Envelope, body: Any) -> tuple[list[int], list[int], str]:
+        """Ask all guards before any is filled: the places that fit, those that do not, and why."""
+        taken: list[int] = []
+        refused: list[int] = []
+        words = ""
+        size = 0
+        for place, message in enumerate(envelope.source.messages(body)):
+            more = size + len(message.payload)
+            reasons = (guard.admits(len(taken) + 1, more) for guard in envelope.topic.guards)
+            reason = next((reason for reason in reasons if reason is not None), None)
+            if reason is None:
+                taken.append(place)
+                size = more
+            else:
+                refused.append(place)
+                words = reason
+        return taken, refused, words
+
+    def _committed(self, envelope: Envelope, body: Any, count: int, reason: str | None) -> None:
+        if reason is None:
+            self._deliver(envelope, body, count)
+        else:
+            self.observers.counted("refused: journal", count)
+
+    def _deliver(self, envelope: Envelope, body: Any, count: int) -> None:
+        topic = envelope.topic
+        topic.published += count
+        routes = topic.routes
+        if routes is None:
+            routes = self.topics.route(topic)
+        for form, delivers in routes:
+            rendered = form.render(envelope, body, count)
+            for deliver in delivers:
+                deliver(rendered, count)
+
+    def _dead(self, name: str, message: Message) -> None:
+        """Bring a message that nobody acknowledged to the topic for such."""
+        try:
+            queue = self._queue(DEAD + name)
+        except NoCapacity:
+            self.observers.counted("dropped: no queue for a dead letter", 1)
+            return
+        topic = self.topics.get(queue.name)
+        self._deliver(Envelope(topic, self._self, self._own), message, 1)
+
+    def _subscriptionExpired(self, subscription: Subscription) -> None:
+        self.topics.unsubscribe(subscription, subscription.topic)
+
+    def _queueExpired(self, queue: TopicQueue) -> None:
+        self.topics.unsubscribe(queue, queue.name, queue=True)
+
+    def _topicCreated(self, topic: Topic) -> None:
+        if not topic.name.startswith(SYSTEM):
+            self.observers.topicCreated(topic.name)
+
+    def _channelsChanged(self) -> None:
+        for call in self.channelsChanged:
+            call()

@@ -1,0 +1,77 @@
+"""The register of clients: who is connected, under which id and name.
+
+Ids count up from 1000 and come again only after the whole range of the FlexiMQ document (section 4.1.1) was used;
+an id in use is passed over. All dialects share the one register.
+"""
+
+from collections.abc import Callable, Iterator
+
+from fleximq.broker.values import FIRST_CLIENT_ID, LAST_CLIENT_ID, Client
+from fleximq.errors import NoCapacity
+from fleximq.interfaces import IPeer
+
+
+class Clients:
+    """Those who are connected now.
+
+    :param maximum: how many there may be.
+    :param seconds: the clock that ``Client.joined`` is read from.
+    :param randomHex: returns that many random hexadecimal digits, for the names of Identity users.
+    """
+
+    def __init__(self, maximum: int, seconds: Callable[[], float], randomHex: Callable[[int], str]) -> None:
+        self._byId: dict[int, Client] = {}
+        self._names: set[str] = set()
+        self._next = FIRST_CLIENT_ID
+        self._maximum = maximum
+        self._seconds = seconds
+        self._randomHex = randomHex
+        self.peers: dict[int, Client] = {}
+
+    def __len__(self) -> int:
+        return len(self._byId)
+
+    def __iter__(self) -> Iterator[Client]:
+        return iter(self._byId.values())
+
+    def find(self, id: int) -> Client | None:
+        """Return the client with this id, or None."""
+        return self._byId.get(id)
+
+    def add(self, dialect: str, peer: IPeer | None, principal: str | None, address: str, user: bool) -> Client:
+        """Give a new connection its id and name; ``user`` asks for a name ``user-<8 hex digits>``.
+
+        :raises NoCapacity: the broker has as many clients as it may.
+        """
+        if len(self._byId) >= self._maximum:
+            raise NoCapacity("the broker has as many clients as it may")
+        id = self._newId()
+        name = self._newUser() if user else f"{dialect}-{id}"
+        client = Client(id, dialect, name, principal, address, peer, self._seconds())
+        self._byId[id] = client
+        if user:
+            self._names.add(name)
+        if peer is not None:
+            self.peers[id] = client
+        return client
+
+    def remove(self, client: Client) -> bool:
+        """Take a client out; False if it was not there any more."""
+        if self._byId.pop(client.id, None) is None:
+            return False
+        self._names.discard(client.name)
+        self.peers.pop(client.id, None)
+        return True
+
+    def _newId(self) -> int:
+        while True:
+            id = self._next
+            self._next = id + 1 if id < LAST_CLIENT_ID else FIRST_CLIENT_ID
+            if id not in self._byId:
+                return id
+
+    def _newUser(self) -> str:
+        while True:
+            name = f"user-{self._randomHex(8)}"
+            if name not in self._names:
+                return name

@@ -1,0 +1,68 @@
+"""Presence: joins, leaves and new topics as ordinary publications of the broker.
+
+``$sys/clients/joined`` and ``$sys/clients/left`` carry a map with ``client_id``, ``dialect`` and ``name`` (and
+``reason``), ``$sys/topics/created`` a map with ``topic``. Nothing is made where nobody listens.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgpack
+from zope.interface import implementer
+
+from fleximq.broker.topics import TopicTable
+from fleximq.broker.values import Client, Envelope
+from fleximq.interfaces import IBrokerObserver, ISource
+from fleximq.message import Content, Message
+
+JOINED = "$sys/clients/joined"
+LEFT = "$sys/clients/left"
+CREATED = "$sys/topics/created"
+
+
+@implementer(ISource)
+class OwnMessages:
+    """The source of the broker's own publications: a body is one message."""
+
+    def messages(self, body: Message) -> Sequence[Message]:
+        """Return the one message."""
+        return (body,)
+
+    def pick(self, body: Message, places: Sequence[int]) -> Message:
+        """Return the one message."""
+        return body
+
+
+@implementer(IBrokerObserver)
+class Presence:
+    """Publishes what it is told as the broker, through ``publish``."""
+
+    def __init__(self, topics: TopicTable, broker: Client, publish: Callable[[Envelope, Any, int], None]) -> None:
+        self._topics = topics
+        self._broker = broker
+        self._publish = publish
+        self._source = OwnMessages()
+
+    def clientJoined(self, client: Client) -> None:
+        """Publish a join."""
+        self._say(JOINED, {"client_id": client.id, "dialect": client.dialect, "name": client.name})
+
+    def clientLeft(self, client: Client, reason: str) -> None:
+        """Publish a leave."""
+        self._say(LEFT, {"client_id": client.id, "dialect": client.dialect, "name": client.name, "reason": reason})
+
+    def topicCreated(self, name: str) -> None:
+        """Publish a new topic."""
+        self._say(CREATED, {"topic": name})
+
+    def counted(self, event: str, number: int) -> None:
+        """Counts are not presence."""
+
+    def _say(self, name: str, value: dict[str, object]) -> None:
+        topic = self._topics.get(name)
+        if topic.routes or self._topics.route(topic):
+            self._publish(
+                Envelope(topic, self._broker, self._source),
+                Message(msgpack.packb(value), Content.MESSAGEPACK),
+                1,
+            )

@@ -1,0 +1,91 @@
+"""Requests that wait for their answer, so that nobody waits in vain.
+
+FlexiMQ document 5.1.3: a responder that disconnects leaves its requesters a 502, a deadline that passes a 504. An
+answer closes its request; answers nobody asked for are none of this file's business.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fleximq.broker.deadlines import Deadline, Deadlines
+from fleximq.broker.values import Client
+from fleximq.errors import TooManyRequests
+from fleximq.status import Status
+
+Key = tuple[int, int, str]
+
+
+class _Request(NamedTuple):
+    requester: Client
+    path: str
+    deadline: Deadline | None
+
+
+class OpenRequests:
+    """All REQs that were forwarded and not answered yet.
+
+    :param timeout: seconds an answer may take; 0 for any time.
+    :param maximum: how many one client may have open.
+    """
+
+    def __init__(self, deadlines: Deadlines, timeout: float, maximum: int) -> None:
+        self._deadlines = deadlines
+        self._timeout = timeout
+        self._maximum = maximum
+        self._asked: dict[int, dict[Key, _Request]] = {}
+        self._asking: dict[int, dict[Key, None]] = {}
+
+    def open(self, requester: Client, responder: Client, id: str, path: str) -> None:
+        """Remember a request; the same id to the same responder again takes the earlier one's place.
+
+        :raises TooManyRequests: the requester has as many open as it may.
+        """
+        key = (requester.id, responder.id, id)
+        mine = self._asking.setdefault(requester.id, {})
+        if key in mine:
+            self._close(key)
+            mine = self._asking.setdefault(requester.id, {})
+        elif len(mine) >= self._maximum:
+            raise TooManyRequests(f"more than {self._maximum} requests wait for their answer")
+        deadline = self._deadlines.call(self._timeout, self._expire(key)) if self._timeout else None
+        mine[key] = None
+        self._asked.setdefault(responder.id, {})[key] = _Request(requester, path, deadline)
+
+    def close(self, requester: Client, responder: Client, id: str) -> bool:
+        """Note that an answer came; False if nobody waits for it."""
+        return self._close((requester.id, responder.id, id)) is not None
+
+    def waiting(self, requester: Client) -> int:
+        """Return how many answers a client waits for."""
+        return len(self._asking.get(requester.id, ()))
+
+    def leave(self, client: Client) -> None:
+        """Drop what a client that is gone had asked, and tell those who asked it (502)."""
+        for key in list(self._asking.get(client.id, ())):
+            self._close(key)
+        for key in list(self._asked.get(client.id, ())):
+            self._fail(key, Status.BAD_GATEWAY, "the responder disconnected before it answered")
+
+    def _expire(self, key: Key) -> Callable[[], None]:
+        return lambda: self._fail(key, Status.GATEWAY_TIMEOUT, f"no answer within {self._timeout:g} seconds")
+
+    def _fail(self, key: Key, status: Status, words: str) -> None:
+        request = self._close(key)
+        if request is not None and request.requester.peer is not None:
+            request.requester.peer.requestFailed(key[2], request.path, status, words)
+            request.requester.peer.requestDone()
+
+    def _close(self, key: Key) -> _Request | None:
+        asked = self._asked.get(key[1], {})
+        request = asked.pop(key, None)
+        if request is None:
+            return None
+        if not asked:
+            del self._asked[key[1]]
+        asking = self._asking[key[0]]
+        del asking[key]
+        if not asking:
+            del self._asking[key[0]]
+        if request.deadline is not None:
+            request.deadline.cancel()
+        return request

@@ -1,0 +1,24 @@
+"""What every connection of a listener has at hand."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twisted.internet.interfaces import IAddress, IReactorTime
+
+from fleximq.broker.broker import Broker
+from fleximq.dialects.turn import Turn
+from fleximq.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Handed to the factories of all dialects.
+
+    ``refusal`` returns the sentence with which a peer at this address is turned away, or None: it may come in.
+    """
+
+    broker: Broker
+    settings: Settings
+    clock: IReactorTime
+    turn: Turn
+    refusal: Callable[[IAddress], str | None]

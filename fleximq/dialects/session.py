@@ -1,0 +1,153 @@
+"""What all sessions share: how a connection comes in, how it ends, and where errors are answered.
+
+A session speaks one dialect with one peer. It knows its bytes and the broker, but not what carries them: a *face*
+(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket`) gives it an outbox and feeds it.
+
+The states, and what moves a connection from one to the next::
+
+    WAITING --let in--> OPEN --end()--> ENDING --connection lost--> CLOSED
+       |________________________________^
+
+``end`` is called with a short constant phrase, which is logged and counted.
+"""
+
+from enum import Enum
+from typing import ClassVar
+
+from twisted.internet.interfaces import IAddress, IDelayedCall
+from twisted.logger import Logger
+
+from fleximq.broker.values import Client
+from fleximq.dialects.context import Context
+from fleximq.dialects.outbox import Outbox
+from fleximq.errors import BrokerError
+from fleximq.interfaces import IPeer
+
+
+class State(Enum):
+    """Where a connection is in its life."""
+
+    WAITING = "waiting for its handshake"
+    OPEN = "open"
+    ENDING = "ending"
+    CLOSED = "closed"
+
+
+class Session:
+    """One peer's conversation; subclasses say what goes over the wire.
+
+    Subclasses define ``dialect``, :meth:`received` and :meth:`refuse`, and call :meth:`letIn`.
+    """
+
+    dialect: ClassVar[str]
+    _log = Logger()
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        self.context = context
+        self.broker = context.broker
+        self.outbox = outbox
+        self.address = address
+        self.client: Client | None = None
+        self.state = State.WAITING
+        self.heard = True
+        self._reason = ""
+        self._deadline: IDelayedCall | None = context.clock.callLater(
+            context.settings.handshakeTimeout, self._handshakeLate
+        )
+
+    # -- for subclasses ----------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        """Work through what was read; raises nothing but BrokerError."""
+        raise NotImplementedError
+
+    def answerError(self, error: BrokerError) -> None:
+        """Answer an error in the dialect's words; the connection is closed afterwards if the error says so."""
+        raise NotImplementedError
+
+    def opened(self) -> None:
+        """The connection is up; called once, before anything is received."""
+
+    def left(self) -> None:
+        """The connection is gone and the client has left; let go of timers."""
+
+    def letIn(self, principal: str | None = None, peer: IPeer | None = None, user: bool = False) -> Client:
+        """Register this connection as a client of the broker.
+
+        :raises NoCapacity: the broker is full.
+        """
+        client = self.broker.join(self.dialect, peer, principal, str(self.address), user)
+        self.client = client
+        self.state = State.OPEN
+        self.handshakeDone()
+        self._log.info("{client} joined from {address}", client=client.name, address=self.address)
+        return client
+
+    def refusal(self) -> str | None:
+        """Return why this peer may not come in at all, or None."""
+        return self.context.refusal(self.address)
+
+    def handshakeDone(self) -> None:
+        """Stop the clock of the handshake."""
+        if self._deadline is not None:
+            if self._deadline.active():
+                self._deadline.cancel()
+            self._deadline = None
+
+    # -- how it ends -------------------------------------------------------------------------------
+
+    def end(self, reason: str) -> None:
+        """Send what waits, then close."""
+        if self._ending(reason):
+            self.outbox.close()
+
+    def abort(self, reason: str) -> None:
+        """Close now; what waits is dropped."""
+        if self._ending(reason):
+            self.outbox.abort()
+
+    def _ending(self, reason: str) -> bool:
+        if self.state in (State.ENDING, State.CLOSED):
+            return False
+        self.state = State.ENDING
+        self._reason = reason
+        return True
+
+    def failed(self, error: BrokerError) -> None:
+        """Answer what a client did wrong, and close if it cannot be got over."""
+        self.broker.observers.counted(f"error: {int(error.status)}", 1)
+        self._log.debug("{dialect}: {error}", dialect=self.dialect, error=error)
+        self.answerError(error)
+        if error.closes:
+            self.end(f"error {int(error.status)}")
+
+    def slow(self) -> None:
+        """The peer does not read what it asked for."""
+        self._log.warn("{who} reads too slowly: disconnected", who=self._who())
+        self.abort("slow consumer")
+
+    def inputEnded(self) -> None:
+        """The peer will say no more: send the answers that are pending, then close."""
+        self.end("client closed")
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        if self.state is State.CLOSED:
+            return
+        reason = self._reason or "connection lost"
+        self.state = State.CLOSED
+        self.handshakeDone()
+        self.outbox.stopProducing()
+        if self.client is not None:
+            self.broker.leave(self.client, reason)
+        else:
+            self.broker.observers.counted(f"not let in: {reason}", 1)
+        self.left()
+        self._log.info("{who} left: {reason}", who=self._who(), reason=reason)
+
+    def _who(self) -> str:
+        return self.client.name if self.client is not None else f"{self.dialect} peer at {self.address}"
+
+    def _handshakeLate(self) -> None:
+        self._deadline = None
+        self.end("handshake deadline")

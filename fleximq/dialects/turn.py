@@ -1,0 +1,41 @@
+"""One write per connection and turn.
+
+While a read is being worked through, outboxes that were given something note themselves here; at its end each
+writes once. What is said outside a read (a deadline, a lost connection) is written on the reactor's next round.
+"""
+
+from typing import TYPE_CHECKING
+
+from twisted.internet.interfaces import IReactorTime
+
+if TYPE_CHECKING:
+    from fleximq.dialects.outbox import Outbox
+
+
+class Turn:
+    """The outboxes that have something to write.
+
+    Set ``open`` while a read is worked through and call :meth:`flush` at its end.
+    """
+
+    __slots__ = ("_clock", "_waiting", "open")
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self.open = False
+        self._clock = clock
+        self._waiting: list[Outbox] = []
+
+    def add(self, outbox: "Outbox") -> None:
+        """Let an outbox write at the end of this turn."""
+        if not self._waiting and not self.open:
+            self._clock.callLater(0, self.flush)
+        self._waiting.append(outbox)
+
+    def flush(self) -> None:
+        """Let all write that have something, and end the turn."""
+        self.open = False
+        while self._waiting:
+            waiting = self._waiting
+            self._waiting = []
+            for outbox in waiting:
+                outbox.flush()
