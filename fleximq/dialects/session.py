@@ -24,6 +24,10 @@ from fleximq.errors import BrokerError
 from fleximq.interfaces import IPeer
 
 
+#: Seconds that a closing connection has for taking its last answers.
+LINGER = 10.0
+
+
 class State(Enum):
     """Where a connection is in its life."""
 
@@ -88,7 +92,7 @@ class Session:
         return self.context.refusal(self.address)
 
     def handshakeDone(self) -> None:
-        """Stop the clock of the handshake."""
+        """Stop the clock of the handshake, or of the connection's end."""
         if self._deadline is not None:
             if self._deadline.active():
                 self._deadline.cancel()
@@ -111,6 +115,8 @@ class Session:
             return False
         self.state = State.ENDING
         self._reason = reason
+        self.handshakeDone()
+        self._deadline = self.context.clock.callLater(LINGER, self.outbox.abort)
         return True
 
     def failed(self, error: BrokerError) -> None:
