@@ -1,0 +1,47 @@
+"""docs/operating.rst describes exactly the options that there are, with the defaults that they have."""
+
+import re
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.settings import OPTIONS, flag, texts
+
+ROOT = Path(__file__).parents[1]
+
+
+def documentedOptions(text: str) -> dict[str, str | None]:
+    """Return the options that a page describes, by name, with what it says behind ``Default:`` up to a full stop."""
+    described = re.split(r"^\.\. option:: --", text, flags=re.MULTILINE)[1:]
+    return {each.split()[0]: _default(each) for each in described}
+
+
+def _default(description: str) -> str | None:
+    found = re.search(r"Default: ([^\s.,;]+)", description)
+    return found and found[1]
+
+
+class OperatingTests(SynchronousTestCase):
+    """The page on operating, against the table of options."""
+
+    documented = documentedOptions((ROOT / "docs" / "operating.rst").read_text())
+
+    def test_everyOption(self) -> None:
+        """No option is left out, and none is described that does not exist."""
+        self.assertEqual(sorted(self.documented), sorted(option.name for option in OPTIONS))
+
+    def test_defaults(self) -> None:
+        """The defaults on the page, read as the command line reads them, are those of the settings."""
+        for option in OPTIONS:
+            if option.read not in (flag, texts):
+                said = self.documented[option.name]
+                self.assertEqual(said and option.read(option.name, said), option.default, option.name)
+
+
+class DocumentedOptionsTests(SynchronousTestCase):
+    """How descriptions are found."""
+
+    def test_found(self) -> None:
+        """Name and default are taken from each directive; a default may be missing."""
+        text = ".. option:: --one SIZE\n\n    One. Default: 16MiB; at most 1GiB.\n\n.. option:: --two\n\n    Two.\n"
+        self.assertEqual(documentedOptions(text), {"one": "16MiB", "two": None})
