@@ -1,0 +1,200 @@
+"""Conversations with a broker in memory, for the tests of every dialect.
+
+::
+
+    clock = Clock()
+    peer = Peer(BlipFactory(makeContext(clock, handshakeTimeout=5.0)))
+    peer.say(hello)
+    self.assertEqual(peer.heard(), welcome)
+
+:func:`inPieces` makes the same tests once more for each size of piece, so that what is said arrives one byte at a
+time, then two, and so on up to nine.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.rules import Rules
+from fleximq.dialects.context import Context
+from fleximq.dialects.turn import Turn
+from fleximq.interfaces import IJournal
+from fleximq.journal.memory import MemoryJournal
+from fleximq.message import Message
+from fleximq.settings import Settings
+
+#: Where a peer connects from unless a test says otherwise.
+HERE = IPv4Address("TCP", "127.0.0.1", 50000)
+#: The sentence with which :func:`refuseAll` turns peers away.
+REFUSAL = "nobody is served here"
+
+
+def makeContext(
+    clock: Clock,
+    journal: IJournal | None = None,
+    refusal: Callable[[IAddress], str | None] = lambda address: None,
+    **settings: Any,
+) -> Context:
+    """Return a context with a broker of its own.
+
+    Messages without an id are named ``id-1``, ``id-2`` ... in work queues; random digits count up from 0. What an
+    observer or a timed action raises is raised here too.
+
+    :param settings: fields of :class:`fleximq.settings.Settings`; the broker's rules follow them.
+    """
+    chosen = Settings(**settings)
+    turn = Turn(clock)
+    numbers = iter(range(1 << 30))
+    ids = iter(range(1, 1 << 30))
+    broker = Broker(
+        clock,
+        journal if journal is not None else MemoryJournal(),
+        randomHex=lambda digits: f"{next(numbers):0{digits}x}",
+        idOf=lambda message: _idOf(message, ids.__next__),
+        onError=_raise,
+        rules=rulesOf(chosen),
+        afterwards=turn.flush,
+    )
+    return Context(broker, chosen, clock, turn, refusal)
+
+
+def rulesOf(settings: Settings) -> Rules:
+    """Return the rules that a broker with these settings follows."""
+    return Rules(
+        requestTimeout=settings.requestTimeout,
+        redelivery=settings.redelivery,
+        maxDeliveries=settings.maxDeliveries,
+        grace=settings.subscriptionGrace,
+        queueExpiry=settings.queueExpiry,
+        echoBroadcast=settings.bcastEcho,
+        limits=settings.limits,
+    )
+
+
+def refuseAll(address: IAddress) -> str | None:
+    """Turn every peer away."""
+    return REFUSAL
+
+
+def _idOf(message: Message, next: Callable[[], int]) -> str:
+    return message.message_id if message.message_id is not None else f"id-{next()}"
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+class Peer:
+    """Somebody connected to a factory's protocol; the transport is a string.
+
+    :param piece: cut what is said into pieces of so many bytes; 0 leaves it whole.
+    """
+
+    def __init__(self, factory: Factory, address: IAddress = HERE, piece: int = 0) -> None:
+        self.transport = StringTransport(peerAddress=address, lenient=True)
+        self._piece = piece
+        protocol: Any = factory.buildProtocol(address)
+        self.protocol = protocol
+        protocol.makeConnection(self.transport)
+
+    def say(self, data: bytes) -> "Peer":
+        """Let the protocol read this; nothing arrives after it has closed the connection."""
+        for start in range(0, len(data), self._piece or len(data) or 1):
+            if not self.closed:
+                self.protocol.dataReceived(data[start : start + (self._piece or len(data))])
+        return self
+
+    def heard(self) -> bytes:
+        """Return what was written to the peer since the last time."""
+        heard: bytes = self.transport.value()
+        self.transport.clear()
+        return heard
+
+    def ask(self, data: bytes) -> bytes:
+        """Say something and return what was heard."""
+        return self.say(data).heard()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the protocol has closed the connection, or is closing it."""
+        return self.transport.disconnecting
+
+    @property
+    def paused(self) -> bool:
+        """Whether the protocol has stopped reading."""
+        return self.transport.producerState == "paused"
+
+    def endInput(self) -> "Peer":
+        """Say nothing more, and still listen."""
+        self.protocol.readConnectionLost()
+        return self
+
+    def leave(self) -> None:
+        """Lose the connection."""
+        self.transport.connected = False
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+
+
+@implementer(IJournal)
+class SlowJournal:
+    """Commits only when a test says so, as a disk does."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+
+    def append(self, envelope: Any, body: Any, count: int, committed: Callable[[str | None], None]) -> None:
+        """Keep a run until :meth:`commit`."""
+        self._waiting.append(lambda: committed(None))
+
+    def whenSafe(self, call: Callable[[], None]) -> None:
+        """Call behind what was appended before."""
+        if self._waiting:
+            self._waiting.append(call)
+        else:
+            call()
+
+    def acknowledged(self, queue: str, tags: Any) -> None:
+        """Nothing is let go."""
+
+    def commit(self) -> None:
+        """Say of everything appended so far that it is safe."""
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+
+
+class ConversationCase(SynchronousTestCase):
+    """A test with a clock; ``piece`` is the size of the pieces in which peers talk, 0 for whole."""
+
+    piece = 0
+
+    def setUp(self) -> None:
+        """Begin at second 0."""
+        self.clock = Clock()
+
+    def connect(self, factory: Factory, address: IAddress = HERE) -> Peer:
+        """Return a new peer that talks in this case's pieces."""
+        return Peer(factory, address, self.piece)
+
+
+def inPieces(*cases: type[ConversationCase]) -> dict[str, type[ConversationCase]]:
+    """Return each case nine times more, for pieces of 1 to 9 bytes, by name.
+
+    A module says ``globals().update(inPieces(SomeTests, OtherTests))`` at its end.
+    """
+    made: dict[str, type[ConversationCase]] = {}
+    for case in cases:
+        for piece in range(1, 10):
+            name = f"{case.__name__}InPiecesOf{piece}"
+            made[name] = type(name, (case,), {"piece": piece, "__module__": case.__module__, "__doc__": case.__doc__})
+    return made
