@@ -1,0 +1,119 @@
+"""The command line of ``twistd fleximq``, made from the table of settings.
+
+A wrong value or an unknown option ends the program with one sentence on standard error and exit code 1.
+"""
+
+from collections.abc import Sequence
+
+from twisted.python import usage
+
+from fleximq import __version__
+from fleximq.endpoints.listen import Listen
+from fleximq.errors import SettingError
+from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
+from fleximq.settings import OPTIONS, Option, Settings, flag, size, texts
+
+_INTRODUCTION = """
+A message broker that speaks four dialects over one space of topics. Unless
+a listener names one, it tells them apart by the first bytes of a connection.
+Without --allow-anonymous only this machine is served.
+
+"""
+
+_EXAMPLES = """
+ENDPOINT is a server endpoint of Twisted (tcp:, unix:, ssl:, systemd: ...),
+DIALECT one of fleximq, blipmq, minimq, identity. Sizes may end in KiB, MiB
+or GiB; times are seconds and may have a fraction.
+
+Examples:
+  twistd -n fleximq
+      all dialects on port 7890
+  twistd -n fleximq --listen tcp:7890:interface=127.0.0.1 \\
+                    --listen unix:/run/fleximq.sock
+      on one address and on a UNIX socket
+  twistd -n fleximq --listen tcp:7890 --listen minimq+tcp:5677
+      a second port for MiniMQ alone
+  twistd -n fleximq --allow-anonymous --allowed-origin https://example.com
+      serve other machines, and the WebSockets of one web site
+"""
+
+
+class Options(usage.Options):
+    """Reads the command line into :attr:`settings`."""
+
+    synopsis = "[--listen [DIALECT+]ENDPOINT] ..."
+    longdesc = ""
+    settings: Settings
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        super().__init__()
+
+    def opt_listen(self, endpoint: str) -> None:
+        self._texts.setdefault("listen", []).append(endpoint)
+
+    def opt_allowed_origin(self, origin: str) -> None:
+        self._texts.setdefault("allowed-origin", []).append(origin)
+
+    def opt_version(self) -> None:
+        """Say which version this is, and exit."""
+        print(f"FlexiMQ {__version__}")
+        raise SystemExit(0)
+
+    def parseArgs(self, *arguments: str) -> None:
+        """Take no bare words."""
+        if arguments:
+            raise usage.UsageError(f"unexpected argument {arguments[0]!r}, all options begin with --")
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Read the words of a command line.
+
+        :raises SystemExit: with the sentence that says what is wrong; Python prints it and exits with 1.
+        """
+        try:
+            super().parseOptions(options)
+        except usage.UsageError as error:
+            raise SystemExit(f"fleximq: {error}; twistd fleximq --help lists the options") from None
+        except SettingError as error:
+            raise SystemExit(f"fleximq: {error}") from None
+
+    def postOptions(self) -> None:
+        """Turn what was given into checked settings."""
+        given: dict[str, object] = {name: tuple(values) for name, values in self._texts.items()}
+        for option in OPTIONS:
+            value = self.get(option.name)
+            if value is not None and option.read is not texts:
+                given[option.name] = bool(value) if option.read is flag else value
+        self.settings = Settings.of(given)
+        for text in self.settings.listen:
+            Listen.parse(text)
+
+    def getUsage(self, width: int | None = None) -> str:
+        """Return the help: an introduction, the options, examples."""
+        return _INTRODUCTION + super().getUsage(width) + _EXAMPLES
+
+
+def _described(option: Option) -> str:
+    """Return an option's words, with the value it has when it is not given."""
+    if option.read is flag or not option.default:
+        return option.words
+    shown = ", ".join(option.default) if option.read is texts else _shown(option)
+    return f"{option.words} [default: {shown}]"
+
+
+def _shown(option: Option) -> str:
+    if option.read is not size:
+        return f"{option.default:g}" if isinstance(option.default, float) else str(option.default)
+    for unit, name in ((GIBIBYTE, "GiB"), (MEBIBYTE, "MiB"), (KIBIBYTE, "KiB")):
+        if option.default % unit == 0:
+            return f"{option.default // unit}{name}"
+    return str(option.default)
+
+
+Options.optFlags = [[each.name, None, _described(each)] for each in OPTIONS if each.read is flag]  # type: ignore[attr-defined]
+Options.optParameters = [  # type: ignore[attr-defined]
+    [each.name, None, None, _described(each)] for each in OPTIONS if each.read not in (flag, texts)
+]
+Options.opt_listen.__doc__, Options.opt_allowed_origin.__doc__ = (
+    _described(each) for each in OPTIONS if each.read is texts
+)

@@ -1,0 +1,1 @@
+"""Who may come, who they are, what they may do."""

@@ -1,0 +1,64 @@
+"""Ends a start that cannot succeed: one sentence where the operator sees it, exit code 1, nothing left behind.
+
+``twistd`` sends standard error into the log before it starts services, forks if it is to be a daemon, and removes
+its pid file only for exceptions that it shows with a traceback. So all of this is done here.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+from twisted.logger import Logger
+
+_log = Logger()
+
+#: ``twistd`` reads so many bytes from the process that becomes the daemon, its two leading ones included.
+STATUS_BYTES = 100
+
+
+class Departure:
+    """Called with a sentence, it says it and leaves.
+
+    :param configuration: the options of ``twistd`` itself, of which it looks at ``pidfile`` and ``statusPipe``
+        when it is called; without them it only speaks and leaves.
+    :param stderr: where to speak; the process's own standard error if None.
+    """
+
+    def __init__(self, configuration: Mapping[str, object], stderr: TextIO | None = None) -> None:
+        self._configuration = configuration
+        self._stderr = stderr
+
+    def __call__(self, sentence: str) -> NoReturn:
+        """Say why, tell the waiting parent of a daemon, remove our pid file.
+
+        :raises SystemExit: always, with 1.
+        """
+        _log.critical("{sentence}", sentence=sentence)
+        line = f"fleximq: {sentence}"
+        self._say(line)
+        self._tellParent(line)
+        self._removePidfile()
+        raise SystemExit(1)
+
+    def _say(self, line: str) -> None:
+        stderr = self._stderr or sys.__stderr__
+        if stderr is not None:
+            with suppress(OSError, ValueError):
+                print(line, file=stderr, flush=True)
+
+    def _tellParent(self, line: str) -> None:
+        pipe = self._configuration.get("statusPipe")
+        if isinstance(pipe, int):
+            with suppress(OSError):
+                os.write(pipe, b"1 " + line.encode("ascii", "backslashreplace")[: STATUS_BYTES - 2])
+                os.close(pipe)
+
+    def _removePidfile(self) -> None:
+        path = self._configuration.get("pidfile")
+        if isinstance(path, str) and path:
+            with suppress(OSError):
+                if Path(path).read_bytes().strip() == b"%d" % os.getpid():
+                    os.remove(path)

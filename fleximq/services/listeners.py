@@ -1,0 +1,104 @@
+"""Opens a listener when the broker starts and closes it when it stops.
+
+A listener that cannot be opened ends the start with one sentence. Connections that came in by it are ended by their
+dialects, not here.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from fleximq.endpoints.listen import Listen
+from fleximq.endpoints.unix_path import sweep
+
+_log = Logger()
+
+
+class ListenerService(Service):
+    """One listener.
+
+    :param reactor: opens it.
+    :param listen: where, and what for.
+    :param factory: makes the protocols of its connections.
+    :param depart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
+    """
+
+    def __init__(
+        self, reactor: Any, listen: Listen, factory: IProtocolFactory, depart: Callable[[str], NoReturn]
+    ) -> None:
+        self.listen = listen
+        self._reactor = reactor
+        self._factory = factory
+        self._depart = depart
+        self._opening: Deferred[Any] | None = None
+        self.port: Any = None
+
+    def privilegedStartService(self) -> None:
+        """Open it, while the process may still bind low ports."""
+        super().privilegedStartService()
+        self._open()
+
+    def startService(self) -> None:
+        """Open it, unless that has been done with privileges."""
+        super().startService()
+        if self._opening is None:
+            self._open()
+
+    def stopService(self) -> Deferred[None]:
+        """Close it; what is returned fires when it is closed, and a UNIX socket's file removed."""
+        super().stopService()
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return maybeDeferred(lambda: None)
+        opening.addCallback(lambda ignored: self._close())
+        return opening
+
+    def _open(self) -> None:
+        failures: list[Failure] = []
+        self._opening = maybeDeferred(self._begin)
+        self._opening.addCallbacks(self._opened, failures.append)
+        if failures:
+            self._depart(f"cannot listen on {self.listen}: {_words(failures[0].value)}")
+
+    def _begin(self) -> Any:
+        if self.listen.socketPath is not None:
+            sweep(self.listen.socketPath)
+        return self.listen.open(self._reactor).listen(self._factory)
+
+    def _opened(self, port: Any) -> None:
+        self.port = port
+        where = spelt(self.listen.kind, port.getHost())
+        _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)
+
+    def _close(self) -> Any:
+        port, self.port = self.port, None
+        if IListeningPort.providedBy(port):
+            return port.stopListening()
+        if port is not None:
+            port.loseConnection()
+        return None
+
+
+def spelt(kind: str, address: Any) -> str:
+    """Return where a port listens, with the number it really got: ``tcp:127.0.0.1:7890``, ``unix:/run/fleximq``."""
+    host = getattr(address, "host", None)
+    if host is not None:
+        return f"{kind}:[{host}]:{address.port}" if ":" in host else f"{kind}:{host}:{address.port}"
+    name = getattr(address, "name", None)
+    if name is not None:
+        return f"{kind}:{name.decode(errors='replace')}"
+    return f"{kind}:"
+
+
+def _words(error: BaseException | None) -> str:
+    """Return the system's own words for why something could not be opened, as the end of a sentence."""
+    cause: object = error.socketError if isinstance(error, CannotListenError) else error
+    words = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(cause).split()).rstrip(".")
+    words = words or type(cause).__name__
+    return words[:1].lower() + words[1:]

@@ -1,0 +1,173 @@
+"""What a plain ``GET /`` answers: a short page that says what runs here and how to reach it.
+
+HTML for browsers, plain text for everybody else. It holds no links, no scripts and nothing that the request said.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.web.http import HTTPChannel
+from twisted.web.iweb import IRequest
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import Request, Site
+from zope.interface import implementer
+
+from fleximq import __version__
+
+SERVER = f"FlexiMQ/{__version__}".encode()
+#: How long a request may take to arrive, and its answer to be fetched, in seconds.
+TIMEOUT = 60
+
+
+class Way(NamedTuple):
+    """One dialect in words: its name, what it is for, how to reach it at an address."""
+
+    name: str
+    purpose: str
+    reach: str
+
+
+#: ``{at}`` stands for host and port.
+WAYS = {
+    "fleximq": Way("FlexiMQ", "publish and subscribe, requests, notifications", "tcp://{at} or ws://{at}/ws"),
+    "blipmq": Way("BlipMQ", "subscriptions that are polled and acknowledged", "tcp://{at}"),
+    "minimq": Way("MiniMQ", "work queues, one line a command", "tcp://{at}, e.g. with netcat: PING:"),
+    "identity": Way("Identity", "channels for web pages", "ws://{at}/"),
+}
+
+_STYLE = """
+:root{color-scheme:light dark;--ink:#1d2433;--soft:#5c667a;--line:#d9deea;--paper:#fbfcfe;--mark:#2f6fde}
+@media(prefers-color-scheme:dark){:root{--ink:#e6eaf3;--soft:#98a3b8;--line:#2b3448;--paper:#10151f;--mark:#7fb0ff}}
+body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.6 system-ui,sans-serif}
+main{max-width:44rem;margin:12vh auto;padding:0 1.5rem}
+h1{font-size:2.4rem;line-height:1.1;margin:0;letter-spacing:-.02em}
+h1 small{font-size:1rem;font-weight:400;color:var(--soft);letter-spacing:0;margin-left:.5rem}
+p{color:var(--soft);margin:.75rem 0 2.5rem}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:0 1.5rem;margin:0}
+dt,dd{margin:0;padding:.9rem 0;border-top:1px solid var(--line)}
+dt{font-weight:600;color:var(--mark)}
+code{display:block;color:var(--soft);font:.85rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
+"""
+
+_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+def asText(dialects: Sequence[str], at: str) -> str:
+    """Return the page as plain text, for these dialects at this host and port."""
+    lines = [f"FlexiMQ {__version__}", "One message broker, one space of topics. It speaks:", ""]
+    for way in (WAYS[name] for name in dialects):
+        lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.reach.format(at=at)}"]
+    return "\n".join([*lines, ""])
+
+
+def asHtml(dialects: Sequence[str], at: str) -> str:
+    """Return the page as HTML, for these dialects at this host and port."""
+    rows = "\n".join(
+        f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.reach.format(at=at))}</code></dd>"
+        for way in (WAYS[name] for name in dialects)
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>FlexiMQ</title>\n'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n'
+        f"<body><main><h1>FlexiMQ<small>{__version__}</small></h1>\n"
+        f"<p>One message broker, one space of topics. It speaks:</p>\n<dl>\n{rows}\n</dl></main></body></html>\n"
+    )
+
+
+def prefersHtml(accept: str | None) -> bool:
+    """Say whether an ``Accept`` header names HTML, and does not like plain text better."""
+    liking: dict[str, float] = {}
+    for each in (accept or "").lower().split(","):
+        kind, *parameters = (part.strip() for part in each.split(";"))
+        liking[kind] = next((_quality(one) for one in parameters if one.startswith("q=")), 1.0)
+    return liking.get("text/html", 0.0) > 0 and liking["text/html"] >= liking.get("text/plain", 0.0)
+
+
+def _quality(parameter: str) -> float:
+    try:
+        return float(parameter[2:])
+    except ValueError:
+        return 0.0
+
+
+@implementer(IResource)
+class WelcomePage(Resource):
+    """The root of the site, and all there is of it."""
+
+    isLeaf = True
+
+    def __init__(self, dialects: Sequence[str]) -> None:
+        super().__init__()
+        self._dialects = tuple(dialects)
+
+    def render(self, request: IRequest) -> bytes:
+        """Return the body of the answer: the page, or one line that says what is wrong."""
+        answer: Any = request
+        answer.setHeader(b"server", SERVER)
+        answer.setHeader(b"content-type", b"text/plain; charset=utf-8")
+        answer.setHeader(b"x-content-type-options", b"nosniff")
+        if answer.path != b"/":
+            return _sentence(answer, 404, "There is nothing here but /.")
+        if answer.method not in (b"GET", b"HEAD"):
+            answer.setHeader(b"allow", b"GET, HEAD")
+            return _sentence(answer, 405, "This page can only be read: GET or HEAD.")
+        return _withoutBody(answer, self._page(answer))
+
+    def _page(self, request: Any) -> bytes:
+        request.setHeader(b"vary", b"Accept")
+        request.setHeader(b"cache-control", b"no-cache")
+        at = _place(request.getHost())
+        if not prefersHtml(request.getHeader("accept")):
+            return asText(self._dialects, at).encode()
+        request.setHeader(b"content-type", b"text/html; charset=utf-8")
+        request.setHeader(b"content-security-policy", _POLICY)
+        return asHtml(self._dialects, at).encode()
+
+
+def _sentence(request: Any, code: int, words: str) -> bytes:
+    request.setResponseCode(code)
+    return _withoutBody(request, f"{words}\n".encode())
+
+
+def _withoutBody(request: Any, body: bytes) -> bytes:
+    """Return the body, or none of it for HEAD; its length is told either way."""
+    request.setHeader(b"content-length", b"%d" % len(body))
+    return b"" if request.method == b"HEAD" else body
+
+
+def _place(address: Any) -> str:
+    """Return the listener's own address as it stands in a URL."""
+    host = getattr(address, "host", None)
+    if host is None:
+        return "localhost"
+    return f"[{host}]:{address.port}" if ":" in host else f"{host}:{address.port}"
+
+
+class OneRequestChannel(HTTPChannel):
+    """Answers one request and closes: the next one may be for a WebSocket, which is decided at the door."""
+
+    def checkPersistence(self, request: Any, version: bytes) -> bool:
+        """Never keep the connection, and say so."""
+        request.responseHeaders.setRawHeaders(b"connection", [b"close"])
+        return False
+
+
+class WelcomeSite(Site):
+    """Serves the welcome page.
+
+    :param reactor: the clock of its timeouts.
+    :param dialects: the names of those that are reached at the same address, in the order of the page.
+    """
+
+    noisy = False
+    protocol = OneRequestChannel  # type: ignore[assignment]
+
+    def __init__(self, reactor: IReactorTime, dialects: Sequence[str]) -> None:
+        super().__init__(
+            WelcomePage(dialects), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False
+        )
+
+    def startFactory(self) -> None:
+        """Keep no access log: the page is public and the same for all."""
