@@ -51,8 +51,11 @@ class Outbox:
         if not self._direct:
             self._transport.registerProducer(self, True)
 
-    def take(self, chunk: bytes) -> None:
-        """Send these bytes at the end of the turn, behind all that was taken before."""
+    def take(self, chunk: bytes, count: int = 1) -> None:
+        """Send these bytes at the end of the turn, behind all that was taken before.
+
+        It is what the broker calls to deliver a run of ``count`` messages.
+        """
         fresh = self._fresh
         if not fresh:
             self._turn.add(self)

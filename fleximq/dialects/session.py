@@ -40,7 +40,8 @@ class State(Enum):
 class Session:
     """One peer's conversation; subclasses say what goes over the wire.
 
-    Subclasses define ``dialect``, :meth:`received` and :meth:`refuse`, and call :meth:`letIn`.
+    Subclasses define ``dialect``, :meth:`received` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
+    the peer was last heard, in the clock's seconds; the face sets it.
     """
 
     dialect: ClassVar[str]
@@ -53,7 +54,7 @@ class Session:
         self.address = address
         self.client: Client | None = None
         self.state = State.WAITING
-        self.heard = True
+        self.heard = context.clock.seconds()
         self._reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
@@ -121,11 +122,15 @@ class Session:
 
     def failed(self, error: BrokerError) -> None:
         """Answer what a client did wrong, and close if it cannot be got over."""
-        self.broker.observers.counted(f"error: {int(error.status)}", 1)
-        self._log.debug("{dialect}: {error}", dialect=self.dialect, error=error)
+        self.counted(error)
         self.answerError(error)
         if error.closes:
             self.end(f"error {int(error.status)}")
+
+    def counted(self, error: BrokerError) -> None:
+        """Count and log what a client did wrong."""
+        self.broker.observers.counted(f"error: {int(error.status)}", 1)
+        self._log.debug("{dialect}: {error}", dialect=self.dialect, error=error)
 
     def slow(self) -> None:
         """The peer does not read what it asked for."""

@@ -35,6 +35,7 @@ class StreamProtocol(Protocol):
     def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
         self._context = context
         self._turn = context.turn
+        self._seconds = context.clock.seconds
         self._speak = speak
         self.session: Session = None  # type: ignore[assignment]  # there from connectionMade on
 
@@ -51,7 +52,7 @@ class StreamProtocol(Protocol):
         session = self.session
         if session.state is State.ENDING:
             return
-        session.heard = True
+        session.heard = self._seconds()
         turn = self._turn
         turn.open = True
         try:

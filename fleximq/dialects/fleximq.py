@@ -1,0 +1,292 @@
+"""The FlexiMQ dialect: what is answered to each message (specification: the FlexiMQ document and docs/dialects.rst).
+
+Runs whose envelope is known go straight to the broker. Everything else takes the long way: its beginning is
+checked, its header read by the rules of its type, and ``message_<TYPE>`` does the rest or raises.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgpack
+from twisted.internet.interfaces import IAddress
+from zope.interface import implementer
+
+from fleximq.broker.values import BROKER_ID, Envelope
+from fleximq.dialects.context import Context
+from fleximq.dialects.envelope_cache import EnvelopeCache
+from fleximq.dialects.fleximq_form import FLEXI_FORM, FlexiSource
+from fleximq.dialects.keepalive import KeepAlive
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.session import Session, State
+from fleximq.dialects.stream import StreamFactory
+from fleximq.errors import (
+    BadRequest,
+    BrokerError,
+    ClientNotFound,
+    Conflict,
+    Forbidden,
+    InvalidTopic,
+    JoinRejected,
+    NotImplementedByBroker,
+    NotKept,
+    SubscriptionFailed,
+    Unauthorized,
+)
+from fleximq.interfaces import IPeer, ISubscriber
+from fleximq.status import Status
+from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, readHeader, reportsError, routingTo
+from fleximq.wire.flexi_message import (
+    FIXED_BYTES,
+    MessageType,
+    encodeMessage,
+    isStamped,
+    payloadOf,
+    readBeginning,
+    restamped,
+    words,
+)
+from fleximq.wire.flexi_scanner import FlexiScanner, FrameTooLarge, singles
+
+#: A PUB with one of these keys differs from message to message: its envelope is not worth remembering.
+_PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
+
+
+@implementer(ISubscriber, IPeer)
+class FlexiSession(Session):
+    """One FlexiMQ client's conversation."""
+
+    dialect = "fleximq"
+    form = FLEXI_FORM
+    _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self.deliver = outbox.take
+        self.forward = outbox.take
+        self.id = 0
+        self._scanner = FlexiScanner(context.settings.limits.message)
+        self._envelopes = EnvelopeCache()
+        self._keepAlive: KeepAlive | None = None
+        self._inputEnded = False
+
+    # -- the way in --------------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        """Work through what was read, run by run."""
+        known = self._envelopes.get
+        publish = self.broker.publish
+        try:
+            for bytesOfEnvelope, frames, count in self._scanner.feed(data):
+                envelope = known(bytesOfEnvelope)
+                if envelope is None:
+                    self._unknown(bytesOfEnvelope, frames)
+                    if self.state is State.ENDING:
+                        return
+                    continue
+                try:
+                    publish(envelope, frames, count)
+                except NotKept as error:
+                    for _ in error.refused:
+                        self._refused(error, bytesOfEnvelope)
+        except FrameTooLarge as error:
+            self._refused(error, error.envelope)
+
+    def _unknown(self, envelope: bytes, frames: bytes) -> None:
+        """Take the long way, frame by frame; a PUB in between may make the envelope known."""
+        for frame in singles(frames, len(envelope)):
+            try:
+                self._message(envelope, frame)
+            except BrokerError as error:
+                self._refused(error, envelope)
+            if self.state is State.ENDING:
+                return
+
+    def _message(self, envelope: bytes, frame: bytes) -> None:
+        beginning = readBeginning(envelope)
+        if self.state is State.WAITING:
+            self._join(beginning.type, beginning.client_id, envelope)
+            return
+        if beginning.type == MessageType.JOIN:
+            raise Conflict("this connection has joined already")
+        name = self._messages.get(beginning.type)
+        if name is None:
+            raise NotImplementedByBroker(f"message type {beginning.type} is not known")
+        if beginning.client_id != self.id:
+            raise Forbidden(f"the client id is {beginning.client_id}, but this connection has {self.id}")
+        header = readHeader(MessageType(beginning.type), envelope[FIXED_BYTES:])
+        act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
+        act(header, envelope, frame if isStamped(envelope) else restamped(frame))
+
+    def _join(self, kind: int, client_id: int, envelope: bytes) -> None:
+        refusal = self.refusal()
+        if kind != MessageType.JOIN:
+            raise Unauthorized("the first message must be a JOIN")
+        if refusal is not None:
+            raise JoinRejected(refusal)
+        if client_id != 0:
+            raise BadRequest("the client id of a JOIN must be 0")
+        header = readHeader(MessageType.JOIN, envelope[FIXED_BYTES:])
+        client = self.letIn(peer=self)
+        self.id = client.id
+        self._say(MessageType.REP, {"status": int(Status.OK)} | _correlation(header.id), sender=self.id)
+        self._keepAlive = KeepAlive(
+            self.context.clock, self.context.settings.keepalive, lambda: self.heard, self._ping, self._silent
+        )
+
+    # -- what each message type does ---------------------------------------------------------------
+
+    def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Forward a request, or answer it where the broker itself is asked."""
+        target, path = header.routing[0]
+        if target == BROKER_ID:
+            self._answer(header, path or "", payloadOf(frame, len(envelope)))
+        else:
+            self.broker.request(self.client, target, header.id, path, frame)
+
+    def _answer(self, header: Header, path: str, payload: bytes) -> None:
+        try:
+            arguments = msgpack.unpackb(payload, strict_map_key=False, timestamp=1) if payload else None
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise BadRequest("the payload is not MessagePack") from None
+        value = self.broker.ask(path, arguments)
+        fields = {"status": int(Status.OK), "routing": routingTo(self.id, path)} | _correlation(header.id)
+        self._say(MessageType.REP, fields, msgpack.packb(value))
+
+    def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Forward an answer to its requester; one that is not there is reported by a NOTIF 600."""
+        entry = header.routing[0]
+        if entry.client_id == BROKER_ID:
+            return
+        try:
+            self.broker.reply(self.client, entry.client_id, header.id, frame)
+        except ClientNotFound:
+            self._reportLost(header, entry)
+
+    def message_NOTIF(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Send a copy to every known target, then report each unknown entry by a NOTIF 600."""
+        lost = [
+            entry
+            for entry in header.routing
+            if entry.client_id != BROKER_ID and not self.broker.takesDirect(entry.client_id)
+        ]
+        self.broker.notify((entry.client_id for entry in header.routing), frame)
+        for entry in lost:
+            self._reportLost(header, entry)
+
+    def message_BCAST(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Send a copy to everybody else."""
+        self.broker.broadcast(self.client, frame)
+
+    def message_PUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Publish, and remember the envelope where it is likely to come again."""
+        topic = self.broker.topicFor(self.client, header.topic)
+        found = Envelope(topic, self.client, FlexiSource(len(envelope), header))
+        audience = [entry.client_id for entry in header.routing if entry.client_id != BROKER_ID]
+        if audience:
+            self.broker.publishNarrowed(found, frame, 1, dict.fromkeys(audience))
+            return
+        if isStamped(envelope) and _PASSING.isdisjoint(header.fields):
+            self._envelopes.remember(envelope, found)
+        self.broker.publish(found, frame, 1)
+
+    def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Subscribe to a topic or pattern."""
+        try:
+            self.broker.subscribe(self.client, self, header.topic)
+        except InvalidTopic as error:
+            raise SubscriptionFailed(str(error)) from error
+
+    def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """End a subscription, named as it was made; one that does not exist is no error."""
+        self.broker.unsubscribe(self.client, header.topic)
+
+    def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Answer with a PONG once all that was published before is safe."""
+        if header.interval is not None and self._keepAlive is not None:
+            self._keepAlive.suggest(header.interval)
+        fields = {"keepalive": {"timestamp": header.timestamp}}
+        self.broker.whenSafe(lambda: self._say(MessageType.PONG, fields))
+
+    def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Nothing to do: that it came is what counts."""
+
+    # -- what the broker says ----------------------------------------------------------------------
+
+    def _say(
+        self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID
+    ) -> None:
+        self.outbox.take(encodeMessage(kind, sender, fields, payload))
+
+    def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
+        """Tell that a request will not be answered."""
+        self._sayError(status, reason, path, id)
+
+    def requestDone(self) -> None:
+        """End a connection that only waited for its last answer."""
+        if self._inputEnded and not self.broker.waiting(self.client):
+            self.end("client closed")
+
+    def _sayError(self, status: int, reason: str, path: str, id: str | None) -> None:
+        fields = {"status": int(status), "routing": routingTo(self.id, path)} | _correlation(id)
+        self._say(MessageType.REP, fields, words(reason))
+
+    def _reportLost(self, header: Header, entry: Entry) -> None:
+        """A NOTIF or REP that reports an error itself is never answered."""
+        if not reportsError(header.fields):
+            fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": [entry.asSent()]}
+            self._say(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
+
+    def _refused(self, error: BrokerError, envelope: bytes) -> None:
+        """Answer an error to the message with this envelope, unless that reports one itself."""
+        fields = peek(envelope[FIXED_BYTES:])
+        kind = envelope[1] if envelope else None
+        if kind in (MessageType.REP, MessageType.NOTIF) and reportsError(fields):
+            self.failed(error, silently=True)
+            return
+        self.failed(error, id=peekId(fields), path=peekPath(fields))
+
+    def failed(self, error: BrokerError, id: str | None = None, path: str = "", silently: bool = False) -> None:
+        """Answer what a client did wrong; before the JOIN every error ends the connection."""
+        joined = self.state is not State.WAITING
+        self.counted(error)
+        if not silently and joined:
+            self._sayError(error.status, str(error), path, id)
+        elif not silently:
+            self._say(MessageType.REP, {"status": int(error.status)} | _correlation(id), words(str(error)), sender=0)
+        if error.closes or not joined:
+            self.end(f"error {int(error.status)}")
+
+    # -- keep-alive and the end --------------------------------------------------------------------
+
+    def _ping(self) -> None:
+        keepalive = {"timestamp": time.time_ns() // 1_000_000}
+        if self._keepAlive is not None and self._keepAlive.interval >= 1:
+            keepalive["interval"] = int(self._keepAlive.interval)
+        self._say(MessageType.PING, {"keepalive": keepalive})
+
+    def _silent(self) -> None:
+        self.end("keep-alive")
+
+    def inputEnded(self) -> None:
+        """Wait for the answers that are due, then close."""
+        self._inputEnded = True
+        if self.client is None or not self.broker.waiting(self.client):
+            self.end("client closed")
+
+    def left(self) -> None:
+        """Stop the keep-alive."""
+        if self._keepAlive is not None:
+            self._keepAlive.stop()
+            self._keepAlive = None
+
+
+def _correlation(id: str | None) -> dict[str, Any]:
+    return {} if id is None else {"reqrep": {"type": "correlation", "id": id}}
+
+
+class FlexiFactory(StreamFactory):
+    """Builds FlexiMQ connections on streams."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, FlexiSession)

@@ -1,0 +1,73 @@
+"""FlexiMQ publications on their way through the broker: as a source, and as the form FlexiMQ subscribers take.
+
+A run from a FlexiMQ publisher goes to FlexiMQ subscribers verbatim. What comes from another dialect is framed
+here, once for all of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from zope.interface import implementer
+
+from fleximq.broker.values import Envelope
+from fleximq.interfaces import IForm, ISource
+from fleximq.message import Content, Message
+from fleximq.wire.flexi_header import Header, packHeader
+from fleximq.wire.flexi_message import MessageType, encodeFrame
+from fleximq.wire.flexi_scanner import payloads, singles
+from fleximq.wire.payloads import toMessagePack
+
+#: The ids that cross between dialects, in the order in which they are written.
+_IDS = ("message_id", "correlation_id", "reply_to")
+
+
+@implementer(ISource)
+class FlexiSource:
+    """The source of runs with one envelope: a body is whole frames, one behind the other."""
+
+    __slots__ = ("_envelopeBytes", "_ids")
+
+    def __init__(self, envelopeBytes: int, header: Header) -> None:
+        self._envelopeBytes = envelopeBytes
+        self._ids = tuple(header.fields.get(name) for name in _IDS)
+
+    def messages(self, body: bytes) -> Sequence[Message]:
+        """Return the payloads of the frames with the ids of their header."""
+        ids = self._ids
+        return [
+            Message(payload, Content.MESSAGEPACK, 1, *ids) for payload in payloads(body, self._envelopeBytes)
+        ]
+
+    def pick(self, body: bytes, places: Sequence[int]) -> bytes:
+        """Return the frames at these places."""
+        frames = singles(body, self._envelopeBytes)
+        return b"".join([frames[place] for place in places])
+
+
+@implementer(IForm)
+class FlexiForm:
+    """Whole PUB frames."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+        """Return the run as frames that carry the publisher's id."""
+        if type(envelope.source) is FlexiSource:
+            return body  # type: ignore[no-any-return]  # its own source's bodies are frames
+        publisher = envelope.publisher.id
+        topic = envelope.topic.name
+        return b"".join(
+            encodeFrame(MessageType.PUB, publisher, _header(topic, message), toMessagePack(message))
+            for message in envelope.source.messages(body)
+        )
+
+
+def _header(topic: str, message: Message) -> bytes:
+    fields = {"topic": topic}
+    for name in _IDS:
+        value = getattr(message, name)
+        if value:
+            fields[name] = value
+    return packHeader(fields)
+
+
+#: The one form of all FlexiMQ subscribers.
+FLEXI_FORM = FlexiForm()

@@ -1,0 +1,213 @@
+"""FlexiMQ headers: MessagePack maps, checked and read.
+
+The checks run in the order of docs/dialects.rst: it is a map, forbidden fields, required fields, types, routing.
+Keys that no document names are ignored here and travel on, since a header is forwarded as it came.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+from fleximq.errors import AuthenticationFailed, BadRequest, InvalidRouting
+from fleximq.limits import ROUTING_ENTRIES
+from fleximq.status import FIRST_ERROR
+from fleximq.wire.flexi_rules import RULES, MessageType
+
+_U32 = 0xFFFFFFFF
+_U64 = 0xFFFFFFFFFFFFFFFF
+#: Types whose routing entries must name a path.
+_PATHS = frozenset({MessageType.REQ, MessageType.NOTIF})
+#: Types that go to exactly one client.
+_SINGLE = frozenset({MessageType.REQ, MessageType.REP})
+#: What ``reqrep.type`` must say.
+_REQREP = {MessageType.JOIN: "request", MessageType.REQ: "request", MessageType.REP: "correlation"}
+#: Optional keys of a PUB that are this broker's own, and their types.
+_EXTENSIONS: dict[str, tuple[type, ...]] = {
+    "message_id": (str,),
+    "correlation_id": (str,),
+    "reply_to": (str,),
+    "key": (str, bytes),
+}
+#: The string fields of each kind of credentials (FlexiMQ document 5.2).
+_CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key": ("api_key",)}
+
+
+class Entry(NamedTuple):
+    """One routing entry; ``path`` is None where there is none."""
+
+    client_id: int
+    path: str | None
+
+    def asSent(self) -> dict[str, Any]:
+        """Return the entry as a map with the keys it had."""
+        return {"client_id": self.client_id} | ({} if self.path is None else {"path": self.path})
+
+
+class Header(NamedTuple):
+    """A checked header. ``fields`` is the whole map; the others are read from it, or empty."""
+
+    fields: Mapping[Any, Any]
+    topic: str = ""
+    id: str | None = None
+    routing: tuple[Entry, ...] = ()
+    timestamp: int = 0
+    interval: int | None = None
+
+
+def peek(raw: bytes) -> Mapping[Any, Any]:
+    """Return the map of a header without any check, an empty one where it is none."""
+    try:
+        return _unpack(raw)
+    except BadRequest:
+        return {}
+
+
+def peekId(fields: Mapping[Any, Any]) -> str | None:
+    """Return the id under ``reqrep``, if there is a readable one."""
+    reqrep = fields.get("reqrep")
+    id = reqrep.get("id") if isinstance(reqrep, dict) else None
+    return id if isinstance(id, str) else None
+
+
+def peekPath(fields: Mapping[Any, Any]) -> str:
+    """Return the path of the first routing entry, or an empty one."""
+    routing = fields.get("routing")
+    first = routing[0] if isinstance(routing, list) and routing else None
+    path = first.get("path") if isinstance(first, dict) else None
+    return path if isinstance(path, str) else ""
+
+
+def reportsError(fields: Mapping[Any, Any]) -> bool:
+    """Tell whether a header carries a status of 400 or more."""
+    status = fields.get("status")
+    return isinstance(status, int) and not isinstance(status, bool) and status >= FIRST_ERROR
+
+
+def readHeader(kind: MessageType, raw: bytes) -> Header:
+    """Return a message's header, checked by the rules of its type.
+
+    :param raw: the bytes between HeaderLength and PayloadLength; none stand for an empty map.
+    :raises BadRequest: no MessagePack map; a field is forbidden, missing or of a wrong type (400).
+    :raises InvalidRouting: ``routing`` is there but wrong in any way (602).
+    :raises AuthenticationFailed: ``auth`` is malformed or of an unknown kind (604).
+    """
+    fields = _unpack(raw)
+    rule = RULES[kind]
+    for name in rule.forbidden:
+        if name in fields:
+            raise BadRequest(f"{kind.name} must not have the field {name!r}")
+    for name in rule.required:
+        if name not in fields:
+            raise BadRequest(f"{kind.name} must have the field {name!r}")
+    topic = _topic(kind, fields)
+    _status(fields)
+    id = _reqrep(kind, fields)
+    timestamp, interval = _keepalive(kind, fields)
+    _auth(fields)
+    return Header(fields, topic, id, _routing(kind, fields), timestamp, interval)
+
+
+def _unpack(raw: bytes) -> Mapping[Any, Any]:
+    if not raw:
+        return {}
+    try:
+        fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise BadRequest("the header is not MessagePack") from None
+    if not isinstance(fields, dict):
+        raise BadRequest("the header is not a map")
+    return fields
+
+
+def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:
+    topic = fields.get("topic", "")
+    if not isinstance(topic, str):
+        raise BadRequest("'topic' must be a string")
+    if kind is MessageType.PUB:
+        for name, types in _EXTENSIONS.items():
+            if name in fields and not isinstance(fields[name], types):
+                raise BadRequest(f"{name!r} must be a string" + (" or bytes" if bytes in types else ""))
+    return topic
+
+
+def _status(fields: Mapping[Any, Any]) -> None:
+    if "status" in fields and not _isNumber(fields["status"], _U32):
+        raise BadRequest("'status' must be a whole number")
+
+
+def _reqrep(kind: MessageType, fields: Mapping[Any, Any]) -> str | None:
+    if "reqrep" not in fields:
+        return None
+    reqrep = fields["reqrep"]
+    if not isinstance(reqrep, dict) or not isinstance(reqrep.get("id"), str):
+        raise BadRequest("'reqrep' must be a map with the strings 'type' and 'id'")
+    if reqrep.get("type") != _REQREP[kind]:
+        raise BadRequest(f"'reqrep.type' of a {kind.name} must be {_REQREP[kind]!r}")
+    return peekId(fields)
+
+
+def _keepalive(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[int, int | None]:
+    if "keepalive" not in fields:
+        return 0, None
+    keepalive = fields["keepalive"]
+    if not isinstance(keepalive, dict) or not _isNumber(keepalive.get("timestamp"), _U64):
+        raise BadRequest("'keepalive' must be a map with the whole number 'timestamp'")
+    interval = keepalive.get("interval") if kind is MessageType.PING else None
+    if "interval" in keepalive and kind is MessageType.PING and not _isNumber(interval, _U32):
+        raise BadRequest("'keepalive.interval' must be a whole number of seconds")
+    return keepalive["timestamp"], interval
+
+
+def _auth(fields: Mapping[Any, Any]) -> None:
+    if "auth" not in fields:
+        return
+    auth = fields["auth"]
+    kind = auth.get("type") if isinstance(auth, dict) else None
+    names = _CREDENTIALS.get(kind) if isinstance(kind, str) else None
+    if names is None:
+        raise AuthenticationFailed("'auth' must be a map whose 'type' is 'token', 'basic' or 'api_key'")
+    for name in names:
+        if not isinstance(auth.get(name), str):
+            raise AuthenticationFailed(f"credentials of type {kind!r} must have the string {name!r}")
+
+
+def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[Entry, ...]:
+    if "routing" not in fields:
+        return ()
+    routing = fields["routing"]
+    if not isinstance(routing, list) or not routing:
+        raise InvalidRouting("'routing' must be an array of at least one entry")
+    if len(routing) > ROUTING_ENTRIES:
+        raise InvalidRouting(f"'routing' has {len(routing)} entries, but at most {ROUTING_ENTRIES} are allowed")
+    if kind in _SINGLE and len(routing) != 1:
+        raise InvalidRouting(f"'routing' of a {kind.name} must have exactly one entry")
+    return tuple(_entry(kind, entry) for entry in routing)
+
+
+def _entry(kind: MessageType, entry: Any) -> Entry:
+    if not isinstance(entry, dict):
+        raise InvalidRouting("a routing entry must be a map")
+    target = entry.get("client_id")
+    if not _isNumber(target, _U32) or target in (0, _U32):
+        raise InvalidRouting("'client_id' of a routing entry must be the id of a client")
+    path = entry.get("path")
+    if "path" in entry and not isinstance(path, str):
+        raise InvalidRouting("'path' of a routing entry must be a string")
+    if path is None and kind in _PATHS:
+        raise InvalidRouting(f"a routing entry of a {kind.name} must have a 'path'")
+    return Entry(target, path)
+
+
+def _isNumber(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def packHeader(fields: Mapping[str, Any]) -> bytes:
+    """Return a header's bytes; none for an empty map."""
+    return msgpack.packb(fields) if fields else b""
+
+
+def routingTo(client_id: int, path: str) -> Sequence[Mapping[str, Any]]:
+    """Return the routing of a message from the broker to one client."""
+    return [{"client_id": client_id, "path": path}]
