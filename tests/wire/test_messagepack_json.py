@@ -1,0 +1,190 @@
+"""MessagePack as JSON: what JSON cannot say, and values made to hurt."""
+
+import json
+import math
+import struct
+import time
+from base64 import b64encode
+from typing import Any
+
+import msgpack
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.wire.messagepack_json import NESTING, toJson
+
+INTEGERS = [0, 1, 127, 128, 255, 256, 65535, 65536, 2**32 - 1, 2**32, 2**64 - 1]
+INTEGERS += [-1, -32, -33, -128, -129, -32768, -32769, -(2**31), -(2**31) - 1, -(2**63)]
+
+plainValues = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=40),
+    lambda values: st.lists(values, max_size=20) | st.dictionaries(st.text(max_size=5), values, max_size=20),
+    max_leaves=40,
+)
+
+
+def timestamp(content: bytes) -> str:
+    """The JSON of an extension of the timestamps' kind."""
+    return toJson(b"\xc7" + bytes([len(content), 0xFF]) + content).decode()
+
+
+class ValueTests(SynchronousTestCase):
+    """One kind of value each."""
+
+    def becomes(self, value: Any, text: str) -> None:
+        """Expect this JSON for this value."""
+        self.assertEqual(toJson(msgpack.packb(value)).decode(), text)
+
+    def test_constants(self) -> None:
+        """Nil and the booleans."""
+        self.becomes([None, True, False], "[null,true,false]")
+
+    def test_integers(self) -> None:
+        """Integers of every width keep all their digits."""
+        self.becomes(INTEGERS, json.dumps(INTEGERS, separators=(",", ":")))
+
+    def test_floats(self) -> None:
+        """Floats are written so that they read back the same; float 32 is the number it is as a double."""
+        self.becomes([0.1, -2.0, 1e300], "[0.1,-2.0,1e+300]")
+        self.assertEqual(toJson(b"\xca" + struct.pack(">f", 0.5)), b"0.5")
+
+    def test_notNumbers(self) -> None:
+        """NaN and the infinities are null."""
+        self.becomes([math.nan, math.inf, -math.inf], "[null,null,null]")
+
+    def test_strings(self) -> None:
+        """Text stays as it is but for quotes, backslashes and control characters, at every width of length."""
+        self.becomes(["你好é😀", 'a"b\\c\n\x00'], '["你好é😀","a\\"b\\\\c\\n\\u0000"]')
+        for length in (0, 31, 32, 255, 256, 65535, 65536):
+            self.becomes(["x" * length], '["%s"]' % ("x" * length))
+
+    def test_bins(self) -> None:
+        """Bin is base64 with padding, at every width of length, also where it is text."""
+        self.becomes({"k": [1, None, b"\xff\x00"]}, '{"k":[1,null,"/wA="]}')
+        for length in (0, 1, 255, 256, 65535, 65536):
+            content = b"x" * length
+            self.becomes([content], f'["{b64encode(content).decode()}"]')
+
+    def test_extensions(self) -> None:
+        """An extension is base64 of its bytes, whatever its type, at every width of length."""
+        for length in (0, 1, 2, 3, 4, 8, 16, 17, 255, 256, 65536):
+            content = b"\xfe" * length
+            self.becomes(msgpack.ExtType(5, content), f'"{b64encode(content).decode()}"')
+
+    def test_containers(self) -> None:
+        """Arrays and maps of every width of size, empty ones and one inside the other."""
+        self.becomes([[], {}, [[]], {"a": {}, "b": [{}]}], '[[],{},[[]],{"a":{},"b":[{}]}]')
+        for size in (15, 16, 65535, 65536):
+            self.becomes([0] * size, "[" + ",".join("0" * size) + "]")
+            entries = {str(number): number for number in range(size)}
+            self.becomes(entries, json.dumps(entries, separators=(",", ":")))
+
+    def test_keys(self) -> None:
+        """Keys that are no strings become strings."""
+        self.becomes(
+            {1: 1, -1: 0, None: 0, 1.5: 0, b"\xff": 0, math.nan: 0, msgpack.ExtType(1, b"a"): 0, "s": 0},
+            '{"1":1,"-1":0,"null":0,"1.5":0,"/w==":0,"null":0,"YQ==":0,"s":0}',
+        )
+        self.assertEqual(toJson(b"\x81\xc2\x01"), b'{"false":1}')
+
+    def test_containersAsKeys(self) -> None:
+        """An array or map as a key is the string of its JSON."""
+        self.assertEqual(toJson(b'\x82\x92\x01\xa1"\x02\x90\x03'), b'{"[1,\\"\\\\\\"\\"]":2,"[]":3}')
+        self.assertEqual(toJson(b"\x81\x81\xa1a\x01\x02"), b'{"{\\"a\\":1}":2}')
+
+    def test_keysTwice(self) -> None:
+        """Equal keys are all written."""
+        self.assertEqual(toJson(b"\x82\xa1a\x01\xa1a\x02"), b'{"a":1,"a":2}')
+
+    @given(plainValues)
+    def test_asJsonDoes(self, value: Any) -> None:
+        """What JSON can say reads back as the same value."""
+        self.assertEqual(json.loads(toJson(msgpack.packb(value))), value)
+
+
+class TimestampTests(SynchronousTestCase):
+    """Extension type -1."""
+
+    def test_widths(self) -> None:
+        """The three forms of a timestamp are read alike."""
+        for moment, text in [
+            (msgpack.Timestamp(0), "1970-01-01T00:00:00Z"),
+            (msgpack.Timestamp(1704164645, 0), "2024-01-02T03:04:05Z"),
+            (msgpack.Timestamp(1704164645, 120_000_000), "2024-01-02T03:04:05.12Z"),
+            (msgpack.Timestamp(1704164645, 1), "2024-01-02T03:04:05.000000001Z"),
+            (msgpack.Timestamp(-1, 999_999_999), "1969-12-31T23:59:59.999999999Z"),
+        ]:
+            self.assertEqual(toJson(msgpack.packb([moment])).decode(), f'["{text}"]')
+
+    def test_range(self) -> None:
+        """The years 1 to 9999 are written, moments beyond them are base64 of their bytes."""
+        for seconds, text in [(-62135596800, "0001-01-01T00:00:00Z"), (253402300799, "9999-12-31T23:59:59Z")]:
+            self.assertEqual(timestamp(bytes(4) + struct.pack(">q", seconds)), f'"{text}"')
+        for seconds in (-62135596801, 253402300800, 2**63 - 1, -(2**63)):
+            content = bytes(4) + struct.pack(">q", seconds)
+            self.assertEqual(timestamp(content), f'"{b64encode(content).decode()}"')
+
+    def test_malformed(self) -> None:
+        """Other lengths, and nanoseconds of a second or more, are base64 of the bytes."""
+        wrong = [b"", b"a", bytes(5), bytes(11), bytes(13), struct.pack(">Iq", 10**9, 0), b"\xff" * 8]
+        for content in wrong:
+            self.assertEqual(timestamp(content), f'"{b64encode(content).decode()}"')
+
+
+class RefusalTests(SynchronousTestCase):
+    """What is not one good value."""
+
+    def test_notOneValue(self) -> None:
+        """Nothing, more than one value, and the byte that begins none."""
+        for packed in (b"", b"\x01\x02", b"\xa1ab", b"\xc1", b"\x91\xc1"):
+            self.assertRaises(ValueError, toJson, packed)
+
+    def test_everyTruncation(self) -> None:
+        """A value cut anywhere is refused."""
+        value = [1, 2**40, -5, 1.5, "text", b"bin", {"a": None}, msgpack.ExtType(3, b"abc"), "x" * 300, [0] * 20]
+        packed = msgpack.packb(value)
+        for end in range(len(packed)):
+            self.assertRaises(ValueError, toJson, packed[:end])
+
+    def test_notUtf8(self) -> None:
+        """A string that is not UTF-8, anywhere; surrogates and overlong forms included."""
+        for text in (b"\xff", b"\xed\xa0\x80", b"\xc0\x80"):
+            string = bytes([0xA0 | len(text)]) + text
+            for packed in (string, b"\x91" + string, b"\x81" + string + b"\x01", b"\x81\x01" + string):
+                self.assertRaises(ValueError, toJson, packed)
+
+    def test_nesting(self) -> None:
+        """Values may nest 512 deep, not one deeper, as arrays and as maps."""
+        for opening, inner, text in [
+            (b"\x91", b"\x90", "[" * NESTING + "]" * NESTING),
+            (b"\x81\xa1a", b"\x80", '{"a":' * (NESTING - 1) + "{}" + "}" * (NESTING - 1)),
+        ]:
+            self.assertEqual(toJson(opening * (NESTING - 1) + inner).decode(), text)
+            self.assertRaises(ValueError, toJson, opening * NESTING + inner)
+
+    def test_keysOfKeys(self) -> None:
+        """A key among the keys of a key is refused: quoting again and again would grow without measure."""
+        self.assertRaises(ValueError, toJson, b"\x81\x81\x90\x01\x02")
+        self.assertRaises(ValueError, toJson, b"\x81" * 100 + b"\x90" + b"\x01" * 100)
+
+    def test_announcedSizes(self) -> None:
+        """Announced sizes that never come cost the bytes that are there."""
+        started = time.process_time()
+        for marker in (0xDB, 0xC6, 0xC9, 0xDD, 0xDF):
+            self.assertRaises(ValueError, toJson, bytes([marker]) + b"\xff" * 4)
+            self.assertRaises(ValueError, toJson, (bytes([marker]) + b"\xff" * 4) * 200_000)
+        self.assertLess(time.process_time() - started, 5)
+
+    @given(st.binary(max_size=60))
+    def test_anyBytes(self, packed: bytes) -> None:
+        """Arbitrary bytes end in JSON or in ValueError."""
+        try:
+            text = toJson(packed)
+        except ValueError:
+            return
+        json.loads(text)
