@@ -1,0 +1,116 @@
+"""Identity texts: what clients say and what the broker says, one text a WebSocket message (Identity document).
+
+Texts are handled as UTF-8, the form in which they are framed and forwarded. The decisions are those of "Identity"
+in docs/dialects.rst: unknown words are None, a channel's name ends at the next colon, and the message of a PUBLISH
+is everything behind its second colon, verbatim.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from fleximq.errors import BadRequest, InvalidTopic
+from fleximq.limits import TOPIC_BYTES
+
+_FORBIDDEN = re.compile(r"[:,\s\x00-\x1f\x7f-\x9f]")
+
+
+class Word(Enum):
+    """The words a client can say."""
+
+    SUBSCRIBE = b"SUBSCRIBE"
+    UNSUBSCRIBE = b"UNSUBSCRIBE"
+    PUBLISH = b"PUBLISH"
+
+
+class ClientText(NamedTuple):
+    """What a client said. ``channel`` is not checked yet.
+
+    ``message`` is the UTF-8 of a PUBLISH's message; None if it has no message field, and for the other words.
+    """
+
+    word: Word
+    channel: str
+    message: bytes | None
+
+
+_WORDS = {word.value: word for word in Word}
+_PUBLISH = Word.PUBLISH
+
+
+def parseText(text: bytes) -> ClientText | None:
+    """Return what a text or binary frame says, or None for what is to be ignored.
+
+    Ignored are unknown words, words without a colon, and bytes that are not UTF-8.
+    """
+    name, colon, rest = text.partition(b":")
+    word = _WORDS.get(name)
+    if word is None or not colon:
+        return None
+    channel, colon, message = rest.partition(b":")
+    try:
+        rest.decode()
+    except UnicodeDecodeError:
+        return None
+    return ClientText(word, channel.decode(), message if colon and word is _PUBLISH else None)
+
+
+def checkChannel(name: str) -> None:
+    """Refuse a name that no channel can have.
+
+    :raises InvalidTopic: "Invalid channel name", unless :func:`isChannel`.
+    """
+    if not isChannel(name):
+        raise InvalidTopic("Invalid channel name")
+
+
+def isChannel(name: str) -> bool:
+    """Return whether a channel can have this name; topics with other names are not visible to this dialect.
+
+    A name is not empty, has at most :data:`fleximq.limits.TOPIC_BYTES` bytes, and holds no colon, comma, white space
+    or control character.
+    """
+    if not name or _FORBIDDEN.search(name):
+        return False
+    return len(name) <= TOPIC_BYTES // 4 or len(name.encode()) <= TOPIC_BYTES
+
+
+def checkMessage(message: bytes | None) -> bytes:
+    """Return the message of a PUBLISH.
+
+    :raises BadRequest: if there is no message field; an empty message is one.
+    """
+    if message is None:
+        raise BadRequest("Missing message")
+    return message
+
+
+def encodeIdentity(name: str) -> bytes:
+    """Return the greeting that tells a client its name."""
+    return b"IDENTITY:" + name.encode()
+
+
+def encodeChannels(names: Iterable[str]) -> bytes:
+    """Return the list of channels, in the order given, without names that :func:`isChannel` refuses."""
+    return b"CHANNELS:" + ",".join(filter(isChannel, names)).encode()
+
+
+def encodeSubAck(channel: str) -> bytes:
+    """Return the answer to a SUBSCRIBE."""
+    return b"SUB-ACK:" + channel.encode()
+
+
+def encodeUnsubAck(channel: str) -> bytes:
+    """Return the answer to an UNSUBSCRIBE."""
+    return b"UNSUB-ACK:" + channel.encode()
+
+
+def encodeMsg(channel: str, sender: str, message: bytes) -> bytes:
+    """Return a delivery. ``sender`` holds no colon; ``message`` is UTF-8 and stands as it is."""
+    return b"MSG:%b:%b:%b" % (channel.encode(), sender.encode(), message)
+
+
+def encodeError(code: int, details: str) -> bytes:
+    """Return an error."""
+    return f"ERROR:{code}:{details}".encode()
