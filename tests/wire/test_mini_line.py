@@ -110,6 +110,14 @@ class LimitTests(SynchronousTestCase):
                     seen.append(line)
             self.assertEqual(seen, [b"good", b"0123456789", b"good"])
 
+    def test_aboveInOneRead(self) -> None:
+        """A line over the limit is refused as well when its LF came with it and no line of the read has a CR."""
+        seen = []
+        with self.assertRaises(TooLarge):
+            for line in LineScanner(10).feed(b"good\n" + b"x" * 11 + b"\nlater\n"):
+                seen.append(line)
+        self.assertEqual(seen, [b"good"])
+
     def test_beforeItsEnd(self) -> None:
         """The error comes with the first byte too many, not with the line's end."""
         scanner = LineScanner(10)
