@@ -46,7 +46,8 @@ class Listen:
         try:
             self.open(None)
         except Exception as error:
-            raise SettingError(f"listen is {str(self)!r}, but {_reason(self.kind, error)}") from error
+            reason = " ".join(_reason(self.kind, error).split())
+            raise SettingError(f"listen is {str(self)!r}, but {reason}") from error
 
     @classmethod
     def parse(cls, text: str) -> "Listen":
@@ -99,8 +100,9 @@ def _reason(kind: str, error: Exception) -> str:
     """Say in words what one of Twisted's endpoint parsers meant."""
     if isinstance(error, TypeError):
         return f"{kind} endpoints take other arguments"
-    if isinstance(error, ValueError) and "Unknown endpoint type" in str(error):
-        return f"there is no kind of endpoint named {kind!r}"
+    unknown = re.match(r"Unknown endpoint type: ('.*')", str(error), re.DOTALL)
+    if unknown:
+        return f"there is no kind of endpoint named {unknown[1]}"
     if isinstance(error, IndexError | KeyError) and kind == "systemd":
         return "systemd passed no such socket"
     number = re.match(r"invalid literal for int.*: (.*)", str(error))
@@ -108,5 +110,4 @@ def _reason(kind: str, error: Exception) -> str:
         return f"{number[1]} is not a number"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or kind} cannot be read: {error.strerror[:1].lower()}{error.strerror[1:]}"
-    said = " ".join(str(error).split()) or type(error).__name__
-    return f"it is not a server endpoint of Twisted: {said}"
+    return f"it is not a server endpoint of Twisted: {str(error) or type(error).__name__}"

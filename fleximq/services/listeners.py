@@ -101,4 +101,4 @@ def _words(error: BaseException | None) -> str:
     cause: object = error.socketError if isinstance(error, CannotListenError) else error
     words = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(cause).split()).rstrip(".")
     words = words or type(cause).__name__
-    return words[:1].lower() + words[1:]
+    return words[0].lower() + words[1:] if words.split()[0].istitle() else words

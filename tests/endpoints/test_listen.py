@@ -1,0 +1,113 @@
+"""What may follow --listen."""
+
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.protocol import Factory
+from twisted.internet.testing import MemoryReactor
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.endpoints.listen import DIALECTS, Listen
+from fleximq.errors import SettingError
+
+
+class ListenTests(SynchronousTestCase):
+    """Texts and the values they make."""
+
+    def refused(self, text: str) -> str:
+        """Return the sentence with which a text is refused."""
+        return str(self.assertRaises(SettingError, Listen.parse, text))
+
+    def test_allDialects(self) -> None:
+        """Without a dialect all are served."""
+        listen = Listen.parse("tcp:7890")
+        self.assertEqual((listen.dialect, listen.endpoint, listen.served), (None, "tcp:7890", "all dialects"))
+
+    def test_oneDialect(self) -> None:
+        """Each dialect may stand before the plus."""
+        for dialect in DIALECTS:
+            listen = Listen.parse(f"{dialect}+tcp:0:interface=127.0.0.1")
+            self.assertEqual((listen.dialect, listen.endpoint), (dialect, "tcp:0:interface=127.0.0.1"))
+            self.assertEqual((listen.served, str(listen)), (dialect, f"{dialect}+tcp:0:interface=127.0.0.1"))
+
+    def test_plusInAnEndpoint(self) -> None:
+        """A plus behind the first colon belongs to the endpoint."""
+        self.assertEqual(Listen.parse("unix:/tmp/a+b"), Listen(None, "unix:/tmp/a+b"))
+
+    def test_endpoints(self) -> None:
+        """Whatever Twisted understands is taken."""
+        for text in ("tcp6:0", "unix:/run/x:mode=660", "stdio:", "haproxy:tcp:80", "tcp:80:backlog=5"):
+            self.assertEqual(str(Listen.parse(text)), text)
+
+    def test_unknownDialect(self) -> None:
+        """A dialect that does not exist is named, and so are those that do."""
+        known = "fleximq, blipmq, minimq, identity, or none"
+        for dialect in ("mqtt", "", "FlexiMQ", "minimq "):
+            self.assertEqual(
+                self.refused(f"{dialect}+tcp:1"),
+                f"listen names the dialect {dialect!r}, but must name one of {known}",
+            )
+
+    def test_noEndpoint(self) -> None:
+        """An endpoint there must be."""
+        for text in ("", " ", "minimq+"):
+            self.assertEqual(self.refused(text), f"listen is {text!r}, but must name an endpoint, e.g. tcp:7890")
+        self.assertEqual(
+            self.refused("unix:"), "listen is 'unix:', but must name the path of a socket, e.g. unix:/run/fleximq"
+        )
+
+    def test_sentences(self) -> None:
+        """Whatever Twisted's parsers raise becomes one sentence that names the text."""
+        missing = os.path.abspath(self.mktemp())
+        for text, reason in {
+            "tcp:http": "'http' is not a number",
+            "tcp": "tcp endpoints take other arguments",
+            "tcp:1:foo=3": "tcp endpoints take other arguments",
+            "foo:1": "there is no kind of endpoint named 'foo'",
+            "haproxy:foo:1": "there is no kind of endpoint named 'foo'",
+            "unix:/tmp/x:mode=9": "'9' is not a number",
+            f"ssl:1:privateKey={missing}": f"{missing} cannot be read: no such file or directory",
+            "systemd:domain=INET:index=99": "systemd passed no such socket",
+            "a=b": "it is not a server endpoint of Twisted: list index out of range",
+            "tcp:\\": "it is not a server endpoint of Twisted: generator raised StopIteration",
+        }.items():
+            self.assertEqual(self.refused(text), f"listen is {text!r}, but {reason}")
+
+    @given(st.one_of(st.text(), st.text(alphabet="tcpunix:+=\\/0123456789minq")))
+    def test_anyText(self, text: str) -> None:
+        """Any text is taken or refused in one line."""
+        try:
+            listen = Listen.parse(text)
+        except SettingError as error:
+            self.assertEqual(str(error).count("\n"), 0)
+        else:
+            self.assertEqual(str(listen), text)
+
+    def test_proxied(self) -> None:
+        """Only peers of haproxy: stand behind a proxy."""
+        self.assertEqual(
+            [Listen.parse(text).proxied for text in ("tcp:1", "haproxy:tcp:1", "blipmq+HAProxy:unix:/x")],
+            [False, True, True],
+        )
+
+    def test_socketPath(self) -> None:
+        """The path of a UNIX socket is known, however it is written."""
+        paths = {
+            "unix:/run/x": "/run/x",
+            "minimq+unix:/run/x:mode=600": "/run/x",
+            "unix:/run/a\\:b:lockfile=0": "/run/a:b",
+            "unix:address=/run/x": "/run/x",
+            "unix:mode=600:address=/run/x": "/run/x",
+            "haproxy:unix:/run/x": "/run/x",
+            "tcp:1": None,
+            "haproxy:tcp:1": None,
+        }
+        self.assertEqual({text: Listen.parse(text).socketPath for text in paths}, paths)
+
+    def test_open(self) -> None:
+        """The endpoint it makes listens on the reactor it is given."""
+        reactor = MemoryReactor()
+        factory = Factory()
+        Listen.parse("minimq+tcp:7890:interface=127.0.0.1").open(reactor).listen(factory)
+        self.assertEqual(reactor.tcpServers, [(7890, factory, 50, "127.0.0.1")])

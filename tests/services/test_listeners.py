@@ -1,0 +1,243 @@
+"""Listeners that open and close; real sockets are the subject, on ports that the system chooses."""
+
+import errno
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from twisted.application.service import MultiService
+from twisted.internet import reactor as globalReactor
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.stdio import PipeAddress
+from twisted.internet.testing import MemoryReactor
+from twisted.logger import formatEvent, globalLogPublisher
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from fleximq.endpoints.listen import Listen
+from fleximq.services import listeners
+from fleximq.services.listeners import ListenerService, spelt
+
+
+class Left(Exception):
+    """Stands for the end of the process."""
+
+
+def leave(sentence: str) -> NoReturn:
+    """Depart as far as a test can."""
+    raise Left(sentence)
+
+
+def logged(test: SynchronousTestCase) -> Callable[[], list[str]]:
+    """Return a function that returns what the listeners' module has logged since now."""
+    texts: list[str] = []
+
+    def observe(event: Any) -> None:
+        if event.get("log_namespace") == listeners.__name__:
+            texts.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    test.addCleanup(globalLogPublisher.removeObserver, observe)
+    return lambda: texts
+
+
+class MemoryTests(SynchronousTestCase):
+    """When a listener opens and closes, without sockets."""
+
+    def setUp(self) -> None:
+        """A listener on a reactor that only notes."""
+        self.reactor = MemoryReactor()
+        self.factory = Factory()
+        self.service = ListenerService(self.reactor, Listen.parse("minimq+tcp:5677"), self.factory, leave)
+        self.log = logged(self)
+
+    def test_notYet(self) -> None:
+        """Nothing is open before the start."""
+        self.assertEqual(self.reactor.tcpServers, [])
+
+    def test_privileged(self) -> None:
+        """It opens with privileges, once."""
+        self.service.privilegedStartService()
+        self.service.startService()
+        self.assertEqual(self.reactor.tcpServers, [(5677, self.factory, 50, "")])
+
+    def test_unprivileged(self) -> None:
+        """It opens without that step too."""
+        self.service.startService()
+        self.assertEqual(len(self.reactor.tcpServers), 1)
+
+    def test_log(self) -> None:
+        """The log says where, and what is served."""
+        self.service.startService()
+        self.assertEqual(self.log(), ["Listening on tcp:0.0.0.0:5677 (minimq)"])
+
+    def test_neverStarted(self) -> None:
+        """Stopping what was never started is done at once."""
+        self.successResultOf(self.service.stopService())
+
+    def test_again(self) -> None:
+        """It can be started anew."""
+        self.service.startService()
+        self.service.stopService()
+        self.service.startService()
+        self.assertEqual(len(self.reactor.tcpServers), 2)
+
+    def refused(self, error: Exception, text: str = "tcp:5677") -> str:
+        """Return the sentence with which a listener departs whose endpoint fails with this error."""
+
+        class Failing(MemoryReactor):
+            def listenTCP(self, *ignored: Any, **more: Any) -> NoReturn:
+                raise error
+
+        service = ListenerService(Failing(), Listen.parse(text), self.factory, leave)
+        return str(self.assertRaises(Left, service.privilegedStartService))
+
+    def test_sentences(self) -> None:
+        """Whatever is raised is told in the system's words, behind what was asked for."""
+        taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        for error, words in (
+            (CannotListenError("", 5677, taken), "address already in use"),
+            (CannotListenError("", 5677, PermissionError(errno.EACCES, "Permission denied")), "permission denied"),
+            (CannotListenError("", 5677, "Cannot acquire lock"), "cannot acquire lock"),  # type: ignore[arg-type]
+            (OverflowError("bind(): port must be 0-65535."), "bind(): port must be 0-65535"),
+            (OSError("AF_UNIX path too long"), "AF_UNIX path too long"),
+            (RuntimeError(), "RuntimeError"),
+        ):
+            self.assertEqual(self.refused(error), f"cannot listen on tcp:5677: {words}")
+        self.assertIn("cannot listen on minimq+tcp:1: ", self.refused(taken, "minimq+tcp:1"))
+
+    def test_spelt(self) -> None:
+        """Places are written as they could be asked for."""
+        self.assertEqual(spelt("tcp", IPv4Address("TCP", "127.0.0.1", 1)), "tcp:127.0.0.1:1")
+        self.assertEqual(spelt("tcp6", IPv6Address("TCP", "::", 1)), "tcp6:[::]:1")
+        self.assertEqual(spelt("unix", UNIXAddress(b"/run/x")), "unix:/run/x")
+        self.assertEqual(spelt("stdio", PipeAddress()), "stdio:")
+
+
+class SocketTests(TestCase):
+    """Real sockets."""
+
+    def setUp(self) -> None:
+        """A folder whose name is short enough for sockets."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.path = os.path.join(folder.name, "s")
+        self.log = logged(self)
+
+    def open(self, text: str) -> ListenerService:
+        """Return a listener that is open and will be closed."""
+        factory = Factory.forProtocol(Protocol)
+        factory.noisy = False
+        service = ListenerService(globalReactor, Listen.parse(text), factory, leave)
+        service.privilegedStartService()
+        self.addCleanup(service.stopService)
+        return service
+
+    def sentence(self, text: str) -> str:
+        """Return the sentence with which a listener departs."""
+        service = ListenerService(globalReactor, Listen.parse(text), Factory.forProtocol(Protocol), leave)
+        return str(self.assertRaises(Left, service.privilegedStartService))
+
+    def test_realPort(self) -> None:
+        """Where any port would do the log tells the one that was given."""
+        service = self.open("tcp:0:interface=127.0.0.1")
+        port = service.port.getHost().port
+        self.assertNotEqual(port, 0)
+        self.assertEqual(self.log(), [f"Listening on tcp:127.0.0.1:{port} (all dialects)"])
+        socket.create_connection(("127.0.0.1", port), 10).close()
+
+    def test_takenPort(self) -> None:
+        """A taken port is one sentence."""
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            text = f"tcp:{other.getsockname()[1]}:interface=127.0.0.1"
+            self.assertEqual(self.sentence(text), f"cannot listen on {text}: address already in use")
+
+    def test_impossiblePort(self) -> None:
+        """So is a port that cannot be."""
+        self.assertIn("cannot listen on tcp:65536: ", self.sentence("tcp:65536"))
+
+    async def test_stop(self) -> None:
+        """After stopping the port is free: what is returned fires when it is."""
+        service = self.open("tcp:0:interface=127.0.0.1")
+        port = service.port.getHost().port
+        await service.stopService()
+        socket.create_server(("127.0.0.1", port)).close()
+
+    async def test_unix(self) -> None:
+        """A UNIX socket is made, and removed with its lock."""
+        service = self.open(f"unix:{self.path}:mode=600")
+        self.assertEqual(self.log(), [f"Listening on unix:{self.path} (all dialects)"])
+        self.assertEqual(os.stat(self.path).st_mode & 0o777, 0o600)
+        await service.stopService()
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_unixTaken(self) -> None:
+        """A UNIX socket that somebody serves is one sentence, and goes on being served."""
+        self.open(f"unix:{self.path}")
+        self.assertEqual(
+            self.sentence(f"unix:{self.path}"), f"cannot listen on unix:{self.path}: address already in use"
+        )
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(self.path)
+
+    def test_unixStale(self) -> None:
+        """What a killed broker left behind is replaced, even if its lock names a living process."""
+        with socket.socket(socket.AF_UNIX) as old:
+            old.bind(self.path)
+        os.symlink(str(os.getpid()), self.path + ".lock")
+        self.open(f"unix:{self.path}")
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(self.path)
+
+    def test_unixBadPath(self) -> None:
+        """A folder that is missing, a file in the way, a path that is too long: one sentence each."""
+        missing = os.path.join(self.folder, "no", "s")
+        self.assertEqual(
+            self.sentence(f"unix:{missing}"), f"cannot listen on unix:{missing}: no such file or directory"
+        )
+        with open(self.path, "w"):
+            self.assertIn(": there is a file that is no socket", self.sentence(f"unix:{self.path}"))
+        self.assertIn("cannot listen on unix:", self.sentence(f"unix:{self.folder}/{'x' * 200}"))
+
+    def test_several(self) -> None:
+        """Services in one parent open in order, and all are closed when its stop fires."""
+        parent = MultiService()
+        for text in ("tcp:0:interface=127.0.0.1", f"minimq+unix:{self.path}"):
+            ListenerService(globalReactor, Listen.parse(text), Factory.forProtocol(Protocol), leave).setServiceParent(
+                parent
+            )
+        parent.privilegedStartService()
+        parent.startService()
+        self.assertEqual([line.split(" ", 3)[2][:5] for line in self.log()], ["tcp:1", "unix:"])
+        stopped = parent.stopService()
+        assert isinstance(stopped, Deferred)
+        stopped.addCallback(lambda ignored: self.assertEqual(os.listdir(self.folder), []))
+        return stopped  # type: ignore[return-value]
+
+
+class LateTests(SynchronousTestCase):
+    """Endpoints that take their time."""
+
+    def test_stopWhileOpening(self) -> None:
+        """A listener that is stopped before it is open is closed once it is."""
+        opening: Deferred[Any] = Deferred()
+        service = ListenerService(None, Listen.parse("tcp:0"), Factory(), leave)
+        self.patch(ListenerService, "_begin", lambda self: opening)
+        service.startService()
+        stopped = service.stopService()
+        self.assertNoResult(stopped)
+        port = MemoryReactor().listenTCP(0, Factory())
+        opening.callback(port)
+        self.successResultOf(stopped)
+        self.assertIsNone(service.port)
+
+    def test_failsAtOnce(self) -> None:
+        """A failure that is there at once ends the start."""
+        service = ListenerService(None, Listen.parse("tcp:0"), Factory(), leave)
+        self.patch(ListenerService, "_begin", lambda self: fail(RuntimeError("no luck")))
+        self.assertEqual(str(self.assertRaises(Left, service.startService)), "cannot listen on tcp:0: no luck")
