@@ -1,0 +1,177 @@
+"""Calls things when their time has come, with one heap and one timer on the clock for all of them.
+
+A broker waits for many things at once: queues for acknowledgements, requests for answers, subscriptions for their
+owners. Each of them is a :class:`Deadline` here, so the clock carries a single timer whatever their number.
+Cancelling is lazy: a cancelled deadline stays in the heap until it comes up, or until more than half of the heap
+is cancelled, and then all of these are thrown out together. Making and cancelling cost O(log n) amortised.
+"""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Protocol
+
+#: Seconds by which a moment may be early and still count as reached: sums of floats are not exact.
+TOLERANCE = 1e-6
+
+
+class Timer(Protocol):
+    """One call that a clock has promised; Twisted's ``IDelayedCall`` fits."""
+
+    def active(self) -> bool:
+        """Tell whether the call is still to come."""
+
+    def cancel(self) -> None:
+        """Take the promise back."""
+
+
+class Clock(Protocol):
+    """Tells the time and calls later; Twisted's ``IReactorTime`` and ``task.Clock`` fit."""
+
+    def seconds(self) -> float:
+        """Return the present time in seconds since some fixed moment."""
+
+    def callLater(self, delay: float, call: Callable[..., object], /, *arguments: object) -> Timer:
+        """Call ``call(*arguments)`` once, ``delay`` seconds from now."""
+
+
+class Deadline:
+    """An action that is waiting for its time; made by :meth:`Deadlines.call`."""
+
+    __slots__ = ("_action", "_owner")
+
+    def __init__(self, owner: "Deadlines", action: Callable[[], None]) -> None:
+        self._owner = owner
+        self._action: Callable[[], None] | None = action
+
+    @property
+    def active(self) -> bool:
+        """Whether the action is still to come: neither started nor cancelled."""
+        return self._action is not None
+
+    def cancel(self) -> None:
+        """See to it that the action does not happen. Does nothing once it has started or was cancelled."""
+        if self._action is not None:
+            self._action = None
+            self._owner._noteCancelled()
+
+    def _begin(self) -> Callable[[], None] | None:
+        action, self._action = self._action, None
+        return action
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+class Deadlines:
+    """All deadlines of one broker, on one clock.
+
+    :param clock: tells the time and carries the one timer.
+    :param onError: is given what an action raised. Without it the error goes up to the clock, and what else is
+        due runs in the clock's next turn; the others are not lost in either case.
+    :param afterwards: is called once after each batch of actions that were due together.
+
+    ``seconds`` is the clock's own function and ``onError`` stays readable, so that whoever has the deadlines
+    needs no clock besides, and can report what its own callbacks raise to the same place.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        onError: Callable[[Exception], None] = _raise,
+        afterwards: Callable[[], None] | None = None,
+    ) -> None:
+        self.seconds: Callable[[], float] = clock.seconds
+        self.onError = onError
+        self._clock = clock
+        self._afterwards = afterwards
+        self._heap: list[tuple[float, int, Deadline]] = []
+        self._made = 0
+        self._cancelled = 0
+        self._timer: Timer | None = None
+        self._timerAt = 0.0
+        self._running = False
+        self._stopped = False
+
+    def __len__(self) -> int:
+        """Return how many deadlines are still to come."""
+        return len(self._heap) - self._cancelled
+
+    def call(self, delay: float, action: Callable[[], None]) -> Deadline:
+        """Call ``action`` once, ``delay`` seconds from now; those of the same moment in the order they were made.
+
+        What an action itself asks for with no delay runs in a later turn of the clock. After :meth:`stop` the
+        deadline is returned cancelled.
+        """
+        deadline = Deadline(self, action)
+        if self._stopped:
+            deadline._begin()
+            return deadline
+        self._made += 1
+        heappush(self._heap, (self.seconds() + delay, self._made, deadline))
+        if self._heap[0][2] is deadline:
+            self._arm()
+        return deadline
+
+    def stop(self) -> None:
+        """Cancel everything, the timer included. Nothing happens any more."""
+        self._stopped = True
+        for _, _, deadline in self._heap:
+            deadline._begin()
+        self._heap.clear()
+        self._cancelled = 0
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+
+    def _noteCancelled(self) -> None:
+        self._cancelled += 1
+        if self._cancelled * 2 > len(self._heap):
+            self._heap[:] = [entry for entry in self._heap if entry[2].active]
+            heapify(self._heap)
+            self._cancelled = 0
+
+    def _arm(self) -> None:
+        """Set the timer to the first deadline, unless it stands there or earlier already."""
+        while self._heap and not self._heap[0][2].active:
+            heappop(self._heap)
+            self._cancelled -= 1
+        if not self._heap or self._running:
+            return
+        when = self._heap[0][0]
+        if self._timer is not None:
+            if self._timerAt <= when:
+                return
+            self._timer.cancel()
+        self._timerAt = when
+        self._timer = self._clock.callLater(max(0.0, when - self.seconds()), self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        self._running = True
+        ran = False
+        try:
+            ran = self._runDue(self.seconds() + TOLERANCE, self._made)
+        finally:
+            self._running = False
+            self._arm()
+        if ran and self._afterwards is not None:
+            self._attempt(self._afterwards)
+
+    def _runDue(self, now: float, last: int) -> bool:
+        """Run what is due by ``now`` and not younger than ``last``: an action must not keep its own batch going."""
+        ran = False
+        while self._heap and self._heap[0][0] <= now and self._heap[0][1] <= last:
+            action = heappop(self._heap)[2]._begin()
+            if action is None:
+                self._cancelled -= 1
+            else:
+                ran = True
+                self._attempt(action)
+        return ran
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self.onError(error)

@@ -1,0 +1,78 @@
+"""Which delivered message an acknowledgement by id means, when ids are the clients' own and need not differ.
+
+Of several messages with one id the one longest in flight is meant; if none is in flight, one that returned. Most
+ids are used once, so a single message costs one dict entry, and only namesakes have an order to keep.
+"""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from fleximq.broker.queues import Queue
+
+
+class Place(NamedTuple):
+    """Where a delivered message is: its queue, and its tag there."""
+
+    queue: Queue
+    tag: int
+
+
+class _Namesakes:
+    """Delivered messages with the same id, each kind in order of its latest delivery."""
+
+    __slots__ = ("inFlight", "returned")
+
+    def __init__(self) -> None:
+        self.inFlight: OrderedDict[Place, None] = OrderedDict()
+        self.returned: OrderedDict[Place, None] = OrderedDict()
+
+
+class DeliveredIds:
+    """Finds delivered messages by id, over all queues, in O(1) whatever the number of namesakes."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, Place | _Namesakes] = {}
+
+    def __len__(self) -> int:
+        """Return the number of different ids."""
+        return len(self._places)
+
+    def delivered(self, id: str, place: Place) -> None:
+        """Note that the message there was handed out, for the first time or again."""
+        known = self._places.setdefault(id, place)
+        if isinstance(known, Place):
+            if known == place:
+                return
+            known = self._places[id] = self._withNamesakes(known)
+        known.returned.pop(place, None)
+        known.inFlight[place] = None
+
+    def returned(self, id: str, place: Place) -> None:
+        """Note that the message there is in flight no longer but waits again."""
+        known = self._places.get(id)
+        if isinstance(known, _Namesakes):
+            known.inFlight.pop(place, None)
+            known.returned[place] = None
+
+    def forget(self, id: str, place: Place) -> None:
+        """Note that the message there is gone."""
+        known = self._places.get(id)
+        if isinstance(known, _Namesakes):
+            known.inFlight.pop(place, None)
+            known.returned.pop(place, None)
+            if known.inFlight or known.returned:
+                return
+        self._places.pop(id, None)
+
+    def meant(self, id: str) -> Place | None:
+        """Return the place of the message that an acknowledgement of ``id`` means; None if there is none."""
+        known = self._places.get(id)
+        if isinstance(known, _Namesakes):
+            return next(iter(known.inFlight or known.returned))
+        return known
+
+    def _withNamesakes(self, first: Place) -> _Namesakes:
+        namesakes = _Namesakes()
+        kind = namesakes.inFlight if first.queue.isInFlight(first.tag) else namesakes.returned
+        kind[first] = None
+        return namesakes

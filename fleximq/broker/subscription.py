@@ -1,0 +1,210 @@
+"""One subscription that outlives connections: its own copy of a topic's messages, to be polled one by one.
+
+The rules are those of the BlipMQ document and of docs/dialects.rst: the delivered QoS is the lower of the
+publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: who
+publishes asks :meth:`Subscription.admits` of all subscriptions before any is filled. QoS0 messages are handed out
+once and forgotten; they make room for others, oldest first. Both kinds come in their common order.
+
+A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; when the last
+one is gone, a grace time runs, and after it the subscription expires.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from zope.interface import implementer
+
+from fleximq.broker.backlog import OVERHEAD, Backlog, cost
+from fleximq.broker.deadlines import Deadline, Deadlines
+from fleximq.broker.queues import DROPPED, QUEUED, Queue
+from fleximq.broker.values import Delivery
+from fleximq.interfaces import ISubscriber
+from fleximq.message import Message
+
+
+@implementer(ISubscriber)
+class Subscription:
+    """One subscription: a queue for what is tracked, and beside it the messages that are not.
+
+    :param id: its number, from 1.
+    :param owner: who may poll it, e.g. an API key; None for anybody without a name.
+    :param qos: 0 or 1, the most that its deliveries have.
+    :param queue: for the tracked messages; must leave the bounds to :meth:`admits` (``dropsOldest=False``).
+    :param grace: seconds that it lives on after its last connection.
+    :param counted: is told of :data:`fleximq.broker.queues.DROPPED` messages.
+    :param onAttached: is told of each holder that was attached.
+    :param onGraceOver: is called when the grace time is over.
+    """
+
+    form = QUEUED
+
+    def __init__(
+        self,
+        id: int,
+        owner: str | None,
+        topic: str,
+        qos: int,
+        queue: Queue,
+        *,
+        deadlines: Deadlines,
+        grace: float,
+        counted: Callable[[str, int], None],
+        onAttached: Callable[[object, "Subscription"], None],
+        onGraceOver: Callable[["Subscription"], None],
+    ) -> None:
+        self.id = id
+        self.owner = owner
+        self.topic = topic
+        self.qos = qos
+        self._queue = queue
+        self._deadlines = deadlines
+        self._grace = grace
+        self._counted = counted
+        self._onAttached = onAttached
+        self._onGraceOver = onGraceOver
+        self._holders: set[object] = set()
+        self._graceTime: Deadline | None = None
+        self._closed = False
+        self._untracked = Backlog()
+        # For each untracked message the tag that the last tracked message before it has, or will have.
+        self._after: deque[int] = deque()
+
+    @property
+    def depth(self) -> int:
+        """The number of messages that can be polled now."""
+        return self._queue.depth + len(self._untracked)
+
+    @property
+    def inFlight(self) -> int:
+        """The number of messages that were polled and wait for their acknowledgement."""
+        return self._queue.inFlight
+
+    @property
+    def size(self) -> int:
+        """The cost in bytes of everything waiting and in flight."""
+        return self._queue.size + self._untracked.size
+
+    def admits(self, count: int, size: int) -> str | None:
+        """Return None if ``count`` QoS1 messages with ``size`` payload bytes in all can be kept, else why not.
+
+        A QoS0 subscription keeps no promises and admits everything. Messages of QoS0 are no obstacle, they make
+        room; for publications of QoS0 there is nothing to ask.
+        """
+        return self._queue.admits(count, size) if self.qos else None
+
+    def deliver(self, rendered: Sequence[Message], count: int) -> None:
+        """Put in one run, whose messages all have the QoS of its envelope.
+
+        Over the bounds, QoS0 messages are dropped and counted, oldest first; tracked ones are kept in any case.
+        """
+        if self._closed or not rendered:
+            return
+        if self.qos and rendered[0].qos:
+            self._queue.deliver(rendered, count)
+            if self._untracked:
+                self._makeRoom()
+        else:
+            self._deliverUntracked(rendered)
+
+    def poll(self, holder: object) -> Delivery | None:
+        """Hand out the next message, with the QoS it is delivered with; None if there is none.
+
+        A tag of 0 means that no acknowledgement is expected. The holder is attached by this.
+        """
+        self._use(holder)
+        if self._untracked and not self._queue.returned and self._after[0] <= self._queue.lastTag:
+            return self._pollUntracked()
+        return self._queue.take(holder)
+
+    def pollMany(self, holder: object, number: int) -> list[Delivery]:
+        """Hand out ``number`` messages or as many as there are; as :meth:`poll` for each, but quicker."""
+        self._use(holder)
+        if not self._untracked:
+            return self._queue.takeMany(holder, number)
+        deliveries: list[Delivery] = []
+        while self._untracked and len(deliveries) < number:
+            ahead = self._queue.returned + self._after[0] - self._queue.lastTag
+            if ahead > 0:
+                deliveries += self._queue.takeMany(holder, min(ahead, number - len(deliveries)))
+            else:
+                deliveries.append(self._pollUntracked())
+        return deliveries + self._queue.takeMany(holder, number - len(deliveries))
+
+    def acknowledge(self, tag: int) -> bool:
+        """Remove the message with this tag for good, also after it has returned; False if it is unknown."""
+        return self._queue.acknowledge(tag)
+
+    def attach(self, holder: object) -> None:
+        """Note that this connection uses the subscription; the grace time stops."""
+        if self._closed or holder in self._holders:
+            return
+        self._holders.add(holder)
+        if self._graceTime is not None:
+            self._graceTime.cancel()
+            self._graceTime = None
+        self._onAttached(holder, self)
+
+    def detach(self, holder: object) -> None:
+        """Note that this connection is gone: what it has in flight returns at once, in order.
+
+        If it was the last one, the grace time begins. Does nothing for a connection that is not attached.
+        """
+        if holder not in self._holders:
+            return
+        self._holders.discard(holder)
+        if not self._holders:
+            self._graceTime = self._deadlines.call(self._grace, self._expire)
+        self._queue.release(holder)
+
+    def close(self) -> int:
+        """Drop everything and take nothing in any more.
+
+        :return: how many messages were dropped, those in flight included.
+        """
+        self._closed = True
+        if self._graceTime is not None:
+            self._graceTime.cancel()
+            self._graceTime = None
+        self._holders.clear()
+        dropped = len(self._untracked)
+        self._untracked.clear()
+        self._after.clear()
+        return dropped + self._queue.close()
+
+    def _use(self, holder: object) -> None:
+        if holder not in self._holders:
+            self.attach(holder)
+
+    def _expire(self) -> None:
+        self._graceTime = None
+        self._onGraceOver(self)
+
+    def _deliverUntracked(self, messages: Sequence[Message]) -> None:
+        room = self._queue.maxBytes - self._queue.size
+        fitting = [message for message in messages if len(message.payload) + OVERHEAD <= room]
+        if len(fitting) < len(messages):
+            self._counted(DROPPED, len(messages) - len(fitting))
+        self._untracked.append(fitting, cost(fitting))
+        self._after.extend([self._queue.lastTag + self._queue.untried] * len(fitting))
+        self._makeRoom()
+
+    def _pollUntracked(self) -> Delivery:
+        self._after.popleft()
+        message = self._untracked.popleft()
+        if message is None:
+            raise IndexError("no untracked message waits")
+        return Delivery(0, message if message.qos == 0 else message._replace(qos=0), 1)
+
+    def _makeRoom(self) -> None:
+        """Drop untracked messages, oldest first, as far as the bounds ask for it."""
+        queue = self._queue
+        kept = queue.depth + queue.inFlight
+        dropped = 0
+        while self._untracked and (
+            kept + len(self._untracked) > queue.maxMessages or queue.size + self._untracked.size > queue.maxBytes
+        ):
+            self._untracked.dropOldest()
+            self._after.popleft()
+            dropped += 1
+        if dropped:
+            self._counted(DROPPED, dropped)

@@ -1,0 +1,252 @@
+"""One queue per topic, shared by all its consumers, as MiniMQ has it.
+
+The rules are those of the MiniMQ document and of docs/dialects.rst: a message is hidden from its delivery until it
+is acknowledged by its id, from whatever connection, or until the time is over; a consumer that leaves returns
+nothing earlier. A queue that nobody consumes is no place to lose disk or memory to: full, it drops its oldest, and
+after a while it expires.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+from zope.interface import implementer
+
+from fleximq.broker.backlog import OVERHEAD
+from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
+from fleximq.broker.delivered_ids import DeliveredIds, Place
+from fleximq.broker.queues import DEAD_PREFIX, FULL, QUEUED, Queue
+from fleximq.broker.values import Delivery
+from fleximq.errors import NoCapacity
+from fleximq.interfaces import ISubscriber
+from fleximq.message import Message
+
+#: What is counted when a queue takes messages with it.
+DROPPED_EXPIRED = "dropped: queue expired"
+
+
+class _MakeQueue(Protocol):
+    def __call__(self, *, name: str, moved: Callable[[Delivery, bool], None]) -> Queue: ...
+
+
+@implementer(ISubscriber)
+class TopicQueue:
+    """The queue of one topic. Every message in it has a ``message_id`` that MiniMQ can spell.
+
+    ``name`` is its topic. ``everConsumed`` tells whether anybody ever asked it for a message, ``lastUsed`` the
+    clock's seconds when somebody last did, or when it was made.
+    """
+
+    form = QUEUED
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        makeQueue: _MakeQueue,
+        seconds: Callable[[], float],
+        ids: DeliveredIds,
+        idOf: Callable[[Message], str],
+    ) -> None:
+        self.name = name
+        self.everConsumed = False
+        self.lastUsed = seconds()
+        self._seconds = seconds
+        self._ids = ids
+        self._idOf = idOf
+        self._queue = makeQueue(name=name, moved=self._moved)
+
+    @property
+    def depth(self) -> int:
+        """The number of messages that can be consumed now."""
+        return self._queue.depth
+
+    @property
+    def inFlight(self) -> int:
+        """The number of messages that were consumed and wait for their acknowledgement."""
+        return self._queue.inFlight
+
+    @property
+    def size(self) -> int:
+        """The cost in bytes of everything waiting and in flight."""
+        return self._queue.size
+
+    @property
+    def waiting(self) -> int:
+        """The number of consumers that wait for a message."""
+        return self._queue.waiting
+
+    def admits(self, count: int, size: int) -> str | None:
+        """Return why ``count`` more messages with ``size`` payload bytes in all are refused; None if they are not.
+
+        Asked for what MiniMQ itself produces. A queue that was ever consumed refuses when it is full; one that
+        never was only refuses what would be too much for it alone, since all else in it can make room.
+        """
+        if self.everConsumed:
+            return self._queue.admits(count, size)
+        alone = count <= self._queue.maxMessages and size + OVERHEAD * count <= self._queue.maxBytes
+        return None if alone else FULL
+
+    def deliver(self, rendered: Sequence[Message], count: int) -> None:
+        """Put all of these in; messages without a usable id get one now and keep it. Overflow drops the oldest."""
+        self._queue.deliver([self._named(message) for message in rendered], count)
+
+    def consume(self) -> Delivery | None:
+        """Hand out the oldest message, None if there is none; either way the queue is in use now."""
+        self.everConsumed = True
+        self.lastUsed = self._seconds()
+        delivery = self._queue.take()
+        if delivery is not None:
+            self._ids.delivered(delivery.message.message_id or "", Place(self._queue, delivery.tag))
+        return delivery
+
+    def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` once when a message can be consumed and its turn has come.
+
+        Who waits uses the queue: it does not expire meanwhile. See :meth:`fleximq.broker.queues.Queue.whenReady`.
+        """
+        return self._queue.whenReady(callback)
+
+    def close(self) -> int:
+        """Drop everything and take nothing in any more; return how many messages were dropped."""
+        for delivery in self._queue.delivered():
+            self._moved(delivery, True)
+        return self._queue.close()
+
+    def _named(self, message: Message) -> Message:
+        id = self._idOf(message)
+        return message if id == message.message_id else message._replace(message_id=id)
+
+    def _moved(self, delivery: Delivery, gone: bool) -> None:
+        note = self._ids.forget if gone else self._ids.returned
+        note(delivery.message.message_id or "", Place(self._queue, delivery.tag))
+
+
+class TopicQueues:
+    """All topic queues of a broker.
+
+    :param retryAfter: seconds after which an unacknowledged message comes again.
+    :param maxDeliveries: after so many deliveries a message is dead.
+    :param maxMessages: bound of one queue.
+    :param maxBytes: bound of one queue in bytes.
+    :param maxQueues: how many queues there may be; those of dead letters come on top of it, for a dead letter
+        must not get lost because somebody else made too many queues.
+    :param expiry: seconds without a consumer after which a queue expires; those of dead letters never do.
+    :param idOf: returns a message's own id if MiniMQ can use it, otherwise a new one.
+    :param onDead: is given the topic and the dead message.
+    :param counted: is told what is worth counting.
+    :param onExpired: is given a queue that expired, when it is closed and no longer found.
+    """
+
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        *,
+        retryAfter: float,
+        maxDeliveries: int,
+        maxMessages: int,
+        maxBytes: int,
+        maxQueues: int,
+        expiry: float,
+        idOf: Callable[[Message], str],
+        onDead: Callable[[str, Message], None] | None,
+        counted: Callable[[str, int], None],
+        onExpired: Callable[[TopicQueue], None],
+    ) -> None:
+        self._makeQueue = partial(
+            Queue,
+            deadlines=deadlines,
+            retryAfter=retryAfter,
+            maxDeliveries=maxDeliveries,
+            maxMessages=maxMessages,
+            maxBytes=maxBytes,
+            onDead=onDead,
+            counted=counted,
+        )
+        self._deadlines = deadlines
+        self._maxQueues = maxQueues
+        self._expiry = expiry
+        self._idOf = idOf
+        self._counted = counted
+        self._onExpired = onExpired
+        self._ids = DeliveredIds()
+        self._byTopic: dict[str, TopicQueue] = {}
+        self._expiries: dict[str, Deadline] = {}
+
+    def __len__(self) -> int:
+        """Return the number of queues."""
+        return len(self._byTopic)
+
+    def __iter__(self) -> Iterator[TopicQueue]:
+        """Iterate over all queues, oldest first; the loop may make and remove some."""
+        return iter(list(self._byTopic.values()))
+
+    def get(self, topic: str) -> TopicQueue | None:
+        """Return the queue of this topic, None if it has none."""
+        return self._byTopic.get(topic)
+
+    def ensure(self, topic: str) -> tuple[TopicQueue, bool]:
+        """Return the queue of this topic, and whether it was made just now; then the caller subscribes it.
+
+        :raises NoCapacity: when there are too many queues to make one more.
+        """
+        queue = self._byTopic.get(topic)
+        if queue is not None:
+            return queue, False
+        dead = topic.startswith(DEAD_PREFIX)
+        if not dead and len(self._expiries) >= self._maxQueues:
+            raise NoCapacity(f"there are {self._maxQueues} queues already")
+        queue = self._byTopic[topic] = TopicQueue(
+            topic, makeQueue=self._makeQueue, seconds=self._deadlines.seconds, ids=self._ids, idOf=self._idOf
+        )
+        if not dead:
+            self._watch(queue, self._expiry)
+        return queue, True
+
+    def consume(self, topic: str, holder: object = None) -> Delivery | None:
+        """Hand out the oldest message of this topic's queue; None if there is none, or no queue.
+
+        The message has the id by which it is acknowledged as its ``message_id``. ``holder`` does not matter:
+        what a consumer has in flight stays hidden when it leaves.
+        """
+        queue = self._byTopic.get(topic)
+        return None if queue is None else queue.consume()
+
+    def acknowledge(self, id: str) -> bool:
+        """Remove a delivered message with this id for good: the one longest in flight, else one that returned.
+
+        :return: whether there was one; MiniMQ's clients are not told.
+        """
+        place = self._ids.meant(id)
+        if place is None:
+            return False
+        self._ids.forget(id, place)
+        return place.queue.acknowledge(place.tag)
+
+    def close(self) -> None:
+        """Close all queues, without a word to ``onExpired``."""
+        for expiry in self._expiries.values():
+            expiry.cancel()
+        for queue in self._byTopic.values():
+            queue.close()
+        self._expiries.clear()
+        self._byTopic.clear()
+
+    def _watch(self, queue: TopicQueue, delay: float) -> None:
+        self._expiries[queue.name] = self._deadlines.call(delay, partial(self._comeUp, queue))
+
+    def _comeUp(self, queue: TopicQueue) -> None:
+        """Let the queue expire, or come again when it may: consuming moves no deadline, so this one is early."""
+        now = self._deadlines.seconds()
+        if queue.waiting:
+            queue.lastUsed = now
+        left = queue.lastUsed + self._expiry - now
+        if left > TOLERANCE:
+            self._watch(queue, left)
+            return
+        del self._expiries[queue.name]
+        del self._byTopic[queue.name]
+        dropped = queue.close()
+        if dropped:
+            self._counted(DROPPED_EXPIRED, dropped)
+        self._onExpired(queue)

@@ -1,0 +1,85 @@
+"""What the tests of queues share: a clock, callbacks that remember, messages that tell themselves apart."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.deadlines import Deadlines
+from fleximq.broker.queues import Queue
+from fleximq.broker.values import Delivery
+from fleximq.message import Content, Message
+
+#: Seconds for which the tests' queues hide a delivery.
+RETRY = 30.0
+
+
+def message(name: str = "m", *, qos: int = 1, id: str | None = None, size: int | None = None) -> Message:
+    """Return a message with this name as its payload, filled up to ``size`` bytes."""
+    payload = name.encode()
+    return Message(payload if size is None else payload.ljust(size, b"."), Content.BYTES, qos, id)
+
+
+def messages(names: str, qos: int = 1) -> list[Message]:
+    """Return one message for each letter."""
+    return [message(name, qos=qos) for name in names]
+
+
+def names(deliveries: Sequence[Delivery | Message | None]) -> str:
+    """Return the names of these messages in one string, ``-`` for none at all."""
+    found = [each.message if isinstance(each, Delivery) else each for each in deliveries]
+    return "".join("-" if each is None else each.payload.decode().rstrip(".") for each in found)
+
+
+class World:
+    """A clock with deadlines, and what was counted, what died and what failed."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.errors: list[Exception] = []
+        self.deadlines = Deadlines(self.clock, onError=self.errors.append)
+        self.counts: Counter[str] = Counter()
+        self.dead: list[tuple[str, Message]] = []
+
+    def counted(self, event: str, number: int) -> None:
+        """Remember a count."""
+        self.counts[event] += number
+
+    def onDead(self, name: str, message: Message) -> None:
+        """Remember a dead letter."""
+        self.dead.append((name, message))
+
+
+class QueueCase(SynchronousTestCase):
+    """One queue on a clock that the test moves."""
+
+    def setUp(self) -> None:
+        self.world = World()
+        self.queue = self.make()
+
+    def make(self, **settings: Any) -> Queue:
+        chosen: dict[str, Any] = {
+            "name": "t",
+            "deadlines": self.world.deadlines,
+            "retryAfter": RETRY,
+            "maxDeliveries": 3,
+            "maxMessages": 100,
+            "maxBytes": 100_000,
+            "onDead": self.world.onDead,
+            "counted": self.world.counted,
+        }
+        return Queue(**{**chosen, **settings})
+
+    def put(self, names: str) -> None:
+        self.queue.deliver(messages(names), len(names))
+
+    def take(self, number: int, holder: object = None) -> str:
+        return names([self.queue.take(holder) for _ in range(number)])
+
+    def advance(self, seconds: float) -> None:
+        self.world.clock.advance(seconds)
+
+    def tearDown(self) -> None:
+        self.assertEqual(self.world.errors, [])
