@@ -69,8 +69,9 @@ class Listen:
 
     @property
     def kind(self) -> str:
-        """The first word of the endpoint: ``tcp``, ``unix``, ``haproxy`` ..."""
-        return self.endpoint.partition(":")[0]
+        """What stands before the endpoint's arguments: ``tcp``, ``unix``, ``haproxy:tcp`` ..."""
+        first, _, rest = self.endpoint.partition(":")
+        return f"{first}:{rest.partition(':')[0]}" if self.proxied else first
 
     @property
     def served(self) -> str:

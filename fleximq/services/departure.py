@@ -1,4 +1,4 @@
-"""Ends a start that cannot succeed: one sentence where the operator sees it, exit code 1, nothing left behind.
+"""Ends a start that cannot succeed: one sentence where the operator sees it, exit code 1, no pid file.
 
 ``twistd`` sends standard error into the log before it starts services, forks if it is to be a daemon, and removes
 its pid file only for exceptions that it shows with a traceback. So all of this is done here.

@@ -22,19 +22,29 @@ TIMEOUT = 60
 
 
 class Way(NamedTuple):
-    """One dialect in words: its name, what it is for, how to reach it at an address."""
+    """One dialect in words: its name, what it is for, how to reach it."""
 
     name: str
     purpose: str
     reach: str
 
+    def at(self, address: object) -> str:
+        """Return how to reach it at a listener's own address."""
+        host = getattr(address, "host", None)
+        if host is not None:
+            place = f"{f'[{host}]' if ':' in host else host}:{getattr(address, 'port', '')}"
+            return self.reach.format(stream=f"tcp://{place}", web=f"ws://{place}")
+        path: bytes | None = getattr(address, "name", None)
+        stream = f"unix:{path.decode(errors='replace')}" if path else "this stream"
+        return self.reach.format(stream=stream, web="ws://localhost")
 
-#: ``{at}`` stands for host and port.
+
+#: ``{stream}`` and ``{web}`` stand for the address of streams and that of WebSockets.
 WAYS = {
-    "fleximq": Way("FlexiMQ", "publish and subscribe, requests, notifications", "tcp://{at} or ws://{at}/ws"),
-    "blipmq": Way("BlipMQ", "subscriptions that are polled and acknowledged", "tcp://{at}"),
-    "minimq": Way("MiniMQ", "work queues, one line a command", "tcp://{at}, e.g. with netcat: PING:"),
-    "identity": Way("Identity", "channels for web pages", "ws://{at}/"),
+    "fleximq": Way("FlexiMQ", "publish and subscribe, requests, notifications", "{stream} or {web}/ws"),
+    "blipmq": Way("BlipMQ", "subscriptions that are polled and acknowledged", "{stream}"),
+    "minimq": Way("MiniMQ", "work queues, one line a command", "{stream}, e.g. with netcat: PING:"),
+    "identity": Way("Identity", "channels for web pages", "{web}/"),
 }
 
 _STYLE = """
@@ -54,18 +64,18 @@ code{display:block;color:var(--soft);font:.85rem/1.5 ui-monospace,monospace;over
 _POLICY = b"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
-def asText(dialects: Sequence[str], at: str) -> str:
-    """Return the page as plain text, for these dialects at this host and port."""
+def asText(dialects: Sequence[str], address: object) -> str:
+    """Return the page as plain text, for these dialects at the listener's own address."""
     lines = [f"FlexiMQ {__version__}", "One message broker, one space of topics. It speaks:", ""]
     for way in (WAYS[name] for name in dialects):
-        lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.reach.format(at=at)}"]
+        lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.at(address)}"]
     return "\n".join([*lines, ""])
 
 
-def asHtml(dialects: Sequence[str], at: str) -> str:
-    """Return the page as HTML, for these dialects at this host and port."""
+def asHtml(dialects: Sequence[str], address: object) -> str:
+    """Return the page as HTML, for these dialects at the listener's own address."""
     rows = "\n".join(
-        f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.reach.format(at=at))}</code></dd>"
+        f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address))}</code></dd>"
         for way in (WAYS[name] for name in dialects)
     )
     return (
@@ -118,12 +128,12 @@ class WelcomePage(Resource):
     def _page(self, request: Any) -> bytes:
         request.setHeader(b"vary", b"Accept")
         request.setHeader(b"cache-control", b"no-cache")
-        at = _place(request.getHost())
+        address = request.getHost()
         if not prefersHtml(request.getHeader("accept")):
-            return asText(self._dialects, at).encode()
+            return asText(self._dialects, address).encode()
         request.setHeader(b"content-type", b"text/html; charset=utf-8")
         request.setHeader(b"content-security-policy", _POLICY)
-        return asHtml(self._dialects, at).encode()
+        return asHtml(self._dialects, address).encode()
 
 
 def _sentence(request: Any, code: int, words: str) -> bytes:
@@ -135,14 +145,6 @@ def _withoutBody(request: Any, body: bytes) -> bytes:
     """Return the body, or none of it for HEAD; its length is told either way."""
     request.setHeader(b"content-length", b"%d" % len(body))
     return b"" if request.method == b"HEAD" else body
-
-
-def _place(address: Any) -> str:
-    """Return the listener's own address as it stands in a URL."""
-    host = getattr(address, "host", None)
-    if host is None:
-        return "localhost"
-    return f"[{host}]:{address.port}" if ":" in host else f"{host}:{address.port}"
 
 
 class OneRequestChannel(HTTPChannel):

@@ -75,6 +75,11 @@ class MemoryTests(SynchronousTestCase):
         self.service.startService()
         self.assertEqual(self.log(), ["Listening on tcp:0.0.0.0:5677 (minimq)"])
 
+    def test_proxyLog(self) -> None:
+        """What stands behind a proxy is told as such."""
+        ListenerService(self.reactor, Listen.parse("haproxy:tcp:80"), self.factory, leave).startService()
+        self.assertEqual(self.log(), ["Listening on haproxy:tcp:0.0.0.0:80 (all dialects)"])
+
     def test_neverStarted(self) -> None:
         """Stopping what was never started is done at once."""
         self.successResultOf(self.service.stopService())

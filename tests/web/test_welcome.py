@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.stdio import PipeAddress
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -79,7 +80,8 @@ class WelcomeTests(SynchronousTestCase):
     def test_addresses(self) -> None:
         """Other kinds of addresses are written as a URL has them."""
         self.assertIn(b"ws://[::1]:80/ws", self.ask(host=IPv6Address("TCP", "::1", 80)).body)
-        self.assertIn(b"ws://localhost/ws", self.ask(host=UNIXAddress(b"/run/x")).body)
+        self.assertIn(b"  unix:/run/x or ws://localhost/ws\n", self.ask(host=UNIXAddress(b"/run/x")).body)
+        self.assertIn(b"  this stream or ws://localhost/ws\n", self.ask(host=PipeAddress()).body)
 
     def test_headers(self) -> None:
         """The server is FlexiMQ, caches may not mix the two forms, and one request is all."""

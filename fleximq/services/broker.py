@@ -1,0 +1,69 @@
+"""The broker as a service: made from the settings, stopped with the process."""
+
+import secrets
+
+from twisted.application.service import Service
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from ulid import ULID
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.rules import Rules
+from fleximq.dialects.turn import Turn
+from fleximq.journal.memory import MemoryJournal
+from fleximq.message import Message
+from fleximq.settings import Settings
+from fleximq.wire.mini_message import deliveryId
+
+_log = Logger()
+
+
+def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn) -> Broker:
+    """Return a broker that follows these settings and keeps everything in memory."""
+    return Broker(
+        clock,
+        MemoryJournal(),
+        randomHex=_randomHex,
+        idOf=_idOf,
+        onError=_failed,
+        rules=rulesOf(settings),
+        afterwards=turn.flush,
+    )
+
+
+def rulesOf(settings: Settings) -> Rules:
+    """Return the times and sizes that the broker's rules depend on."""
+    return Rules(
+        requestTimeout=settings.requestTimeout,
+        redelivery=settings.redelivery,
+        maxDeliveries=settings.maxDeliveries,
+        grace=settings.subscriptionGrace,
+        queueExpiry=settings.queueExpiry,
+        echoBroadcast=settings.bcastEcho,
+        limits=settings.limits,
+    )
+
+
+class BrokerService(Service):
+    """Stops a broker's timers when it is stopped."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    def stopService(self) -> None:
+        """Cancel everything timed."""
+        super().stopService()
+        self.broker.stop()
+
+
+def _randomHex(digits: int) -> str:
+    return secrets.token_hex((digits + 1) // 2)[:digits]
+
+
+def _idOf(message: Message) -> str:
+    return deliveryId(message, lambda: str(ULID()))
+
+
+def _failed(error: Exception) -> None:
+    _log.failure("An observer or a timed action failed", failure=Failure(error))

@@ -1,0 +1,80 @@
+"""The whole broker in memory: which listeners there are, and that dialects stand behind them."""
+
+from typing import Any
+
+from twisted.application.service import MultiService
+from twisted.internet.address import IPv4Address
+from twisted.internet.testing import MemoryReactorClock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.errors import SettingError
+from fleximq.security.protection import REFUSAL
+from fleximq.services.compose import compose
+from fleximq.services.listeners import ListenerService
+from fleximq.settings import Settings
+from fleximq.wire.flexi_message import encodeFrame
+from tests.dialects.conversations import Peer
+
+JOIN = encodeFrame(0, 0)
+REMOTE = IPv4Address("TCP", "192.0.2.7", 50000)
+
+
+class ComposeTests(SynchronousTestCase):
+    """Settings and what becomes of them."""
+
+    def whole(self, **settings: Any) -> MultiService:
+        """Return a broker with these settings, on a reactor in memory."""
+        self.reactor: Any = MemoryReactorClock()
+        whole = compose(self.reactor, Settings(**settings))
+        self.addCleanup(whole.stopService)
+        return whole
+
+    def factories(self, **settings: Any) -> list[Any]:
+        """Return the factories behind the ports of a broker that was started."""
+        whole = self.whole(**settings)
+        whole.privilegedStartService()
+        whole.startService()
+        return [server[1] for server in self.reactor.tcpServers]
+
+    def test_notYet(self) -> None:
+        """Nothing is open and nothing timed before the start."""
+        self.whole()
+        self.assertEqual((self.reactor.tcpServers, self.reactor.getDelayedCalls()), ([], []))
+
+    def test_listeners(self) -> None:
+        """There is a listener for each text, in their order."""
+        whole = self.whole(listen=("tcp:1", "minimq+tcp:2"))
+        places = [str(each.listen) for each in whole if isinstance(each, ListenerService)]
+        self.assertEqual(places, ["tcp:1", "minimq+tcp:2"])
+
+    def test_wrongListener(self) -> None:
+        """A text that is none is refused before anything is made."""
+        self.assertRaises(SettingError, compose, MemoryReactorClock(), Settings(listen=("x+tcp:1",)))
+
+    def test_oneBroker(self) -> None:
+        """Clients of all listeners are clients of one broker: their ids go on."""
+        first, second = (Peer(each).say(JOIN).heard() for each in self.factories(listen=("tcp:1", "fleximq+tcp:2")))
+        self.assertEqual([answer[2:6] for answer in (first, second)], [b"\0\0\x03\xe8", b"\0\0\x03\xe9"])
+
+    def test_remote(self) -> None:
+        """A remote peer is told so in its dialect, unless everybody may come."""
+        (factory,) = self.factories()
+        self.assertIn(REFUSAL.encode(), Peer(factory, REMOTE).say(JOIN).heard())
+        self.assertIn(REFUSAL.encode(), Peer(factory, REMOTE).say(b"GET / HTTP/1.0\r\n\r\n").heard())
+        (factory,) = self.factories(allowAnonymous=True)
+        self.assertNotIn(REFUSAL.encode(), Peer(factory, REMOTE).say(JOIN).heard())
+
+    def test_proxied(self) -> None:
+        """Behind haproxy: even a local peer is remote."""
+        (factory,) = self.factories(listen=("haproxy:tcp:1",))
+        peer = Peer(factory).say(b"PROXY TCP4 127.0.0.1 127.0.0.1 50000 1\r\n").say(JOIN)
+        self.assertIn(REFUSAL.encode(), peer.heard())
+
+    def test_deadline(self) -> None:
+        """The handshake's deadline is that of the settings."""
+        (factory,) = self.factories(handshakeTimeout=3.0)
+        peer = Peer(factory)
+        self.reactor.advance(2.9)
+        self.assertFalse(peer.closed)
+        self.reactor.advance(0.2)
+        self.assertTrue(peer.closed)
