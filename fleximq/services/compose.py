@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IProtocolFactory
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
+from fleximq.dialects.minimq_lines import MiniFactory
 from fleximq.dialects.origins import Origins
 from fleximq.dialects.turn import Turn
 from fleximq.endpoints.listen import Listen
@@ -53,7 +54,7 @@ def _entrance(reactor: Any, context: Context, protection: Protection) -> Entranc
 
 def _streams(context: Context) -> Mapping[str, IProtocolFactory]:
     """Return the dialects that are spoken on a stream."""
-    return {"fleximq": FlexiFactory(context), "blipmq": BlipFactory(context)}
+    return {"fleximq": FlexiFactory(context), "blipmq": BlipFactory(context), "minimq": MiniFactory(context)}
 
 
 def _webSockets(context: Context) -> Mapping[str, IProtocolFactory]:
