@@ -38,10 +38,11 @@ class FlexiScanner:
     :param limit: the most bytes a whole message may have: base header, header and payload.
     """
 
-    __slots__ = ("_buffer", "_limit")
+    __slots__ = ("_buffer", "_headerMost", "_limit")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._headerMost = min(HEADER_BYTES, limit - BASE_BYTES)
         self._buffer = ReceiveBuffer()
 
     @property
@@ -65,8 +66,8 @@ class FlexiScanner:
         size = len(buffer)
         while size - start >= FIXED_BYTES:
             length = _headerLength(buffer, start)[0]
-            if length > HEADER_BYTES:
-                raise FrameTooLarge(f"the header has {length} bytes, but at most {HEADER_BYTES} are allowed")
+            if length > self._headerMost:
+                raise FrameTooLarge(f"the header has {length} bytes, but at most {self._headerMost} are allowed")
             if buffer[start] != VERSION:
                 raise BadFraming(f"version {buffer[start]} is not known, only {VERSION}")
             envelopeEnd = start + FIXED_BYTES + length
