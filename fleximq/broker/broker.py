@@ -275,17 +275,18 @@ class Broker:
         """
         return self.subscriptions.find(id, owner).acknowledge(tag)
 
-    def produce(self, envelope: Envelope, body: Any, size: int) -> None:
-        """Publish one message to a topic that has a work queue from now on.
+    def produce(self, envelope: Envelope, body: Any, count: int, size: int) -> None:
+        """Publish a run of ``count`` messages to a topic that has a work queue from now on.
 
-        :param size: bytes of its payload.
-        :raises NotKept: the queue, or a subscription that loses nothing, is full.
+        :param size: bytes of their payloads in all.
+        :raises NotKept: the queue cannot hold all of them, then all are refused and nothing was published; or a
+            subscription that loses nothing is full, see :meth:`publish`.
         :raises NoCapacity: there are as many queues as there may be.
         """
-        reason = self._queue(envelope.topic.name).admits(1, size)
+        reason = self._queue(envelope.topic.name).admits(count, size)
         if reason is not None:
-            raise NotKept(reason)
-        self.publish(envelope, body, 1)
+            raise NotKept(reason, range(count))
+        self.publish(envelope, body, count)
 
     def consume(self, client: Client, name: str) -> Delivery | None:
         """Take the next message of a topic's work queue, which exists from now on; None if there is none.

@@ -26,3 +26,8 @@ class EnvelopeCache(dict[bytes, Envelope]):
             oldest = next(iter(self))
             del self[oldest]
             self.size -= len(oldest)
+
+    def forget(self, key: bytes) -> None:
+        """Keep an envelope no longer, if it is kept at all: its topic left the table."""
+        if self.pop(key, None) is not None:
+            self.size -= len(key)

@@ -104,7 +104,11 @@ class Session:
     def end(self, reason: str) -> None:
         """Send what waits, then close."""
         if self._ending(reason):
-            self.outbox.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection behind its last answer; sessions whose answers may be late override this."""
+        self.outbox.close()
 
     def abort(self, reason: str) -> None:
         """Close now; what waits is dropped."""

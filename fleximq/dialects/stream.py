@@ -5,7 +5,7 @@ messages a second). A peer that ends its input still gets its pending answers.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocol, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol
@@ -55,15 +55,24 @@ class StreamProtocol(Protocol):
         session.heard = self._seconds()
         turn = self._turn
         turn.open = True
+        self.work(data)
+        turn.flush()
+
+    def work(self, data: bytes) -> None:
+        """Let the session work through these bytes, and answer what goes wrong. May be called outside of a read."""
+        session = self.session
         try:
-            session.received(data)
+            self.feed(data)
         except BrokerError as error:
             session.failed(error)
         except Exception:
             self._log.failure("{dialect}: a read could not be worked through", dialect=session.dialect)
             session.failed(BrokerError("internal error"))
             session.end("internal error")
-        turn.flush()
+
+    def feed(self, data: bytes) -> None:
+        """Hand these bytes to the session; for protocols that cut them up themselves."""
+        self.session.received(data)
 
     def readConnectionLost(self) -> None:
         """The peer ended its input."""
@@ -84,9 +93,10 @@ class StreamProtocol(Protocol):
 
 
 class StreamFactory(Factory):
-    """Builds the stream protocols of one dialect for one listener."""
+    """Builds the stream protocols of one dialect for one listener; ``face`` is their class."""
 
     noisy = False
+    face: ClassVar[type[StreamProtocol]] = StreamProtocol
 
     def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
         self._context = context
@@ -94,7 +104,7 @@ class StreamFactory(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol:
         """Return a protocol for a new connection."""
-        protocol = StreamProtocol(self._context, self._speak)
+        protocol = self.face(self._context, self._speak)
         protocol.factory = self
         return protocol
 

@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IProtocolFactory
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.dialects.minimq_lines import MiniFactory
+from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.origins import Origins
 from fleximq.dialects.turn import Turn
 from fleximq.endpoints.listen import Listen

@@ -1,0 +1,228 @@
+"""The BlipMQ dialect: what is answered to each frame (specification: the BlipMQ document and docs/dialects.rst).
+
+What a frame does depends on how far the handshake has come: one table, :data:`_STEPS`, has the step for each phase
+and type of frame. Runs are worked through whole: one publication, one poll.
+
+Measured over a StringTransport, messages of 100 bytes pipelined in reads of 256 KiB, one core: QoS0 1.1 M published and
+0.54 M polled a second, QoS1 0.42 M published, 0.46 M polled and 1.6 M acknowledged; 0.16 M a second where POLL and ACK
+alternate.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from twisted.internet.interfaces import IAddress
+
+from fleximq.broker.values import Client, Envelope
+from fleximq.dialects.answers import Answers
+from fleximq.dialects.blipmq_errors import TurnedAway, UnsupportedVersion, nackOf
+from fleximq.dialects.blipmq_messages import SOURCES, renderDeliveries
+from fleximq.dialects.context import Context
+from fleximq.dialects.envelope_cache import EnvelopeCache
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.quick_ack import quickAcks
+from fleximq.dialects.session import Session, State
+from fleximq.dialects.stream import StreamFactory, StreamProtocol
+from fleximq.errors import BadRequest, BrokerError, NotFound, NotKept, Unauthorized
+from fleximq.wire.blip_frame import BlipScanner, FrameType, encodeFrame
+from fleximq.wire.blip_payload import (
+    VERSION,
+    decodeAck,
+    decodeAuth,
+    decodeHello,
+    decodePoll,
+    decodePublish,
+    decodeSubscribe,
+    encodeNack,
+    encodeSubscription,
+)
+
+#: The answer to a HELLO and an AUTH that succeeded is an ACK of this subscription.
+_NO_SUBSCRIPTION = 0
+
+
+class Phase(Enum):
+    """How far the handshake has come."""
+
+    GREETING = "HELLO is awaited"
+    AUTHENTICATING = "AUTH is awaited"
+    TALKING = "the client is authenticated"
+
+
+class BlipSession(Session):
+    """One BlipMQ client's conversation."""
+
+    dialect = "blipmq"
+    #: Who this is, from AUTH on; nothing that asks for it is reached earlier.
+    _me: Client
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self.answers = Answers(outbox)
+        self._scanner = BlipScanner()
+        self._envelopes = EnvelopeCache()
+        self._owner = ""
+        self._asked: Sequence[int] = ()
+        self._enter(Phase.GREETING)
+
+    def _enter(self, phase: Phase) -> None:
+        self._steps = _STEPS[phase]
+
+    def received(self, data: bytes) -> None:
+        """Work through what was read, run by run."""
+        for kind, head, asked, messages in self._scanner.feed(data):
+            try:
+                self._steps[kind](self, head, asked, messages)
+            except NotKept as error:
+                self._refused(error, [asked[place] for place in error.refused])
+            except BrokerError as error:
+                self._refused(error, asked)
+                if self.state is State.ENDING:
+                    return
+            except Exception:
+                self._asked = asked[:1]
+                raise
+
+    # -- the handshake -----------------------------------------------------------------------------
+
+    def _hello(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        if decodeHello(head) != VERSION:
+            raise UnsupportedVersion("unsupported protocol version")
+        self._enter(Phase.AUTHENTICATING)
+        self._acknowledge(asked[0], _NO_SUBSCRIPTION)
+
+    def _auth(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        refusal = self.refusal()
+        if refusal is not None:
+            raise TurnedAway(refusal)
+        key = decodeAuth(head)
+        self._me = self.letIn()
+        # Whoever shows the same key again is the same owner; the key itself is kept nowhere.
+        self._owner = hashlib.sha256(key.encode()).hexdigest()
+        self._enter(Phase.TALKING)
+        self._acknowledge(asked[0], _NO_SUBSCRIPTION)
+
+    # -- what an authenticated client may do -------------------------------------------------------
+
+    def _publish(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        envelope = self._envelopes.get(head)
+        if envelope is None or envelope.topic.gone:
+            self._envelopes.forget(head)
+            envelope = self._learn(head)
+        self.broker.publish(envelope, messages, len(messages))
+
+    def _learn(self, head: bytes) -> Envelope:
+        """Find out what the head of a PUBLISH means, and remember it."""
+        name, qos = decodePublish(head)
+        topic = self.broker.topicFor(self._me, name)
+        envelope = Envelope(topic, self._me, SOURCES[qos], qos, durable=qos == 1)
+        self._envelopes.remember(head, envelope)
+        return envelope
+
+    def _subscribe(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        topic, qos = decodeSubscribe(head)
+        subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
+        self._acknowledge(asked[0], subscription.id)
+
+    def _poll(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        id = decodePoll(head)
+        deliveries = self.broker.poll(self._me, self._owner, id, len(asked))
+        if deliveries:
+            topic = self.broker.subscriptions.find(id, self._owner).topic
+            self.answers.take(renderDeliveries(topic, deliveries, asked))
+
+    def _ack(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        id = decodeAck(head)
+        unknown = [tag for tag in asked if not self.broker.acknowledge(self._owner, id, tag)]
+        if unknown:
+            self._refused(NotFound("unknown subscription or delivery tag"), unknown)
+
+    def _ping(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        self.broker.whenSafe(self.answers.later(encodeFrame(FrameType.PONG, asked[0])))
+
+    def _ignore(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        """A client's NACK or PONG answers nothing that was asked."""
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def _acknowledge(self, correlation: int, subscription: int) -> None:
+        self.answers.take(encodeFrame(FrameType.ACK, correlation, encodeSubscription(subscription)))
+
+    def _refused(self, error: BrokerError, asked: Sequence[int]) -> None:
+        self._asked = asked
+        self.failed(error)
+        self._asked = ()
+
+    def answerError(self, error: BrokerError) -> None:
+        """Answer each frame concerned by a NACK. Where no frame could be made out, there is nothing to answer."""
+        payload = encodeNack(*nackOf(error))
+        nacks = [encodeFrame(FrameType.NACK, correlation, payload) for correlation in self._asked]
+        if nacks:
+            self.answers.take(b"".join(nacks))
+
+    def close(self) -> None:
+        """Close when the last PONG that is due was sent."""
+        self.answers.whenSent(self.outbox.close)
+
+
+_Step = Callable[[BlipSession, bytes, list[int], list[bytes]], None]
+
+
+def _refuse(kind: type[BrokerError], words: str) -> _Step:
+    def refuse(session: BlipSession, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        raise kind(words)
+
+    return refuse
+
+
+_EARLY: dict[FrameType, _Step] = dict.fromkeys(FrameType, _refuse(Unauthorized, "unauthenticated"))
+_SECOND_HELLO = _refuse(BadRequest, "HELLO already performed")
+
+#: What is done in each phase with each type of frame.
+_STEPS: dict[Phase, dict[FrameType, _Step]] = {
+    Phase.GREETING: _EARLY
+    | {
+        FrameType.HELLO: BlipSession._hello,
+        FrameType.AUTH: _refuse(BadRequest, "HELLO not performed"),
+    },
+    Phase.AUTHENTICATING: _EARLY
+    | {
+        FrameType.HELLO: _SECOND_HELLO,
+        FrameType.AUTH: BlipSession._auth,
+    },
+    Phase.TALKING: {
+        FrameType.HELLO: _SECOND_HELLO,
+        FrameType.AUTH: _refuse(BadRequest, "already authenticated"),
+        FrameType.PUBLISH: BlipSession._publish,
+        FrameType.SUBSCRIBE: BlipSession._subscribe,
+        FrameType.ACK: BlipSession._ack,
+        FrameType.NACK: BlipSession._ignore,
+        FrameType.PING: BlipSession._ping,
+        FrameType.PONG: BlipSession._ignore,
+        FrameType.POLL: BlipSession._poll,
+    },
+}
+
+
+class BlipProtocol(StreamProtocol):
+    """Feeds a BlipMQ session, and asks for immediate TCP acknowledgements again after every read."""
+
+    def connectionMade(self) -> None:
+        """Begin the session."""
+        super().connectionMade()
+        self._quickAck = quickAcks(self.transport)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Work through a read."""
+        super().dataReceived(data)
+        self._quickAck()
+
+
+class BlipFactory(StreamFactory):
+    """Builds BlipMQ connections on streams."""
+
+    face = BlipProtocol
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, BlipSession)

@@ -1,0 +1,84 @@
+"""The MiniMQ dialect on streams: a LineReceiver whose buffer is linear.
+
+Lines behind a command that waits are kept, at most those of two reads; then nothing more is read until it is
+answered. While there are none, the connection is read all the same, so that its end is noticed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from twisted.internet.interfaces import IAddress
+from twisted.protocols.basic import LineReceiver
+
+from fleximq.dialects.context import Context
+from fleximq.dialects.minimq_messages import newUlid
+from fleximq.dialects.minimq_session import MiniSession
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.stream import StreamFactory, StreamProtocol
+from fleximq.wire.mini_line import LineScanner
+
+
+class MiniProtocol(StreamProtocol, LineReceiver):
+    """Feeds a MiniMQ session line by line."""
+
+    delimiter = b"\n"
+    session: MiniSession
+
+    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], MiniSession]) -> None:
+        super().__init__(context, speak)
+        self.MAX_LENGTH = context.settings.limits.line
+        self._scanner = LineScanner(self.MAX_LENGTH)
+        self._lines: Iterator[bytes] = iter(())
+        self._reads: deque[bytes] = deque()
+
+    def connectionMade(self) -> None:
+        """Begin the session."""
+        super().connectionMade()
+        self.session.goOn = self._goOn
+
+    def lineReceived(self, line: bytes) -> None:
+        """Hand one line, without its end, to the session."""
+        self.session.lineReceived(line)
+
+    def feed(self, data: bytes) -> None:
+        """Hand all lines to the session that are complete by now, as far as it takes them."""
+        session = self.session
+        if data:
+            self._reads.append(data)
+        while not session.busy:
+            for line in self._lines:
+                self.lineReceived(line)
+                if session.busy:
+                    break
+            else:
+                if not self._reads:
+                    break
+                self._lines = self._scanner.feed(self._reads.popleft())
+        session.readEnded()
+        if bool(self._reads) != self.paused:
+            self._pause(bool(self._reads))
+
+    def _goOn(self) -> None:
+        """Go on with what was kept."""
+        self.work(b"")
+
+    def _pause(self, pause: bool) -> None:
+        transport: Any = self.transport
+        self.paused = pause
+        if pause:
+            transport.pauseProducing()
+        else:
+            transport.resumeProducing()
+
+
+class MiniFactory(StreamFactory):
+    """Builds MiniMQ connections on streams.
+
+    :param newId: makes the ids of v1.0 messages.
+    """
+
+    face = MiniProtocol
+
+    def __init__(self, context: Context, newId: Callable[[], str] = newUlid) -> None:
+        super().__init__(context, lambda context, outbox, address: MiniSession(context, outbox, address, newId))

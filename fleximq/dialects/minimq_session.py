@@ -1,0 +1,236 @@
+"""The MiniMQ dialect: what is answered to each line (specification: the MiniMQ document and docs/dialects.rst).
+
+Answers go out in the order of the commands. The ids that answer PRODUCEs wait until the messages are kept, all else
+behind them; a CONSUME moreover is not looked at before this connection's own messages are kept, so that it finds
+them. A command that has to wait makes the session ``busy``: its face keeps the lines behind it and goes on when
+``goOn`` is called.
+
+Measured over a StringTransport, contents of 100 bytes pipelined in rounds of 10,000, one core: 0.25 M PRODUCEs, 0.23 M
+CONSUMEs and 0.7 M ACKs a second.
+"""
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IAddress
+
+from fleximq.broker.values import Client, Delivery, Envelope
+from fleximq.dialects.answers import Answers
+from fleximq.dialects.context import Context
+from fleximq.dialects.minimq_messages import SOURCE, TurnedAway, newUlid, renderAnswer, renderError
+from fleximq.dialects.minimq_wait import WaitingConsume
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.session import Session, State
+from fleximq.errors import BrokerError, NoCapacity, NotKept
+from fleximq.wire.mini_line import PONG, CommandKind, encodeId, parseCommand
+from fleximq.wire.mini_message import MiniMessage, parseProduce
+
+# Compared by identity: to look an enum's member up in a dict costs as much as the rest of a line.
+_PRODUCE, _CONSUME, _ACK = CommandKind.PRODUCE, CommandKind.CONSUME, CommandKind.ACK
+
+
+class MiniSession(Session):
+    """One MiniMQ client's conversation.
+
+    Lines may be handed to :meth:`lineReceived` while ``busy`` is False; after those of one read, or when no more can
+    be handed for now, :meth:`readEnded` is called.
+
+    :param newId: makes the ids of v1.0 messages.
+    """
+
+    dialect = "minimq"
+    #: Who this is, from the first line on.
+    _me: Client
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress, newId: Callable[[], str] = newUlid) -> None:
+        super().__init__(context, outbox, address)
+        self.busy = False
+        self.goOn: Callable[[], None] = _nothing
+        self.answers = Answers(outbox)
+        self._newId = newId
+        self._envelope: Envelope | None = None
+        self._run: list[MiniMessage] = []
+        self._batch: list[bytes] = []
+        self._promising = False
+        self._wait: WaitingConsume | None = None
+        self._inputEnded = False
+
+    # -- lines -------------------------------------------------------------------------------------
+
+    def lineReceived(self, line: bytes) -> None:
+        """Do what a line says; behind the end of the conversation, nothing."""
+        try:
+            if self.state is not State.OPEN and not self._comeIn():
+                return
+            kind, payload = parseCommand(line)
+            if kind is _PRODUCE:
+                self._produce(payload)
+                return
+            if self._run:
+                self._publish()
+            if kind is _CONSUME:
+                self._consume(payload)
+            elif kind is _ACK:
+                self.broker.acknowledgeMessage(payload)
+            else:
+                self._batch.append(PONG)
+        except BrokerError as error:
+            self.failed(error)
+
+    def readEnded(self) -> None:
+        """Send the answers to what was handed in, and close if that was all there will be."""
+        self._seal()
+        if self._inputEnded and not self.busy:
+            self.end("client closed")
+
+    def _comeIn(self) -> bool:
+        """Join with the first line, whatever it says; False if the conversation is over."""
+        if self.state is not State.WAITING:
+            return False
+        refusal = self.refusal()
+        if refusal is not None:
+            raise TurnedAway(refusal)
+        try:
+            self._me = self.letIn()
+        except NoCapacity as error:
+            self.failed(error)
+            self.end("no capacity")
+            return False
+        return True
+
+    # -- what each command does --------------------------------------------------------------------
+
+    def _produce(self, payload: str) -> None:
+        said = parseProduce(payload, self._newId)
+        envelope = self._envelope
+        if envelope is None or envelope.topic.name != said.topic or envelope.topic.gone:
+            self._publish()
+            topic = self.broker.topicFor(self._me, said.topic)
+            self._envelope = Envelope(topic, self._me, SOURCE, 1, True)
+        self._run.append(said)
+
+    def _publish(self) -> None:
+        """Publish the run of neighbouring PRODUCEs and answer each of them, by its id or an error."""
+        run, self._run = self._run, []
+        if not run:
+            return
+        errors: dict[int, BrokerError] = {}
+        try:
+            self._keep(run)
+        except NotKept as error:
+            if len(error.refused) == len(run) > 1:
+                self._publishSingly(run)
+                return
+            errors = dict.fromkeys(error.refused, error)
+        except BrokerError as error:
+            errors = dict.fromkeys(range(len(run)), error)
+        for place, said in enumerate(run):
+            if place in errors:
+                self.failed(errors[place])
+            else:
+                self._batch.append(encodeId(said.id))
+                self._promising = True
+
+    def _keep(self, run: list[MiniMessage]) -> None:
+        if self._envelope is not None:
+            body = [said.asMessage() for said in run]
+            self.broker.produce(self._envelope, body, len(body), sum([len(message.payload) for message in body]))
+
+    def _publishSingly(self, run: list[MiniMessage]) -> None:
+        """Publish those messages that fit of a run that was too much as a whole."""
+        for said in run:
+            self._run = [said]
+            self._publish()
+
+    def _consume(self, topic: str) -> None:
+        if self._promising:
+            self._seal()
+        if not self.answers.waiting:
+            self._take(topic)
+            return
+        self.busy = True
+        self.answers.whenSent(lambda: self._goOnWith(topic))
+
+    def _goOnWith(self, topic: str) -> None:
+        """Take up a CONSUME that had to wait for this connection's own messages."""
+        if self.state is not State.OPEN:
+            return
+        try:
+            self._take(topic)
+        except BrokerError as error:
+            self.failed(error)
+        if self._wait is None:
+            self._goOnSoon()
+
+    def _take(self, topic: str) -> None:
+        delivery = self.broker.consume(self._me, topic)
+        seconds = self.context.settings.consumeWait
+        if delivery is not None or not seconds or self._inputEnded:
+            self._batch.append(renderAnswer(topic, delivery))
+            return
+        self._seal()
+        self.busy = True
+        self._wait = WaitingConsume(
+            self.broker, self.context.clock, self._me, topic, seconds, lambda found: self._waited(topic, found)
+        )
+
+    def _waited(self, topic: str, delivery: Delivery | None) -> None:
+        self._wait = None
+        self._batch.append(renderAnswer(topic, delivery))
+        self._goOnSoon()
+
+    def _goOnSoon(self) -> None:
+        """Answer, and take up the lines behind in a moment: this may be the middle of somebody's publication."""
+        self._seal()
+        self.context.clock.callLater(0, self._goOn)
+
+    def _goOn(self) -> None:
+        if self.state is State.OPEN:
+            self.busy = False
+            self.goOn()
+
+    # -- answers and the end -----------------------------------------------------------------------
+
+    def _seal(self) -> None:
+        """Pass on the answers collected so far, when the messages whose ids are among them are kept."""
+        self._publish()
+        if not self._batch:
+            return
+        chunk = b"".join(self._batch)
+        self._batch.clear()
+        if self._promising:
+            self._promising = False
+            self.broker.whenSafe(self.answers.later(chunk))
+        else:
+            self.answers.take(chunk)
+
+    def answerError(self, error: BrokerError) -> None:
+        """Answer by one ERROR line."""
+        self._publish()
+        self._batch.append(renderError(error))
+
+    def inputEnded(self) -> None:
+        """Answer what was asked, then close. Nobody waits for messages at a connection that may be dead."""
+        self._inputEnded = True
+        if self._wait is not None:
+            self._wait.giveUp()
+        elif not self.busy:
+            self.end("client closed")
+
+    def close(self) -> None:
+        """Close behind the last answer."""
+        self._stopWaiting()
+        self._seal()
+        self.answers.whenSent(self.outbox.close)
+
+    def left(self) -> None:
+        """Leave the line of those who wait for a message."""
+        self._stopWaiting()
+
+    def _stopWaiting(self) -> None:
+        if self._wait is not None:
+            self._wait.cancel()
+            self._wait = None
+
+
+def _nothing() -> None:
+    """No lines are kept anywhere."""
