@@ -85,8 +85,7 @@ class Outbox:
         self.flush()
         self._closing = True
         if not self._paused:
-            self._release()
-            self._transport.loseConnection()
+            self._finish()
 
     def abort(self) -> None:
         """Drop all that waits and close the connection now."""
@@ -135,8 +134,12 @@ class Outbox:
         while self._held and not self._paused:
             self._catchUp()
         if self._closing and not self._paused:
-            self._release()
-            self._transport.loseConnection()
+            self._finish()
+
+    def _finish(self) -> None:
+        """Close the connection; all that waited was handed to the transport."""
+        self._release()
+        self._transport.loseConnection()
 
     def _catchUp(self) -> None:
         size = places = 0

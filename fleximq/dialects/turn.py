@@ -4,12 +4,16 @@ While a read is being worked through, outboxes that were given something note th
 writes once. What is said outside a read (a deadline, a lost connection) is written on the reactor's next round.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
-if TYPE_CHECKING:
-    from fleximq.dialects.outbox import Outbox
+
+class Writes(Protocol):
+    """Something that writes at the end of a turn: an outbox, or what has a word for several of them."""
+
+    def flush(self) -> None:
+        """Write what waits."""
 
 
 class Turn:
@@ -23,9 +27,9 @@ class Turn:
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
         self._clock = clock
-        self._waiting: list[Outbox] = []
+        self._waiting: list[Writes] = []
 
-    def add(self, outbox: "Outbox") -> None:
+    def add(self, outbox: Writes) -> None:
         """Let an outbox write at the end of this turn."""
         if not self._waiting and not self.open:
             self._clock.callLater(0, self.flush)

@@ -1,0 +1,54 @@
+"""Identity publications on their way through the broker: as a source, and as the form Identity subscribers take.
+
+A run is encoded once for all subscribers: text frames, one behind the other, that go to every socket as they are.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from zope.interface import implementer
+
+from fleximq.broker.values import Envelope
+from fleximq.interfaces import IForm, ISource
+from fleximq.message import Content, Message
+from fleximq.wire.identity_text import encodeMsg
+from fleximq.wire.payloads import toUtf8
+from fleximq.wire.websocket_frame import encodeTexts
+
+
+@implementer(ISource)
+class IdentitySource:
+    """The source of one client's publications to one channel: a body is a list of their texts in UTF-8.
+
+    ``prefix`` is what stands before each text on delivery.
+    """
+
+    __slots__ = ("prefix",)
+
+    def __init__(self, channel: str, sender: str) -> None:
+        self.prefix = encodeMsg(channel, sender, b"")
+
+    def messages(self, body: Sequence[bytes]) -> Sequence[Message]:
+        """Return the texts as messages."""
+        return [Message(text, Content.TEXT) for text in body]
+
+    def pick(self, body: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
+        """Return the texts at these places."""
+        return [body[place] for place in places]
+
+
+@implementer(IForm)
+class IdentityForm:
+    """MSG frames."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+        """Return the run as text frames."""
+        source = envelope.source
+        if type(source) is IdentitySource:
+            return encodeTexts(source.prefix, body)
+        prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
+        return encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
+
+
+#: The one form of all Identity subscribers.
+IDENTITY_FORM = IdentityForm()

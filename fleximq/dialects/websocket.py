@@ -1,0 +1,211 @@
+"""The face of a session on a WebSocket.
+
+:mod:`fleximq.dialects.websocket_protocol` parses; this brings it together with a session, its outbox and the turn.
+A session ends with a close frame behind its last answer. Then the peer's close frame is awaited, for
+:data:`fleximq.dialects.session.LINGER` seconds at most; after a violation of the protocol it is not.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from autobahn.twisted.websocket import WebSocketServerFactory
+from autobahn.util import encode_truncate
+from autobahn.websocket.types import ConnectionDeny, ConnectionRequest
+from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol
+from twisted.internet.protocol import connectionDone
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from fleximq.dialects.context import Context
+from fleximq.dialects.inflation import acceptDeflate
+from fleximq.dialects.session import Session, State
+from fleximq.dialects.stream import tune
+from fleximq.dialects.websocket_outbox import WebSocketOutbox
+from fleximq.dialects.websocket_protocol import (
+    GOING_AWAY,
+    INTERNAL_ERROR,
+    NORMAL,
+    POLICY_VIOLATION,
+    TOO_BIG,
+    TRY_AGAIN_LATER,
+    BoundedProtocol,
+)
+from fleximq.errors import BrokerError
+
+#: Why a session ended -> the code of its close frame; of other errors it is 1008, of anything else 1001.
+_CODES = {
+    "client closed": NORMAL,
+    "error 413": TOO_BIG,
+    "error 500": INTERNAL_ERROR,
+    "error 503": TRY_AGAIN_LATER,
+    "handshake deadline": POLICY_VIOLATION,
+    "internal error": INTERNAL_ERROR,
+}
+#: A close frame has room for so many bytes of words.
+_WORDS_BYTES = 123
+
+Speak = Callable[[Context, Any, IAddress], Session]
+
+
+def closeCode(reason: str) -> int:
+    """Return the code of the close frame for the phrase with which a session ended."""
+    return _CODES.get(reason, POLICY_VIOLATION if reason.startswith("error ") else GOING_AWAY)
+
+
+@implementer(IHalfCloseableProtocol)
+class WebSocketFace(BoundedProtocol):
+    """Feeds one session with messages; subclasses say how, in :meth:`messagesReceived`."""
+
+    factory: "WebSocketFactory"
+    outboxClass: ClassVar[type[WebSocketOutbox]] = WebSocketOutbox
+    _log = Logger()
+
+    def __init__(self, factory: "WebSocketFactory", limit: int) -> None:
+        super().__init__(limit)
+        self.factory = factory
+        self.session: Any = None  # a Session, from connectionMade on
+        self._turn = factory.context.turn
+        self._seconds = factory.context.clock.seconds
+        self._inputOver = False
+        self._closing: tuple[int, str] | None = None
+
+    def messagesReceived(self, messages: list[bytes]) -> None:
+        """Hand these messages to the session; raises nothing but BrokerError."""
+        raise NotImplementedError
+
+    # -- the transport's calls ---------------------------------------------------------------------
+
+    def connectionMade(self) -> None:
+        """Tune the transport and begin the session; it is opened after the handshake."""
+        transport: Any = self.transport
+        context = self.factory.context
+        tune(transport)
+        address = transport.getPeer()
+        self.peer = str(address)
+        limit = context.settings.limits.outboxBytes
+        self._outbox = self.outboxClass(transport, self._turn, limit, self._slow, self._farewell)
+        self._connectionMade()
+        self.session = self.factory.speak(context, self._outbox, address)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Work through a read, then let every outbox it filled write once."""
+        self.session.heard = self._seconds()
+        turn = self._turn
+        turn.open = True
+        try:
+            self.feed(data)
+        except Exception:
+            self._log.failure("{dialect}: a read could not be parsed", dialect=self.session.dialect)
+            self.session.end("internal error")
+        turn.flush()
+
+    def readConnectionLost(self) -> None:
+        """The peer ended its input: send what is pending, then close; no close frame of its can come."""
+        self._inputOver = True
+        self.session.inputEnded()
+        self._outbox.finish()
+        self._turn.flush()
+
+    def writeConnectionLost(self) -> None:
+        """Our own output was ended; nothing more can be said."""
+        self.session.end("connection lost")
+
+    def connectionLost(self, reason: Any = connectionDone) -> None:
+        """The connection is gone."""
+        self._connectionLost(reason)
+        self.session.lost()
+        self._turn.flush()
+
+    # -- the session -------------------------------------------------------------------------------
+
+    def onConnect(self, request: ConnectionRequest) -> str | None:
+        """Say which subprotocol is spoken, or refuse the peer."""
+        refusal = self.session.refusal()
+        if refusal is not None:
+            raise ConnectionDeny(ConnectionDeny.FORBIDDEN, refusal)
+        subprotocol = self.factory.subprotocol
+        return subprotocol if subprotocol in request.protocols else None
+
+    def opened(self) -> None:
+        """Let the session begin."""
+        self._work(self.session.opened)
+
+    def settle(self) -> None:
+        """Hand what arrived to the session."""
+        if self.messages:
+            messages, self.messages = self.messages, []
+            if self.session.state is not State.ENDING:
+                self._work(lambda: self.messagesReceived(messages))
+
+    def _work(self, act: Callable[[], None]) -> None:
+        """Do something that the session may refuse."""
+        session = self.session
+        try:
+            act()
+        except BrokerError as error:
+            session.failed(error)
+        except Exception:
+            self._log.failure("{dialect}: a read could not be worked through", dialect=session.dialect)
+            session.failed(BrokerError("internal error"))
+            session.end("internal error")
+
+    # -- the way out, and the end ------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Send a whole frame, or an HTTP answer, behind all that was said before."""
+        self._outbox.takeFrame(data)
+
+    def fail(self, code: int, words: str) -> None:
+        """End the session with this code and these words."""
+        if self.state == self.STATE_OPEN:
+            self._closing = code, words
+            self.session.end(f"WebSocket error {code}")
+
+    def refused(self) -> None:
+        """End a session that never began."""
+        self.session.end("no WebSocket")
+
+    def closed(self) -> None:
+        """Send what is still to be sent, and wait for nothing more."""
+        self.session.end("client closed")
+        self._outbox.finish()
+
+    def _farewell(self) -> bool:
+        if self.state != self.STATE_OPEN:
+            return False
+        code, words = self._closing or (closeCode(self.session.reason), self.session.reason)
+        self.sendCloseFrame(code, encode_truncate(words, _WORDS_BYTES))
+        return not self.violated and not self._inputOver
+
+    def _slow(self) -> None:
+        self.session.slow()
+
+
+class WebSocketFactory(WebSocketServerFactory):
+    """Builds the WebSockets of one dialect for one listener.
+
+    :param speak: makes a session of context, outbox and address.
+    :param limit: the most bytes of one message, after inflation.
+    """
+
+    noisy = False
+    face: ClassVar[type[WebSocketFace]]
+    subprotocol: ClassVar[str]
+
+    def __init__(self, context: Context, speak: Speak, limit: int) -> None:
+        super().__init__(reactor=context.clock, server="")
+        self.context = context
+        self.speak = speak
+        self._limit = limit
+        self.versions = [13]
+        self.webStatus = False
+        self.utf8validateIncoming = False
+        self.failByDrop = False
+        self.echoCloseCodeReason = True
+        self.openHandshakeTimeout = 0
+        self.closeHandshakeTimeout = 0
+        self.perMessageCompressionAccept: Any = acceptDeflate
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """Return a protocol for a new connection."""
+        return self.face(self, self._limit)

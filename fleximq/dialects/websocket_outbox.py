@@ -1,0 +1,99 @@
+"""What waits to be sent on a WebSocket: whole frames, or bytes that become one binary message a turn.
+
+Autobahn's own frames (the upgrade's answer, PONGs, the close frame) go through here as well. So nothing overtakes
+anything: a PONG stands behind the answers to what came before its PING, the close frame behind everything.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.turn import Turn
+from fleximq.wire.websocket_frame import BINARY, frameHead
+
+#: The longest binary message that several deliveries are put into: clients refuse much longer ones.
+MESSAGE_BYTES = 1 << 19
+
+
+class WebSocketOutbox(Outbox):
+    """Collects whole frames.
+
+    :param farewell: called once when the connection is to be closed; queues the close frame and tells whether the
+        peer's answer to it is to be awaited. Then :meth:`finish` closes the connection.
+    """
+
+    __slots__ = ("_awaiting", "_farewell")
+
+    def __init__(
+        self,
+        transport: Any,
+        turn: Turn,
+        limit: int,
+        overflow: Callable[[], None],
+        farewell: Callable[[], bool],
+    ) -> None:
+        super().__init__(transport, turn, limit, overflow)
+        self._farewell = farewell
+        self._awaiting = False
+
+    def takeFrame(self, frame: bytes) -> None:
+        """Send a whole frame, or the head of an HTTP answer, at the end of the turn."""
+        self.take(frame)
+
+    def close(self) -> None:
+        """Send all that waits and a close frame; :meth:`finish` closes the connection if an answer is awaited."""
+        if not self._closing:
+            self._awaiting = self._farewell()
+            super().close()
+
+    def finish(self) -> None:
+        """Wait for the peer no longer: close the connection behind what is still to be sent."""
+        if self._awaiting:
+            self._awaiting = False
+            if not self._paused:
+                self._finish()
+
+    def _finish(self) -> None:
+        if not self._awaiting:
+            super()._finish()
+
+
+class FramingOutbox(WebSocketOutbox):
+    """Collects bytes of a stream; what one turn brought is one binary message, however many deliveries it holds.
+
+    So a delivery is rendered once for all clients of its dialect, whatever carries them, and a message costs each
+    of them nothing; measured against one frame for each delivery, see benchmarks.
+    """
+
+    __slots__ = ("_framed",)
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._framed: list[bytes] = []
+
+    def takeFrame(self, frame: bytes) -> None:
+        """Send a whole frame behind the bytes taken before."""
+        self.take(b"")
+        self._framed += _messages(self._fresh)
+        self._framed.append(frame)
+        self._fresh = [b""]
+
+    def flush(self) -> None:
+        """Frame what this turn brought, and write it."""
+        if self._fresh:
+            self._fresh = [*self._framed, *_messages(self._fresh)]
+            self._framed = []
+        super().flush()
+
+
+def _messages(chunks: list[bytes]) -> list[bytes]:
+    """Return heads and bodies of the messages that carry these bytes; none where there are no bytes."""
+    size = sum(map(len, chunks))
+    if size <= MESSAGE_BYTES:
+        return [frameHead(BINARY, size), *chunks] if size else []
+    joined = memoryview(b"".join(chunks))
+    parts: list[bytes] = []
+    for start in range(0, size, MESSAGE_BYTES):
+        part = joined[start : start + MESSAGE_BYTES]
+        parts += frameHead(BINARY, len(part)), part.tobytes()
+    return parts
