@@ -41,7 +41,7 @@ class Session:
     """One peer's conversation; subclasses say what goes over the wire.
 
     Subclasses define ``dialect``, :meth:`received` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
-    the peer was last heard, in the clock's seconds; the face sets it.
+    the peer was last heard, in the clock's seconds; the face sets it. ``reason`` is why it ends, "" until it does.
     """
 
     dialect: ClassVar[str]
@@ -55,7 +55,7 @@ class Session:
         self.client: Client | None = None
         self.state = State.WAITING
         self.heard = context.clock.seconds()
-        self._reason = ""
+        self.reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
         )
@@ -119,7 +119,7 @@ class Session:
         if self.state in (State.ENDING, State.CLOSED):
             return False
         self.state = State.ENDING
-        self._reason = reason
+        self.reason = reason
         self.handshakeDone()
         self._deadline = self.context.clock.callLater(LINGER, self.outbox.abort)
         return True
@@ -149,7 +149,7 @@ class Session:
         """The connection is gone."""
         if self.state is State.CLOSED:
             return
-        reason = self._reason or "connection lost"
+        reason = self.reason or "connection lost"
         self.state = State.CLOSED
         self.handshakeDone()
         self.outbox.stopProducing()
