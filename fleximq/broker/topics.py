@@ -12,7 +12,8 @@ wildcard at their first level.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fleximq.errors import InvalidTopic
@@ -56,14 +57,17 @@ class Topic:
 
 
 class _Node:
-    """One level of the patterns that are subscribed to."""
+    """One level of the patterns that are subscribed to.
+
+    A subscriber is there as often as it subscribed: patterns that differ only in ``.`` and ``/`` share a place.
+    """
 
     __slots__ = ("children", "ending", "rest")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.ending: dict[ISubscriber, None] = {}
-        self.rest: dict[ISubscriber, None] = {}
+        self.ending: Counter[ISubscriber] = Counter()
+        self.rest: Counter[ISubscriber] = Counter()
 
     def empty(self) -> bool:
         return not (self.children or self.ending or self.rest)
@@ -195,17 +199,17 @@ class TopicTable:
         members = dict(topic.members)
         if self._patterns:
             for matched in self._matching(topic.name):
-                members.update(matched)
+                members.update(dict.fromkeys(matched))
         return members
 
     def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to every topic that matches, now and later."""
+        """Add a subscriber to every topic that matches, now and later; each call wants one to take it back."""
         levels = _levels(pattern)
         rest = levels[-1] == "#"
         node = self._root
         for level in levels[:-1] if rest else levels:
             node = node.children.setdefault(level, _Node())
-        (node.rest if rest else node.ending)[subscriber] = None
+        (node.rest if rest else node.ending)[subscriber] += 1
         self._patterns += 1
         self._cool()
 
@@ -219,8 +223,12 @@ class TopicTable:
             if child is None:
                 return
             path.append(child)
-        if (path[-1].rest if rest else path[-1].ending).pop(subscriber, self) is self:
+        place = path[-1].rest if rest else path[-1].ending
+        if subscriber not in place:
             return
+        place[subscriber] -= 1
+        if not place[subscriber]:
+            del place[subscriber]
         for depth in range(len(path) - 1, 0, -1):
             if path[depth].empty():
                 del path[depth - 1].children[levels[depth - 1]]
@@ -243,7 +251,7 @@ class TopicTable:
         self._warm[topic] = None
         return routes
 
-    def _matching(self, name: str) -> Iterator[dict[ISubscriber, None]]:
+    def _matching(self, name: str) -> Iterator[Iterable[ISubscriber]]:
         """Yield the subscribers of every pattern that matches, walking the tree one level at a time."""
         levels = _levels(name)
         nodes = [self._root]
