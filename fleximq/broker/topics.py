@@ -203,7 +203,11 @@ class TopicTable:
         return members
 
     def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to every topic that matches, now and later; each call wants one to take it back."""
+        """Add a subscriber to every topic that matches, now and later; each call wants one to take it back.
+
+        :raises InvalidTopic: the pattern is too long.
+        """
+        checkName(pattern)
         levels = _levels(pattern)
         rest = levels[-1] == "#"
         node = self._root
