@@ -59,10 +59,9 @@ class Presence:
         """Counts are not presence."""
 
     def _say(self, name: str, value: dict[str, object]) -> None:
-        topic = self._topics.get(name)
-        if topic.routes or self._topics.route(topic):
+        if self._topics.heard(name):
             self._publish(
-                Envelope(topic, self._broker, self._source),
+                Envelope(self._topics.get(name), self._broker, self._source),
                 Message(msgpack.packb(value), Content.MESSAGEPACK),
                 1,
             )

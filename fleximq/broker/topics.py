@@ -133,12 +133,16 @@ class TopicTable:
 
     def _create(self, name: str) -> Topic:
         checkName(name)
-        topic = Topic(name)
-        self._topics[name] = self._idle[name] = topic
+        topic = self._topics[name] = Topic(name)
+        self._created(topic)
+        self._idles(topic)
+        return topic
+
+    def _idles(self, topic: Topic) -> None:
+        """Note that nobody subscribes to a topic, and forget the oldest of too many such; never this one."""
+        self._idle[topic.name] = topic
         if len(self._idle) > self._idleLimit:
             self._forget(next(iter(self._idle.values())))
-        self._created(topic)
-        return topic
 
     def _forget(self, topic: Topic) -> None:
         """Drop an idle topic; who still holds it publishes the careful way, which looks its name up again."""
@@ -187,12 +191,15 @@ class TopicTable:
         if topic.members:
             self._idle.pop(topic.name, None)
         else:
-            self._idle[topic.name] = topic
-            if len(self._idle) > self._idleLimit:
-                self._forget(next(iter(self._idle.values())))
+            self._idles(topic)
         if bool(before) != bool(topic.subscribers):
             self._channels = None
             self._channelsChanged()
+
+    def heard(self, name: str) -> bool:
+        """Tell whether anybody takes what is published to this name; no topic comes into being by asking."""
+        topic = self._topics.get(name)
+        return bool(topic and topic.members) or any(self._matching(name))
 
     def subscribers(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return everybody who takes what is published to this topic, each once, exact ones first."""
