@@ -324,8 +324,7 @@ class Broker:
         return queue
 
     def _publishCarefully(self, envelope: Envelope, body: Any, count: int) -> None:
-        if envelope.topic.gone:
-            envelope = envelope._replace(topic=self.topics.get(envelope.topic.name))
+        envelope = self._present(envelope)
         refused: Sequence[int] = ()
         if envelope.topic.guards and envelope.qos:
             taken, refused, reason = self._admitted(envelope, body)
@@ -363,7 +362,12 @@ class Broker:
         else:
             self.observers.counted("refused: journal", count)
 
+    def _present(self, envelope: Envelope) -> Envelope:
+        """Return an envelope whose topic is in the table, though it was forgotten since."""
+        return envelope._replace(topic=self.topics.get(envelope.topic.name)) if envelope.topic.gone else envelope
+
     def _deliver(self, envelope: Envelope, body: Any, count: int) -> None:
+        envelope = self._present(envelope)
         topic = envelope.topic
         topic.published += count
         routes = topic.routes
