@@ -223,9 +223,9 @@ class FlexiSession(Session):
         self._sayError(status, reason, path, id)
 
     def requestDone(self) -> None:
-        """End a connection that only waited for its last answer."""
-        if self._inputEnded and not self.broker.waiting(self.client):
-            self.end("client closed")
+        """End a connection that only waited for its last answer, behind the PONGs that are still due."""
+        if self._inputEnded and (self.client is None or not self.broker.waiting(self.client)):
+            self.broker.whenSafe(lambda: self.end("client closed"))
 
     def _sayError(self, status: int, reason: str, path: str, id: str | None) -> None:
         fields = {"status": int(status), "routing": routingTo(self.id, path)} | _correlation(id)
@@ -271,8 +271,7 @@ class FlexiSession(Session):
     def inputEnded(self) -> None:
         """Wait for the answers that are due, then close."""
         self._inputEnded = True
-        if self.client is None or not self.broker.waiting(self.client):
-            self.end("client closed")
+        self.requestDone()
 
     def left(self) -> None:
         """Stop the keep-alive."""
