@@ -39,10 +39,11 @@ class KeepAlive:
         self._timer: IDelayedCall | None = clock.callLater(interval, self._look)
 
     def suggest(self, interval: int) -> None:
-        """Take over a client's suggestion, within 5 to 300 seconds."""
-        self.interval = float(min(max(interval, SHORTEST), LONGEST))
-        if self._timer is not None:
-            self._timer.reset(self.interval)
+        """Take over a client's suggestion; one under 5 or over 300 seconds is ignored."""
+        if SHORTEST <= interval <= LONGEST:
+            self.interval = float(interval)
+            if self._timer is not None:
+                self._timer.reset(self.interval)
 
     def stop(self) -> None:
         """Watch no more."""
