@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,6 +121,37 @@ class DeadlinesTests(SynchronousTestCase):
         self.call(1, "b")
         self.clock.advance(1)
         self.assertEqual(self.done, ["b"])
+
+    def test_lenAfterACancelledOneCameUpFirst(self) -> None:
+        cancelled = self.call(2, "a")
+        for delay in (1, 5, 6, 7):
+            self.call(delay, "b")
+        cancelled.cancel()
+        self.clock.advance(1)
+        self.assertEqual(len(self.deadlines), 3)
+
+    def test_lenAfterACancelledOneCameUpAmongOthers(self) -> None:
+        self.call(1, "a")
+        cancelled = self.call(1, "b")
+        for delay in (5, 6, 7):
+            self.call(delay, "c")
+        cancelled.cancel()
+        self.clock.advance(1)
+        self.assertEqual((len(self.deadlines), self.done), (3, ["a"]))
+
+    def test_comingAndGoingDoesNotTouchTheClock(self) -> None:
+        """The timer of a cancelled deadline is left where it is, for the next one."""
+        asked: list[float] = []
+        callLater = self.clock.callLater
+
+        def counting(delay: float, *arguments: Any) -> Any:
+            asked.append(delay)
+            return callLater(delay, *arguments)
+
+        self.patch(self.clock, "callLater", counting)
+        for _ in range(100):
+            self.call(30, "a").cancel()
+        self.assertEqual(asked, [30])
 
     def test_cancelledOnesAreThrownOut(self) -> None:
         """However many come and go, no more than half of the heap is rubbish."""

@@ -61,6 +61,15 @@ class DeliveredIdsTests(SynchronousTestCase):
         self.ids.returned("i", self.a)
         self.assertEqual(self.ids.meant("i"), self.b)
 
+    def test_returnedBeforeALaterDelivery(self) -> None:
+        """What returned stands back even behind what was handed out after its return."""
+        for place in (self.a, self.b):
+            self.ids.delivered("i", place)
+        for place in (self.a, self.b):
+            self.ids.returned("i", place)
+        self.ids.delivered("i", self.c)
+        self.assertEqual(self.ids.meant("i"), self.c)
+
     def test_returnedIfNoneIsInFlight(self) -> None:
         for place in (self.a, self.b):
             self.ids.delivered("i", place)
