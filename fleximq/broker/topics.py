@@ -20,7 +20,8 @@ from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.limits import TOPIC_BYTES
 
-Route = tuple[IForm, tuple[Callable[[Any, int], None], ...]]
+Takers = tuple[Callable[[Any, int], None], ...]
+Route = tuple[IForm, Takers]
 
 #: Before the name of a topic: where its undeliverable messages go. Only the broker publishes there.
 DEAD = "$dead/"
@@ -35,20 +36,30 @@ class Topic:
 
     ``routes`` is None until the next publication asks for it. ``careful`` says that a publication must take the
     slower way, because something may refuse it or the topic has left the table (``gone``). ``queues`` counts the
-    members that are work queues and make no channel of it, ``published`` counts messages.
+    members that are work queues and make no channel of it, ``published`` counts messages. ``takers`` is the one route's
+    ``deliver``s where all subscribers take the form ``only`` and nobody may refuse, else None; topics with the same
+    subscribers share one tuple, so that neighbouring runs for the same takers can be handed over together.
     """
 
-    __slots__ = ("careful", "gone", "guards", "members", "name", "published", "queues", "routes")
+    __slots__ = (
+        "careful", "gone", "guards", "members", "name", "only", "published", "queues", "routes", "takers",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.routes: tuple[Route, ...] | None = None
+        self.takers: Takers | None = None
+        self.only: IForm | None = None
         self.members: dict[ISubscriber, None] = {}
         self.guards: dict[ISubscriber, None] = {}
         self.careful = False
         self.gone = False
         self.queues = 0
         self.published = 0
+
+    def cool(self) -> None:
+        """Forget the routes; the next publication makes them anew."""
+        self.routes = self.takers = self.only = None
 
     @property
     def subscribers(self) -> int:
@@ -111,6 +122,7 @@ class TopicTable:
         self._root = _Node()
         self._patterns = 0
         self._warm: dict[Topic, None] = {}
+        self._same: dict[Takers, Takers] = {}
         self._channels: list[str] | None = None
 
     def __len__(self) -> int:
@@ -148,7 +160,7 @@ class TopicTable:
         """Drop an idle topic; who still holds it publishes the careful way, which looks its name up again."""
         del self._topics[topic.name], self._idle[topic.name]
         self._warm.pop(topic, None)
-        topic.routes = None
+        topic.cool()
         topic.gone = topic.careful = True
 
     def channels(self) -> list[str]:
@@ -186,7 +198,8 @@ class TopicTable:
         self._changed(topic, before)
 
     def _changed(self, topic: Topic, before: int) -> None:
-        topic.routes = None
+        topic.cool()
+        self._same.clear()
         topic.careful = bool(topic.guards)
         if topic.members:
             self._idle.pop(topic.name, None)
@@ -249,8 +262,9 @@ class TopicTable:
     def _cool(self) -> None:
         """Drop the routes that wildcards have a part in; each was paid for by a publication."""
         for topic in self._warm:
-            topic.routes = None
+            topic.cool()
         self._warm.clear()
+        self._same.clear()
 
     def route(self, topic: Topic) -> tuple[Route, ...]:
         """Return the routes of a topic in the table, made anew, and remember them there."""
@@ -259,6 +273,9 @@ class TopicTable:
             forms.setdefault(id(subscriber.form), (subscriber.form, []))[1].append(subscriber.deliver)
         routes = tuple((form, tuple(delivers)) for form, delivers in forms.values())
         topic.routes = routes
+        if len(routes) == 1 and not topic.careful:
+            topic.only, takers = routes[0]
+            topic.takers = self._same.setdefault(takers, takers)
         self._warm[topic] = None
         return routes
 

@@ -12,6 +12,7 @@ import msgpack
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
+from fleximq.broker.topics import Takers
 from fleximq.broker.values import BROKER_ID, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.envelope_cache import EnvelopeCache
@@ -76,21 +77,53 @@ class FlexiSession(Session):
         """Work through what was read, run by run."""
         known = self._envelopes.get
         publish = self.broker.publish
+        takers: Takers | None = None  # who take what was collected: neighbouring runs, whatever their topics
+        collected: list[bytes] = []
+        total = 0
         try:
             for bytesOfEnvelope, frames, count in self._scanner.feed(data):
                 envelope = known(bytesOfEnvelope)
+                if envelope is not None:
+                    topic = envelope.topic
+                    if topic.takers is takers and takers is not None:
+                        topic.published += count
+                        total += count
+                        collected.append(frames)
+                        continue
+                if collected:
+                    self._handOver(takers, collected, total)
+                    collected = []
+                    takers = None
                 if envelope is None:
                     self._unknown(bytesOfEnvelope, frames)
                     if self.state is State.ENDING:
                         return
-                    continue
-                try:
-                    publish(envelope, frames, count)
-                except NotKept as error:
-                    for _ in error.refused:
-                        self._refused(error, bytesOfEnvelope)
+                elif topic.only is FLEXI_FORM:
+                    takers = topic.takers
+                    topic.published += count
+                    total = count
+                    collected.append(frames)
+                else:
+                    try:
+                        publish(envelope, frames, count)
+                    except NotKept as error:
+                        for _ in error.refused:
+                            self._refused(error, bytesOfEnvelope)
         except FrameTooLarge as error:
+            self._handOver(takers, collected, total)
             self._refused(error, error.envelope)
+        except BrokerError:
+            self._handOver(takers, collected, total)
+            raise
+        else:
+            self._handOver(takers, collected, total)
+
+    def _handOver(self, takers: Takers | None, collected: list[bytes], count: int) -> None:
+        """Deliver neighbouring runs, which FlexiMQ subscribers take verbatim, as one."""
+        if collected and takers is not None:
+            chunk = collected[0] if len(collected) == 1 else b"".join(collected)
+            for deliver in takers:
+                deliver(chunk, count)
 
     def _unknown(self, envelope: bytes, frames: bytes) -> None:
         """Take the long way, frame by frame; a PUB in between may make the envelope known."""
