@@ -30,7 +30,7 @@ class Outbox:
     :param shared: others write to the transport as well, so nothing may overtake its buffer.
     """
 
-    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_limit", "_overflow", "_paused", "_registering",
+    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_limit", "_overflow", "_paused", "_registered",
                  "_transport", "_turn", "_unsent", "waiting")  # fmt: skip
 
     def __init__(
@@ -42,11 +42,11 @@ class Outbox:
         self._overflow = overflow
         self._direct = not shared and isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[bytes] = []
-        self._held: list[bytes] = []
+        self._held: list[bytes | memoryview] = []
         self._unsent = 0
         self._paused = False
         self._closing = False
-        self._registering = False
+        self._registered = not self._direct
         self.waiting = 0
         if not self._direct:
             self._transport.registerProducer(self, True)
@@ -100,39 +100,37 @@ class Outbox:
             self._transport.loseConnection()
 
     def _write(self, chunk: bytes) -> None:
-        if not self._direct:
+        if self._direct:
+            sent = self._transport.writeSomeData(chunk)
+            if sent == len(chunk):
+                return
+            rest = memoryview(chunk)[sent:] if isinstance(sent, int) else chunk  # an error shows at the next write too
+            self._held.append(rest)
+            self.waiting = len(rest)
+            self._paused = self._registered = True
+            self._transport.registerProducer(self, False)  # which asks for the first portion
+        elif len(chunk) <= _PORTION:
+            self._unsent = len(chunk)
             self._transport.write(chunk)
-            return
-        sent = self._transport.writeSomeData(chunk)
-        if not isinstance(sent, int) or sent < 0:
-            sent = 0
-        if sent < len(chunk):
-            rest = memoryview(chunk)[sent:].tobytes() if sent else chunk
-            self._unsent = len(rest)
-            self._paused = True
-            self._transport.write(rest)
-            self._registering = True
-            self._transport.registerProducer(self, False)
-            self._registering = False
+        else:
+            self._held.append(chunk)
+            self.waiting = len(chunk)
+            self._catchUpAll()
 
     def pauseProducing(self) -> None:
         """The transport has enough for now (IPushProducer)."""
         self._paused = True
-        self._unsent = getattr(self._transport, "bufferSize", 0)
 
     def resumeProducing(self) -> None:
         """The transport has sent what it had and can take more."""
-        if self._registering:
-            return
         self._unsent = 0
         if self._direct:
             if self._held:
                 self._catchUp()
                 return
-            self._transport.unregisterProducer()
+            self._release()
         self._paused = False
-        while self._held and not self._paused:
-            self._catchUp()
+        self._catchUpAll()
         if self._closing and not self._paused:
             self._finish()
 
@@ -141,7 +139,12 @@ class Outbox:
         self._release()
         self._transport.loseConnection()
 
+    def _catchUpAll(self) -> None:
+        while self._held and not self._paused:
+            self._catchUp()
+
     def _catchUp(self) -> None:
+        """Give the transport the next portion of what is held."""
         size = places = 0
         for chunk in self._held:
             places += 1
@@ -150,6 +153,11 @@ class Outbox:
                 break
         portion = self._held[:places]
         del self._held[:places]
+        if size > _PORTION:
+            last = memoryview(portion[-1])
+            portion[-1] = last[: _PORTION - size]
+            self._held.insert(0, last[_PORTION - size :])
+            size = _PORTION
         self.waiting -= size
         self._unsent = size
         self._transport.write(b"".join(portion))
@@ -163,5 +171,6 @@ class Outbox:
 
     def _release(self) -> None:
         """Stop being the transport's producer, so that it may close when it is empty."""
-        if not self._direct or self._paused:
+        if self._registered:
+            self._registered = False
             self._transport.unregisterProducer()
