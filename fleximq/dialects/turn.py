@@ -7,6 +7,7 @@ writes once. What is said outside a read (a deadline, a lost connection) is writ
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 
 class Writes(Protocol):
@@ -22,6 +23,7 @@ class Turn:
     Set ``open`` while a read is worked through and call :meth:`flush` at its end.
     """
 
+    _log = Logger()
     __slots__ = ("_clock", "_waiting", "open")
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -42,4 +44,7 @@ class Turn:
             waiting = self._waiting
             self._waiting = []
             for outbox in waiting:
-                outbox.flush()
+                try:
+                    outbox.flush()
+                except Exception:
+                    self._log.failure("what waits for one connection could not be written")
