@@ -53,7 +53,8 @@ class FlexiScanner:
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield ``(envelope, frames, count)`` for each run that is complete, in order.
 
-        ``frames`` are ``count`` whole frames as they were received. The error, if there is one, is raised when all
+        ``frames`` are ``count`` whole frames as they were received. A run ends where the input ends, and the first
+        frame of another envelope than the one before comes alone. The error, if there is one, is raised when all
         before it was yielded; nothing may be fed after it.
 
         :raises FrameTooLarge: the header or the message is over its limit (413).
@@ -63,7 +64,6 @@ class FlexiScanner:
         if buffer is None:
             return
         start = 0
-        last = b""
         size = len(buffer)
         while size - start >= FIXED_BYTES:
             length = _headerLength(buffer, start)[0]
@@ -88,7 +88,7 @@ class FlexiScanner:
                 return
             envelope = buffer[start:envelopeEnd]
             count = 1
-            if envelope == last:
+            if envelope == self._last:
                 offset = end
                 length += FIXED_BYTES
                 while buffer.startswith(envelope, offset):
@@ -103,7 +103,7 @@ class FlexiScanner:
                     count += 1
                 end = offset
             else:
-                last = envelope
+                self._last = envelope
             yield envelope, buffer[start:end], count
             start = end
         if start < size:

@@ -91,9 +91,14 @@ class RunTests(SynchronousTestCase):
         return list(FlexiScanner(LIMIT).feed(b"".join(frames)))
 
     def test_neighbours(self) -> None:
-        """Payloads may differ in size; one slice is handed on."""
+        """Payloads may differ in size; one slice is handed on once the envelope has been seen."""
         same = [frame("PUB", 1000, {"topic": "t"}, bytes(size)) for size in (0, 1, 300, 0)]
-        self.assertEqual(self.runs(*same), [(same[0][:-8], b"".join(same), 4)])
+        envelope = same[0][:-8]
+        scanner = FlexiScanner(LIMIT)
+        self.assertEqual(
+            list(scanner.feed(b"".join(same))), [(envelope, same[0], 1), (envelope, b"".join(same[1:]), 3)]
+        )
+        self.assertEqual(list(scanner.feed(b"".join(same))), [(envelope, b"".join(same), 4)])
 
     def test_otherEnvelope(self) -> None:
         """Type, client id, reserved bytes and header: any difference begins another run."""
@@ -114,7 +119,7 @@ class RunTests(SynchronousTestCase):
         """A run ends where the input ends; the rest is the next one's."""
         one = frame("PUB", 1000, {"topic": "t"}, b"\x01")
         scanner = FlexiScanner(LIMIT)
-        self.assertEqual([count for _, _, count in scanner.feed(one * 3 + one[:-1])], [3])
+        self.assertEqual([count for _, _, count in scanner.feed(one * 4 + one[:-1])], [1, 3])
         self.assertEqual([count for _, _, count in scanner.feed(one[-1:] + one)], [2])
 
     def test_payloads(self) -> None:
@@ -177,7 +182,7 @@ class LimitTests(SynchronousTestCase):
                     found.append(count)
 
             self.assertRaises(FrameTooLarge, work)
-            self.assertEqual(found, [2])
+            self.assertEqual(found, [1, 1])
 
     def test_envelope(self) -> None:
         """The error has the envelope where it is known, so that it can be correlated."""
