@@ -38,11 +38,12 @@ class FlexiScanner:
     :param limit: the most bytes a whole message may have: base header, header and payload.
     """
 
-    __slots__ = ("_buffer", "_headerMost", "_limit")
+    __slots__ = ("_buffer", "_headerMost", "_last", "_limit")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._headerMost = min(HEADER_BYTES, limit - BASE_BYTES)
+        self._last = b""
         self._buffer = ReceiveBuffer()
 
     @property
