@@ -21,9 +21,10 @@ from fleximq.dialects.blipmq_messages import SOURCES, renderDeliveries
 from fleximq.dialects.context import Context
 from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.patient import PatientProtocol
 from fleximq.dialects.quick_ack import quickAcks
 from fleximq.dialects.session import Session, State
-from fleximq.dialects.stream import StreamFactory, StreamProtocol
+from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BadRequest, BrokerError, NotFound, NotKept, Unauthorized
 from fleximq.wire.blip_frame import BlipScanner, FrameType, encodeFrame
 from fleximq.wire.blip_payload import (
@@ -205,7 +206,7 @@ _STEPS: dict[Phase, dict[FrameType, _Step]] = {
 }
 
 
-class BlipProtocol(StreamProtocol):
+class BlipProtocol(PatientProtocol):
     """Feeds a BlipMQ session, and asks for immediate TCP acknowledgements again after every read."""
 
     def connectionMade(self) -> None:

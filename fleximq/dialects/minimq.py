@@ -6,7 +6,6 @@ answered. While there are none, the connection is read all the same, so that its
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from twisted.internet.interfaces import IAddress
 from twisted.protocols.basic import LineReceiver
@@ -15,11 +14,12 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.minimq_messages import newUlid
 from fleximq.dialects.minimq_session import MiniSession
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.stream import StreamFactory, StreamProtocol
+from fleximq.dialects.patient import PatientProtocol, Reason
+from fleximq.dialects.stream import StreamFactory
 from fleximq.wire.mini_line import LineScanner
 
 
-class MiniProtocol(StreamProtocol, LineReceiver):
+class MiniProtocol(PatientProtocol, LineReceiver):
     """Feeds a MiniMQ session line by line."""
 
     delimiter = b"\n"
@@ -56,20 +56,14 @@ class MiniProtocol(StreamProtocol, LineReceiver):
                     break
                 self._lines = self._scanner.feed(self._reads.popleft())
         session.readEnded()
-        if bool(self._reads) != self.paused:
-            self._pause(bool(self._reads))
+        if self._reads:
+            self.stopReading(Reason.UNANSWERED)
+        else:
+            self.readOn(Reason.UNANSWERED)
 
     def _goOn(self) -> None:
         """Go on with what was kept."""
         self.work(b"")
-
-    def _pause(self, pause: bool) -> None:
-        transport: Any = self.transport
-        self.paused = pause
-        if pause:
-            transport.pauseProducing()
-        else:
-            transport.resumeProducing()
 
 
 class MiniFactory(StreamFactory):

@@ -30,7 +30,7 @@ class Outbox:
     :param shared: others write to the transport as well, so nothing may overtake its buffer.
     """
 
-    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_limit", "_overflow", "_paused", "_registered",
+    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_limit", "_overflow", "_paused", "_registered", "_relief",
                  "_transport", "_turn", "_unsent", "waiting")  # fmt: skip
 
     def __init__(
@@ -47,6 +47,7 @@ class Outbox:
         self._paused = False
         self._closing = False
         self._registered = not self._direct
+        self._relief: Callable[[], None] | None = None
         self.waiting = 0
         if not self._direct:
             self._transport.registerProducer(self, True)
@@ -99,6 +100,10 @@ class Outbox:
         else:
             self._transport.loseConnection()
 
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call once, when the peer has read so much that nothing is held here any more."""
+        self._relief = call
+
     def _write(self, chunk: bytes) -> None:
         if self._direct:
             sent = self._transport.writeSomeData(chunk)
@@ -131,8 +136,13 @@ class Outbox:
             self._release()
         self._paused = False
         self._catchUpAll()
-        if self._closing and not self._paused:
+        if self._paused:
+            return
+        if self._closing:
             self._finish()
+        elif self._relief is not None:
+            relief, self._relief = self._relief, None
+            relief()
 
     def _finish(self) -> None:
         """Close the connection; all that waited was handed to the transport."""
@@ -164,6 +174,7 @@ class Outbox:
 
     def stopProducing(self) -> None:
         """The connection is gone: nothing will be sent any more."""
+        self._relief = None
         self._closing = True
         self._fresh = []
         self._held.clear()
