@@ -326,7 +326,7 @@ class Broker:
     def _publishCarefully(self, envelope: Envelope, body: Any, count: int) -> None:
         envelope = self._present(envelope)
         refused: Sequence[int] = ()
-        if envelope.topic.guards and envelope.qos:
+        if envelope.topic.guards and envelope.qos and not self._admitsAll(envelope, body, count):
             taken, refused, reason = self._admitted(envelope, body)
             if refused:
                 count = len(taken)
@@ -337,6 +337,10 @@ class Broker:
             self._deliver(envelope, body, count)
         if refused:
             raise NotKept(reason, refused)
+
+    def _admitsAll(self, envelope: Envelope, body: Any, count: int) -> bool:
+        size = sum([len(message.payload) for message in envelope.source.messages(body)])
+        return all(guard.admits(count, size) is None for guard in envelope.topic.guards)
 
     def _admitted(self, envelope: Envelope, body: Any) -> tuple[list[int], list[int], str]:
         """Ask all guards before any is filled: the places that fit, those that do not, and why."""
