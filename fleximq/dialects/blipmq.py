@@ -4,7 +4,7 @@ What a frame does depends on how far the handshake has come: one table, :data:`_
 and type of frame. Runs are worked through whole: one publication, one poll.
 
 Measured over a StringTransport, messages of 100 bytes pipelined in reads of 256 KiB, one core: QoS0 1.1 M published and
-0.54 M polled a second, QoS1 0.42 M published, 0.46 M polled and 1.6 M acknowledged; 0.16 M a second where POLL and ACK
+0.54 M polled a second, QoS1 0.67 M published, 0.46 M polled and 1.6 M acknowledged; 0.16 M a second where POLL and ACK
 alternate.
 """
 
