@@ -1,0 +1,134 @@
+"""Small parts that stand in for dialects in the tests of the broker."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.task import Clock
+from zope.interface import implementer
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.rules import Rules
+from fleximq.broker.values import Client, Envelope
+from fleximq.interfaces import IBrokerObserver, IForm, IJournal, IPeer, ISource, ISubscriber
+from fleximq.journal.memory import MemoryJournal
+from fleximq.message import Content, Message
+
+
+def raising(error: Exception) -> None:
+    """Raise what was caught, so that a test sees it."""
+    raise error
+
+
+def makeBroker(
+    clock: Clock,
+    journal: IJournal | None = None,
+    onError: Callable[[Exception], None] = raising,
+    **rules: Any,
+) -> Broker:
+    """Return a broker on this clock; further keywords are fields of its rules."""
+    numbers = iter(range(1 << 30))
+    return Broker(
+        clock,
+        journal if journal is not None else MemoryJournal(),
+        randomHex=lambda digits: f"{next(numbers):0{digits}x}",
+        idOf=lambda message: message.message_id or f"id-{next(numbers)}",
+        onError=onError,
+        rules=Rules(**rules),
+    )
+
+
+@implementer(ISource)
+class OneByOne:
+    """The source of bodies that are sequences of messages."""
+
+    def messages(self, body: Sequence[Message]) -> Sequence[Message]:
+        """Return the body."""
+        return body
+
+    def pick(self, body: Sequence[Message], places: Sequence[int]) -> Sequence[Message]:
+        """Return the messages at these places."""
+        return [body[place] for place in places]
+
+
+@implementer(IForm)
+class AsMessages:
+    """Whole messages; ``rendered`` counts the runs that were rendered."""
+
+    def __init__(self) -> None:
+        self.rendered = 0
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> Sequence[Message]:
+        """Return the messages of the run."""
+        self.rendered += 1
+        return envelope.source.messages(body)
+
+
+@implementer(ISubscriber)
+class Collector:
+    """A subscriber that keeps what it gets; ``counts`` holds the sizes of the runs."""
+
+    def __init__(self, form: AsMessages | None = None) -> None:
+        self.form = form or AsMessages()
+        self.messages: list[Message] = []
+        self.counts: list[int] = []
+
+    def deliver(self, rendered: Sequence[Message], count: int) -> None:
+        """Keep a run."""
+        self.messages += rendered
+        self.counts.append(count)
+
+    def payloads(self) -> list[bytes]:
+        """Return the payloads of everything it got."""
+        return [message.payload for message in self.messages]
+
+
+@implementer(IPeer, ISubscriber)
+class Friend(Collector):
+    """A peer that keeps what it is told: direct messages in ``told``, failures in ``failures``, ``done`` counted."""
+
+    def __init__(self, form: AsMessages | None = None) -> None:
+        super().__init__(form)
+        self.told: list[Any] = []
+        self.failures: list[tuple[str, str, int]] = []
+        self.done = 0
+
+    def forward(self, message: Any) -> None:
+        """Keep a direct message."""
+        self.told.append(message)
+
+    def requestFailed(self, id: str, path: str, status: int, words: str) -> None:
+        """Keep a failure."""
+        self.failures.append((id, path, int(status)))
+
+    def requestDone(self) -> None:
+        """Count the end of a request."""
+        self.done += 1
+
+
+@implementer(IBrokerObserver)
+class Witness:
+    """An observer that keeps what it is told, in ``told``."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def clientJoined(self, client: Client) -> None:
+        """Keep a join."""
+        self.told.append(("joined", client.id))
+
+    def clientLeft(self, client: Client, reason: str) -> None:
+        """Keep a leave."""
+        self.told.append(("left", client.id, reason))
+
+    def topicCreated(self, name: str) -> None:
+        """Keep a new topic."""
+        self.told.append(("created", name))
+
+    def counted(self, event: str, number: int) -> None:
+        """Keep a count."""
+        self.told.append(("counted", event, number))
+
+
+def text(*contents: str) -> list[Message]:
+    """Return a body of messages with these texts."""
+    return [Message(each.encode(), Content.TEXT) for each in contents]

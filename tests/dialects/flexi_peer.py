@@ -1,0 +1,152 @@
+"""The client's side of FlexiMQ over a string, by the letter of the document.
+
+::
+
+    server = FlexiServer(clock, requestTimeout=2.0)
+    alice = server.join()
+    alice.tell("SUB", {"topic": "news"})
+    alice.publish("news", "hello")
+    [heard] = alice.messages()
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory
+from twisted.internet.task import Clock
+
+from fleximq.broker.values import Client
+from fleximq.dialects.fleximq import FlexiFactory
+from fleximq.interfaces import IJournal
+from tests.dialects.conversations import HERE, ConversationCase, Peer, makeContext
+from tests.wire.flexi_frames import Heard, cut, frame
+
+
+class FlexiPeer(Peer):
+    """One FlexiMQ client; ``id`` is 0 until it has joined."""
+
+    id = 0
+    _stamp = 0
+
+    def join(self, header: Any = None) -> "FlexiPeer":
+        """JOIN, and take the id from the answer."""
+        [heard] = self.send("JOIN", header).messages()
+        if (heard.kind, heard.header) != ("REP", {"status": 200}):
+            raise AssertionError(f"not let in: {heard}")
+        self.id = heard.sender
+        return self
+
+    def send(self, kind: str | int, header: Any = None, payload: bytes = b"", **more: Any) -> "FlexiPeer":
+        """Send a frame with this peer's id, see :func:`tests.wire.flexi_frames.frame`."""
+        self.say(frame(kind, more.pop("client_id", self.id), header, payload, **more))
+        return self
+
+    def tell(self, kind: str, header: Any = None, *value: Any) -> "FlexiPeer":
+        """Send a message; a further argument is the value of its payload."""
+        return self.send(kind, header, *(msgpack.packb(each) for each in value))
+
+    def publish(self, topic: str, *value: Any, **header: Any) -> "FlexiPeer":
+        """PUB to a topic; further keywords are header fields."""
+        return self.tell("PUB", {"topic": topic, **header}, *value)
+
+    def subscribe(self, *topics: str) -> "FlexiPeer":
+        """SUB to each of these."""
+        for topic in topics:
+            self.tell("SUB", {"topic": topic})
+        return self
+
+    def request(self, target: int, path: str, id: str, *value: Any) -> "FlexiPeer":
+        """REQ to a client."""
+        header = {"routing": [{"client_id": target, "path": path}], "reqrep": {"type": "request", "id": id}}
+        return self.tell("REQ", header, *value)
+
+    def reply(self, target: int, id: str, *value: Any, **header: Any) -> "FlexiPeer":
+        """REP to a client; further keywords are header fields."""
+        fields = {"routing": [{"client_id": target}], "reqrep": {"type": "correlation", "id": id}, **header}
+        return self.tell("REP", fields, *value)
+
+    def messages(self) -> list[Heard]:
+        """Return what was heard since the last time."""
+        return cut(self.heard())
+
+    def values(self) -> list[Any]:
+        """Return the payloads' values of what was heard, which must be nothing but PUBs."""
+        heard = self.messages()
+        if any(each.kind != "PUB" for each in heard):
+            raise AssertionError(f"more than PUBs: {heard}")
+        return [each.value for each in heard]
+
+    def answer(self, kind: str | int, header: Any = None, payload: bytes = b"", **more: Any) -> list[Heard]:
+        """Send a frame and return what came before the PONG of a PING behind it."""
+        self.send(kind, header, payload, **more)
+        return self.barrier()
+
+    def barrier(self) -> list[Heard]:
+        """PING, and return what came before its PONG; everything said before was worked off then."""
+        self._stamp += 1
+        *before, pong = self.tell("PING", {"keepalive": {"timestamp": self._stamp}}).messages()
+        if (pong.kind, pong.sender, pong.header) != ("PONG", 1, {"keepalive": {"timestamp": self._stamp}}):
+            raise AssertionError(f"no PONG: {pong}")
+        return before
+
+
+class FlexiServer:
+    """A broker with a FlexiMQ listener.
+
+    :param settings: fields of :class:`fleximq.settings.Settings`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        journal: IJournal | None = None,
+        refusal: Callable[[IAddress], str | None] = lambda address: None,
+        piece: int = 0,
+        **settings: Any,
+    ) -> None:
+        self.clock = clock
+        self.context = makeContext(clock, journal, refusal, **settings)
+        self.broker = self.context.broker
+        self.factory: Factory = FlexiFactory(self.context)
+        self._piece = piece
+
+    def connect(self, address: IAddress = HERE) -> FlexiPeer:
+        """Return a new peer that has not joined."""
+        return FlexiPeer(self.factory, address, self._piece)
+
+    def join(self, header: Any = None) -> FlexiPeer:
+        """Return a new peer that has joined."""
+        return self.connect().join(header)
+
+    def foreign(self, dialect: str = "minimq") -> Client:
+        """Return a client of another dialect, which takes no direct messages."""
+        return self.broker.join(dialect)
+
+    def counts(self, prefix: str) -> dict[str, int]:
+        """Return the events that were counted under names that begin so."""
+        return {name: number for name, number in self.broker.counts.events.items() if name.startswith(prefix)}
+
+
+class FlexiCase(ConversationCase):
+    """A test with a clock and a FlexiMQ server."""
+
+    def setUp(self) -> None:
+        """Begin at second 0 with an empty broker."""
+        super().setUp()
+        self.server = self.makeServer()
+
+    def makeServer(self, **more: Any) -> FlexiServer:
+        """Return a server on this test's clock whose peers talk in this case's pieces."""
+        return FlexiServer(self.clock, piece=self.piece, **more)
+
+    def assertError(self, heard: Heard, peer: FlexiPeer, status: int, id: str | None = None, path: str = "") -> None:
+        """Check the shape of an error after the JOIN: REP from 1 with status, routing, correlation and words."""
+        header: dict[str, Any] = {"status": status, "routing": [{"client_id": peer.id, "path": path}]}
+        if id is not None:
+            header["reqrep"] = {"type": "correlation", "id": id}
+        self.assertEqual((heard.kind, heard.sender, heard.header), ("REP", 1, header))
+        self.assertEqual((heard.version, heard.reserved), (1, bytes(16)))
+        self.assertIsInstance(heard.value, str)
+        self.assertTrue(heard.value)
