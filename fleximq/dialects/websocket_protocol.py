@@ -110,13 +110,13 @@ class BoundedProtocol(WebSocketServerProtocol):
 
     def _frames(self, data: bytes) -> None:
         """Take batches quickly, and everything else as Autobahn does it: to the end of one frame each time."""
-        offset, size = 0, len(data)
+        offset, size, kinds = 0, len(data), self.kinds
         while offset < size and not self.violated and self.state != self.STATE_CLOSED:
             if self.current_frame is not None:
                 end = offset + self.current_frame.length - self.current_frame_masker.pointer()
             else:
                 if not self.inside_message and self.state == self.STATE_OPEN:
-                    offset = readWhole(data, offset, self.kinds, TEXT in self.kinds, self.messages.append)
+                    offset = readWhole(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
                 end = endOfFrame(data, offset)
             self.settle()
             self.data = data[offset:end]

@@ -59,11 +59,14 @@ def isUtf8(payload: bytes) -> bool:
     return True
 
 
-def readWhole(data: bytes, offset: int, kinds: Collection[int], onlyText: bool, take: Callable[[bytes], object]) -> int:
+def readWhole(
+    data: bytes, offset: int, kinds: Collection[int], limit: int, onlyText: bool, take: Callable[[bytes], object]
+) -> int:
     """Take the payloads of whole small frames and return where the first frame begins that is none.
 
     :param data: what was read; at ``offset`` a frame begins, and no fragmented message is unfinished.
     :param kinds: the first bytes of the frames to take, of :data:`TEXT` and :data:`BINARY`.
+    :param limit: stop at a payload of more bytes.
     :param onlyText: stop at a payload that is not UTF-8.
     :param take: is given each payload, unmasked.
     """
@@ -81,7 +84,7 @@ def readWhole(data: bytes, offset: int, kinds: Collection[int], onlyText: bool, 
             if long or length < _LENGTH_16:
                 break
         end = start + length
-        if end > size:
+        if end > size or length > limit:
             break
         mask = (data[start - 4 : start] * ((length >> 2) + 1))[:length]
         payload = (number(data[start:end], "little") ^ number(mask, "little")).to_bytes(length, "little")
