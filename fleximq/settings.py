@@ -47,6 +47,7 @@ class Settings:
     queueExpiry: float = 3600.0
     consumeWait: float = 0.0
     bcastEcho: bool = False
+    strictFleximq: bool = False
     announceChannels: bool = False
     allowedOrigin: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
@@ -177,6 +178,7 @@ OPTIONS = (
     Option("queue-expiry", "queueExpiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
     Option("consume-wait", "consumeWait", seconds, "Seconds a MiniMQ CONSUME waits before it says NO_MSG."),
     Option("bcast-echo", "bcastEcho", flag, "Send a BCAST back to its sender too."),
+    Option("strict-fleximq", "strictFleximq", flag, "Take FlexiMQ frames only in the document's own layout."),
     Option("announce-channels", "announceChannels", flag, "Tell Identity clients whenever the channels change."),
     Option("max-message", "message", size, "Bytes of a whole FlexiMQ message.", True),
     Option("max-line", "line", size, "Bytes of a MiniMQ line.", True),

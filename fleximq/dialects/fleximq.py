@@ -16,7 +16,7 @@ from fleximq.broker.topics import Takers
 from fleximq.broker.values import BROKER_ID, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.envelope_cache import EnvelopeCache
-from fleximq.dialects.fleximq_form import FLEXI_FORM, FlexiSource
+from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM, FlexiSource
 from fleximq.dialects.keepalive import KeepAlive
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import Session, State
@@ -34,9 +34,10 @@ from fleximq.errors import (
     SubscriptionFailed,
     Unauthorized,
 )
-from fleximq.interfaces import IPeer, ISubscriber
+from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
-from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, readHeader, reportsError, routingTo
+from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, readHeader, reportsError
+from fleximq.wire.flexi_layouts import Layout, LayoutBScanner, LayoutScanner, toLayoutB
 from fleximq.wire.flexi_message import (
     FIXED_BYTES,
     MessageType,
@@ -47,6 +48,7 @@ from fleximq.wire.flexi_message import (
     restamped,
     words,
 )
+from fleximq.wire.flexi_positional import isPositional, withMap
 from fleximq.wire.flexi_scanner import FlexiScanner, FrameTooLarge, singles
 
 #: A PUB with one of these keys differs from message to message: its envelope is not worth remembering.
@@ -58,15 +60,19 @@ class FlexiSession(Session):
     """One FlexiMQ client's conversation."""
 
     dialect = "fleximq"
-    form = FLEXI_FORM
     _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
+        self.form: IForm = FLEXI_FORM
         self.deliver = outbox.take
         self.forward = outbox.take
         self.id = 0
-        self._scanner = FlexiScanner(context.settings.limits.message)
+        self._strict = context.settings.strictFleximq
+        self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
+        self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
+        self._omitsOk = False
+        self._named = False
         self._envelopes = EnvelopeCache()
         self._keepAlive: KeepAlive | None = None
         self._inputEnded = False
@@ -126,18 +132,34 @@ class FlexiSession(Session):
                 deliver(chunk, count)
 
     def _unknown(self, envelope: bytes, frames: bytes) -> None:
-        """Take the long way, frame by frame; a PUB in between may make the envelope known."""
-        for frame in singles(frames, len(envelope)):
+        """Take the long way, frame by frame."""
+        if isinstance(self._scanner, LayoutScanner):
+            self._settleLayout(self._scanner)
+        head = len(envelope)
+        positional = not self._strict and isPositional(envelope)
+        if positional:
+            envelope = withMap(envelope)
+        for frame in singles(frames, head):
             try:
-                self._message(envelope, frame)
+                self._message(envelope, envelope + frame[head:] if positional else frame, positional)
             except BrokerError as error:
                 self._refused(error, envelope)
             if self.state is State.ENDING:
                 return
 
-    def _message(self, envelope: bytes, frame: bytes) -> None:
+    def _settleLayout(self, scanner: LayoutScanner) -> None:
+        """Speak the layout that the client's first header was in."""
+        if scanner.layout is Layout.B:
+            take = self.outbox.take
+            self.form = LAYOUT_B_FORM
+            self.forward = lambda frame: take(toLayoutB(frame))
+        if scanner.settled is not None:
+            self._scanner = scanner.settled
+
+    def _message(self, envelope: bytes, frame: bytes, positional: bool) -> None:
         beginning = readBeginning(envelope)
         if self.state is State.WAITING:
+            self._omitsOk = positional
             self._join(beginning.type, beginning.client_id, envelope)
             return
         if beginning.type == MessageType.JOIN:
@@ -162,7 +184,9 @@ class FlexiSession(Session):
         header = readHeader(MessageType.JOIN, envelope[FIXED_BYTES:])
         client = self.letIn(peer=self)
         self.id = client.id
-        self._say(MessageType.REP, {"status": int(Status.OK)} | _correlation(header.id), sender=self.id)
+        self._named = "client_name" in header.fields
+        status = {} if self._omitsOk else {"status": int(Status.OK)}
+        self._say(MessageType.REP, status | _correlation(header.id), sender=self.id)
         self._keepAlive = KeepAlive(
             self.context.clock, self.context.settings.keepalive, lambda: self.heard, self._ping, self._silent
         )
@@ -183,7 +207,7 @@ class FlexiSession(Session):
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise BadRequest("the payload is not MessagePack") from None
         value = self.broker.ask(path, arguments)
-        fields = {"status": int(Status.OK), "routing": routingTo(self.id, path)} | _correlation(header.id)
+        fields = {"status": int(Status.OK), "routing": self._routing(path)} | _correlation(header.id)
         self._say(MessageType.REP, fields, msgpack.packb(value))
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
@@ -249,7 +273,12 @@ class FlexiSession(Session):
     def _say(
         self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID
     ) -> None:
-        self.outbox.take(encodeMessage(kind, sender, fields, payload))
+        self.forward(encodeMessage(kind, sender, fields, payload))
+
+    def _routing(self, path: str) -> list[dict[str, Any]]:
+        """Return the routing of a message from the broker to this client."""
+        entry = {"client_id": self.id, "path": path}
+        return [entry | {"client_name": ""} if self._named else entry]
 
     def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
         """Tell that a request will not be answered."""
@@ -261,7 +290,7 @@ class FlexiSession(Session):
             self.broker.whenSafe(lambda: self.end("client closed"))
 
     def _sayError(self, status: int, reason: str, path: str, id: str | None) -> None:
-        fields = {"status": int(status), "routing": routingTo(self.id, path)} | _correlation(id)
+        fields = {"status": int(status), "routing": self._routing(path)} | _correlation(id)
         self._say(MessageType.REP, fields, words(reason))
 
     def _reportLost(self, header: Header, entry: Entry) -> None:

@@ -13,6 +13,7 @@ from fleximq.broker.values import Envelope
 from fleximq.interfaces import IForm, ISource
 from fleximq.message import Content, Message
 from fleximq.wire.flexi_header import Header, packHeader
+from fleximq.wire.flexi_layouts import toLayoutB
 from fleximq.wire.flexi_message import MessageType, encodeFrame
 from fleximq.wire.flexi_scanner import payloads, singles
 from fleximq.wire.payloads import toMessagePack
@@ -69,5 +70,15 @@ def _header(topic: str, message: Message) -> bytes:
     return packHeader(fields)
 
 
-#: The one form of all FlexiMQ subscribers.
+@implementer(IForm)
+class LayoutBForm:
+    """Whole PUB frames in layout B."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+        """Return the run as frames that carry the publisher's id."""
+        return toLayoutB(FLEXI_FORM.render(envelope, body, count))
+
+
+#: The one form of all FlexiMQ subscribers but those that speak layout B.
 FLEXI_FORM = FlexiForm()
+LAYOUT_B_FORM = LayoutBForm()

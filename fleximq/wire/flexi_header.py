@@ -4,7 +4,7 @@ The checks run in the order of docs/dialects.rst: it is a map, forbidden fields,
 Keys that no document names are ignored here and travel on, since a header is forwarded as it came.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgpack
@@ -206,8 +206,3 @@ def _isNumber(value: Any, most: int) -> bool:
 def packHeader(fields: Mapping[str, Any]) -> bytes:
     """Return a header's bytes; none for an empty map."""
     return msgpack.packb(fields) if fields else b""
-
-
-def routingTo(client_id: int, path: str) -> Sequence[Mapping[str, Any]]:
-    """Return the routing of a message from the broker to one client."""
-    return [{"client_id": client_id, "path": path}]

@@ -18,7 +18,6 @@ from fleximq.wire.flexi_header import (
     peekPath,
     readHeader,
     reportsError,
-    routingTo,
 )
 from fleximq.wire.flexi_rules import MessageType
 from tests.wire.flexi_frames import FIELDS, NAMES
@@ -461,10 +460,6 @@ class WritingTests(SynchronousTestCase):
     def test_empty(self) -> None:
         """An empty header takes no bytes."""
         self.assertEqual(packHeader({}), b"")
-
-    def test_routing(self) -> None:
-        """The broker's own routing has one entry, with id and path."""
-        self.assertEqual(list(routingTo(1000, "")), [{"client_id": 1000, "path": ""}])
 
     def test_asSent(self) -> None:
         """An entry is told with the keys it had."""
