@@ -9,6 +9,8 @@ from twisted.internet.interfaces import IProtocolFactory
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
+from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
+from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.origins import Origins
 from fleximq.dialects.turn import Turn
@@ -59,4 +61,4 @@ def _streams(context: Context) -> Mapping[str, IProtocolFactory]:
 
 def _webSockets(context: Context) -> Mapping[str, IProtocolFactory]:
     """Return the dialects that are spoken over WebSocket."""
-    return {}
+    return {"fleximq": FlexiWebSocketFactory(context), "identity": IdentityFactory(context)}
