@@ -1,0 +1,67 @@
+"""What pip makes of the repository: a plug-in that twistd finds, and packages that carry their types."""
+
+import configparser
+import importlib.metadata
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
+
+import fleximq
+from tests.import_rules import importsOf
+
+ROOT = Path(__file__).parents[1]
+
+
+class InstalledTests(SynchronousTestCase):
+    """The installed package, seen from a folder where there is nothing else of FlexiMQ."""
+
+    def setUp(self) -> None:
+        """Find the installation; the quality gate always has one."""
+        try:
+            self.installed = importlib.metadata.distribution("fleximq")
+        except importlib.metadata.PackageNotFoundError:
+            raise SkipTest("fleximq is not installed in this environment") from None
+
+    def test_twistdKnowsIt(self) -> None:
+        """``twistd --help`` names the command ``fleximq``."""
+        twistd = Path(sysconfig.get_path("scripts")) / "twistd"
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        folder = Path(self.mktemp())
+        folder.mkdir()
+        ended = subprocess.run(
+            [sys.executable, "-P", twistd, "--help"], cwd=folder, env=variables, stdout=subprocess.PIPE, timeout=60
+        )
+        self.assertIn("\n    fleximq  ", ended.stdout.decode())
+
+    def test_version(self) -> None:
+        """The version of the installation is the one that the code tells."""
+        self.assertEqual(self.installed.version, fleximq.__version__)
+
+
+class MetadataTests(SynchronousTestCase):
+    """What setup.cfg says."""
+
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+
+    def test_requirements(self) -> None:
+        """Required is what fleximq imports, and the two packages that Twisted wants for TLS; nothing else."""
+        required = {line.split("[")[0] for line in self.setup["options"]["install_requires"].split()}
+        self.assertEqual(required, _foreignPackages() | {"pyopenssl", "service-identity"})
+
+    def test_typesAreShipped(self) -> None:
+        """The mark that the package has types exists and is packaged."""
+        self.assertTrue((ROOT / "fleximq" / "py.typed").exists())
+        self.assertEqual(self.setup["options.package_data"]["fleximq"], "py.typed")
+
+
+def _foreignPackages() -> set[str]:
+    """Return the names on PyPI of all packages that the sources import."""
+    names = {"zope": "zope.interface", "ulid": "python-ulid"}
+    sources = [path.read_text() for path in (ROOT / "fleximq").rglob("*.py")]
+    modules = {name.split(".")[0] for source in sources for _, name in importsOf("", source)}
+    return {names.get(module, module) for module in modules - sys.stdlib_module_names - {"fleximq"}}
