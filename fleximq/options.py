@@ -3,7 +3,7 @@
 A wrong value or an unknown option ends the program with one sentence on standard error and exit code 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from twisted.python import usage
 
@@ -48,12 +48,6 @@ class Options(usage.Options):
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
         super().__init__()
-
-    def opt_listen(self, endpoint: str) -> None:
-        self._texts.setdefault("listen", []).append(endpoint)
-
-    def opt_allowed_origin(self, origin: str) -> None:
-        self._texts.setdefault("allowed-origin", []).append(origin)
 
     def opt_version(self) -> None:
         """Say which version this is, and exit."""
@@ -110,10 +104,20 @@ def _shown(option: Option) -> str:
     return str(option.default)
 
 
+def _repeated(option: Option) -> Callable[[Options, str], None]:
+    """Return the method that Twisted calls each time when an option is given that adds up."""
+
+    def take(self: Options, value: str) -> None:
+        self._texts.setdefault(option.name, []).append(value)
+
+    take.__doc__ = _described(option)
+    return take
+
+
 Options.optFlags = [[each.name, None, _described(each)] for each in OPTIONS if each.read is flag]  # type: ignore[attr-defined]
 Options.optParameters = [  # type: ignore[attr-defined]
     [each.name, None, None, _described(each)] for each in OPTIONS if each.read not in (flag, texts)
 ]
-Options.opt_listen.__doc__, Options.opt_allowed_origin.__doc__ = (
-    _described(each) for each in OPTIONS if each.read is texts
-)
+for _each in OPTIONS:
+    if _each.read is texts:
+        setattr(Options, "opt_" + _each.name.replace("-", "_"), _repeated(_each))

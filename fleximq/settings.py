@@ -7,6 +7,7 @@ left to :mod:`fleximq.endpoints.listen`.
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -31,7 +32,9 @@ class Settings:
     to say who it is. ``keepalive``: how long it may be idle before the broker pings it; after three times that it is
     closed. ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
     ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for
-    a message. ``allowedOrigin`` names web pages that may open a WebSocket beside those that always may.
+    a message. ``allowedOrigin`` names web pages that may open a WebSocket beside those that always may. ``spawn``
+    holds command lines of stdio clients, ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and
+    ``tlsKey`` are the PEM files behind ``tls://`` and ``wss://``.
 
     :raises SettingError: for a value outside its range; the sentence names the option.
     """
@@ -50,6 +53,10 @@ class Settings:
     strictFleximq: bool = False
     announceChannels: bool = False
     allowedOrigin: tuple[str, ...] = ()
+    spawn: tuple[str, ...] = ()
+    ipcDir: str = "/tmp"
+    tlsCertificate: str | None = None
+    tlsKey: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -64,6 +71,10 @@ class Settings:
         for origin in self.allowedOrigin:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise SettingError(f"allowed-origin is {origin!r}, but must be like https://example.com, or *")
+        for line in self.spawn:
+            command(line)
+        if not self.ipcDir.startswith("/"):
+            raise SettingError(f"ipc-dir is {self.ipcDir!r}, but must be an absolute path")
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> "Settings":
@@ -142,6 +153,27 @@ def texts(name: str, value: object) -> tuple[str, ...]:
     raise SettingError(f"{name} is {value!r}, but must be a text or a list of texts")
 
 
+def text(name: str, value: object) -> str:
+    """Read one text."""
+    if isinstance(value, str):
+        return value
+    raise SettingError(f"{name} is {value!r}, but must be a text")
+
+
+def command(line: str) -> list[str]:
+    """Split a command line of ``spawn`` into its words, as a shell does.
+
+    :raises SettingError: there are none, a quotation is not closed, or the line holds a NUL.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise SettingError(f"spawn is {line!r}, but cannot be split: {str(error).lower()}") from error
+    if not words or not words[0] or "\0" in line:
+        raise SettingError(f"spawn is {line!r}, but must be a program and its arguments")
+    return words
+
+
 class Option(NamedTuple):
     """One option: its name, the field it fills, how its value is read, what it is for."""
 
@@ -160,7 +192,7 @@ class Option(NamedTuple):
 
 #: Every option there is, in the order in which a reader would want to meet them.
 OPTIONS = (
-    Option("listen", "listen", texts, "Where to listen, as [DIALECT+]ENDPOINT; may be given several times."),
+    Option("listen", "listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL; may be given several times."),
     Option("allow-anonymous", "allowAnonymous", flag, "Serve remote peers too, although nobody is authenticated."),
     Option(
         "allowed-origin",
@@ -169,6 +201,16 @@ OPTIONS = (
         "A further web origin that may open a WebSocket, e.g. https://example.com, or * for all; "
         "may be given several times.",
     ),
+    Option(
+        "spawn",
+        "spawn",
+        texts,
+        "A program and its arguments to run as a FlexiMQ client over its standard input and output; "
+        "may be given several times.",
+    ),
+    Option("ipc-dir", "ipcDir", text, "The folder in which relative ipc:// paths begin."),
+    Option("tls-certificate", "tlsCertificate", text, "A PEM file with the certificate chain for tls:// and wss://."),
+    Option("tls-key", "tlsKey", text, "A PEM file with the key to it, if that is not in the same file."),
     Option("handshake-timeout", "handshakeTimeout", seconds, "Seconds a connection may take to introduce itself."),
     Option("keepalive", "keepalive", seconds, "Seconds of idleness before a PING; three times that ends it."),
     Option("request-timeout", "requestTimeout", seconds, "Seconds until an unanswered REQ gets 504; 0 is never."),

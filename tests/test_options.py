@@ -43,6 +43,10 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual((settings.bcastEcho, settings.allowAnonymous), (True, False))
         self.assertEqual(settings.allowedOrigin, ("https://a.example", "*"))
 
+    def test_spawn(self) -> None:
+        """Programs to run add up in their order."""
+        self.assertEqual(read("--spawn", "true", "--spawn=cat -u").spawn, ("true", "cat -u"))
+
     def test_twoCommandLines(self) -> None:
         """One command line leaves nothing behind for the next."""
         read("--listen", "tcp:0", "--bcast-echo")

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
 from fleximq.limits import Limits
-from fleximq.settings import LONGEST, OPTIONS, Settings, count, flag, seconds, size, texts
+from fleximq.settings import LONGEST, OPTIONS, Settings, command, count, flag, seconds, size, text, texts
 
 
 class ReaderTests(SynchronousTestCase):
@@ -60,6 +60,24 @@ class ReaderTests(SynchronousTestCase):
         for value in (1, [1], None):
             self.assertIn("but must be a text or a list of texts", self.refused(texts, value))
 
+    def test_text(self) -> None:
+        """One text is taken as it is."""
+        self.assertEqual(text("t", "/tmp"), "/tmp")
+        for value in (1, None, ["a"]):
+            self.assertEqual(self.refused(text, value), f"some-name is {value!r}, but must be a text")
+
+    def test_command(self) -> None:
+        """A command line is split as a shell does."""
+        self.assertEqual(command("python -c 'print(1, 2)' a\\ b"), ["python", "-c", "print(1, 2)", "a b"])
+
+    def test_noCommand(self) -> None:
+        """A command line needs a program, quotations an end."""
+        for line in ("", "  ", "''", "a\0b"):
+            error = self.assertRaises(SettingError, Settings.of, {"spawn": ["true", line]})
+            self.assertEqual(str(error), f"spawn is {line!r}, but must be a program and its arguments")
+        error = self.assertRaises(SettingError, Settings.of, {"spawn": "echo 'x"})
+        self.assertEqual(str(error), 'spawn is "echo \'x", but cannot be split: no closing quotation')
+
     @given(st.text())
     def test_anyText(self, text: str) -> None:
         """Whatever is written is read or refused, never anything else."""
@@ -96,6 +114,12 @@ class RangeTests(SynchronousTestCase):
         self.assertEqual([Settings(maxDeliveries=n).maxDeliveries for n in (1, 1 << 31)], [1, 1 << 31])
         for value in (0, (1 << 31) + 1):
             self.assertRaises(SettingError, Settings, maxDeliveries=value)
+
+    def test_ipcDir(self) -> None:
+        """Relative paths begin in a folder that is absolute."""
+        for value in ("", "run", "./run"):
+            error = self.assertRaises(SettingError, Settings.of, {"ipc-dir": value})
+            self.assertEqual(str(error), f"ipc-dir is {value!r}, but must be an absolute path")
 
     def test_limits(self) -> None:
         """The limits are checked by their own class, whose sentences name the option too."""
@@ -143,7 +167,7 @@ class TableTests(SynchronousTestCase):
     def test_eachFillsItsField(self) -> None:
         """A value reaches the field that the table names, and no other."""
         for option in OPTIONS:
-            value: Any = {seconds: 7.5, count: 7, size: 77777, flag: True, texts: ("x://y",)}[option.read]  # type: ignore[index]
+            value: Any = {seconds: 7.5, count: 7, size: 77777, flag: True, texts: ("x://y",), text: "/x"}[option.read]  # type: ignore[index]
             settings = Settings.of({option.name: value})
             holder = settings.limits if option.isLimit else settings
             self.assertEqual(getattr(holder, option.field), value, option.name)
