@@ -1,6 +1,6 @@
 """The interfaces through which the rooms meet, kept to the few methods that are really called."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zope.interface import Attribute, Interface
@@ -82,3 +82,69 @@ class IJournal(Interface):
 
     def acknowledged(queue: str, tags: Sequence[int]) -> None:
         """Note that these messages of a queue are done with and need not be kept for it."""
+
+
+class IDialect(Interface):
+    """A dialect that listeners can speak; found as a plug-in of Twisted. :class:`fleximq.plugin.Dialect` is one.
+
+    A connection on a port that several dialects share is given to a plug-in if it begins with one of ``beginnings``.
+    They may not be what the dialects of the broker itself, HTTP included, can begin with.
+    """
+
+    name = Attribute("""What stands before the ``+`` in ``--listen``: lower-case letters, digits and underscores.""")
+    beginnings = Attribute("""First bytes, as a tuple of bytes; empty: it is only spoken where a listener names it.""")
+    title = Attribute("""Its name on the welcome page, "" to stay off that page.""")
+    purpose = Attribute("""What it is for, in a few words for the welcome page.""")
+    reach = Attribute("""How to reach it, for the same page; ``{stream}`` and ``{web}`` stand for addresses.""")
+
+    def stream(context: Any) -> Any:
+        """Return the factory of its connections on byte streams, None if it is not spoken there.
+
+        :param context: a :class:`fleximq.dialects.context.Context`, one for each listener.
+        """
+
+    def webSocket(context: Any) -> Any:
+        """Return the factory of its WebSockets, None if it has none; they are asked for by its name as subprotocol."""
+
+
+class IExtensionContext(Interface):
+    """What an extension is given of the broker. What it registers here is taken back when it stops."""
+
+    broker = Attribute("""The :class:`fleximq.broker.broker.Broker`, to join it as a client or to ask it.""")
+    settings = Attribute("""The :class:`fleximq.settings.Settings` in effect.""")
+    reactor = Attribute("""The reactor, for its timers and threads.""")
+
+    def observe(observer: Any) -> None:
+        """Tell an :class:`IBrokerObserver` what happens from now on; what it raises is logged."""
+
+    def tap(subscriber: Any, pattern: str) -> None:
+        """Bring a copy of what is published to an :class:`ISubscriber`, see ``Broker.tap``."""
+
+
+class IBrokerExtension(Interface):
+    """A service that runs beside the broker; found as a plug-in of Twisted, turned on by ``--extension NAME``.
+
+    :class:`fleximq.plugin.Extension` is one.
+    """
+
+    name = Attribute("""What turns it on: lower-case letters, digits and underscores.""")
+    words = Attribute("""What it does, in one sentence.""")
+
+    def configure(options: Mapping[str, object]) -> Any:
+        """Check the options that were written for it, and return them in a form of its own.
+
+        Options of the command line are text (True where they have no value), those of a TOML file are its values.
+        Nothing is opened or begun here.
+
+        :raises fleximq.errors.SettingError: with one sentence that says what is wrong.
+        """
+
+    def makeService(context: Any, configuration: Any) -> Any:
+        """Return the service, an ``IService``, which begins its work when it is started.
+
+        If it raises :exc:`fleximq.errors.SettingError` when it is started, the broker does not start either; after
+        any other exception the broker runs without it.
+
+        :param context: an :class:`IExtensionContext`.
+        :param configuration: what :meth:`configure` returned.
+        """

@@ -17,6 +17,7 @@ from fleximq.broker.presence import OwnMessages, Presence
 from fleximq.broker.requests import OpenRequests
 from fleximq.broker.rules import Rules
 from fleximq.broker.subscriptions import Subscription, Subscriptions
+from fleximq.broker.taps import Taps
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
 from fleximq.broker.topics import DEAD, SYSTEM, Topic, TopicTable, isPattern
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
@@ -56,6 +57,7 @@ class Broker:
         self.channelsChanged: list[Callable[[], None]] = []
         self.clients = Clients(limits.clients, clock.seconds, randomHex)
         self.topics = TopicTable(limits.topics, self._topicCreated, self._channelsChanged)
+        self._taps = Taps(self.topics, onError)
         self._journal = journal
         self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
         self._requests = OpenRequests(self._deadlines, rules.requestTimeout, limits.requests)
@@ -194,6 +196,17 @@ class Broker:
     def whenSafe(self, call: Callable[[], None]) -> None:
         """Call when everything published so far is kept or refused; at once without a journal on disk."""
         self._journal.whenSafe(call)
+
+    def tap(self, subscriber: ISubscriber, pattern: str) -> None:
+        """Bring a copy of what is published to topics that match to somebody who is no client, see :class:`Taps`.
+
+        :raises InvalidTopic: the pattern is empty or too long.
+        """
+        self._taps.add(subscriber, pattern)
+
+    def untap(self, subscriber: ISubscriber, pattern: str) -> None:
+        """Take a tap back; nothing happens where there is none."""
+        self._taps.remove(subscriber, pattern)
 
     # -- direct messages ---------------------------------------------------------------------------
 
