@@ -19,7 +19,7 @@ from fleximq.broker.rules import Rules
 from fleximq.broker.subscriptions import Subscription, Subscriptions
 from fleximq.broker.taps import Taps
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
-from fleximq.broker.topics import DEAD, SYSTEM, Topic, TopicTable, isPattern
+from fleximq.broker.topics import DEAD, SYSTEM, Topic, TopicTable, checkName, isPattern
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
 from fleximq.errors import ClientNotFound, Forbidden, NoCapacity, NotKept, SubscriptionFailed
 from fleximq.interfaces import IJournal, IPeer, ISubscriber
@@ -173,15 +173,24 @@ class Broker:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises SubscriptionFailed: the client has as many subscriptions as it may.
         """
+        self.checkSubscription(client, name)
         if name in client.patterns:
             return
-        if len(client.patterns) >= self.rules.limits.subscriptions:
-            raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
         if literal or not isPattern(name):
             self.topics.subscribe(subscriber, name)
         else:
             self.topics.subscribePattern(subscriber, name)
         client.patterns[name] = (subscriber, literal)
+
+    def checkSubscription(self, client: Client, name: str) -> None:
+        """See that :meth:`subscribe` would succeed, for dialects whose answer must stand before all deliveries.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises SubscriptionFailed: the client has as many subscriptions as it may.
+        """
+        checkName(name)
+        if len(client.patterns) >= self.rules.limits.subscriptions and name not in client.patterns:
+            raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
 
     def unsubscribe(self, client: Client, name: str) -> None:
         """Take a subscription back, named as it was given; nothing happens where there is none."""

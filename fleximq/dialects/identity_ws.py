@@ -123,9 +123,11 @@ class IdentitySession(Session):
     # -- what each word does -----------------------------------------------------------------------
 
     def _subscribe(self, said: ClientText) -> None:
+        """Acknowledge before subscribing, which may have something to deliver: agents insist on that order."""
         checkChannel(said.channel)
-        self.broker.subscribe(self.client, self, said.channel, literal=True)
+        self.broker.checkSubscription(self.client, said.channel)
         self._say(encodeSubAck(said.channel))
+        self.broker.subscribe(self.client, self, said.channel, literal=True)
 
     def _unsubscribe(self, said: ClientText) -> None:
         self.broker.unsubscribe(self.client, said.channel)
