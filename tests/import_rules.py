@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "limits": _GROUND,
     "message": _GROUND,
     "interfaces": _GROUND | {"message"},
+    "plugin": _VALUES,
     "wire": _VALUES,
     "broker": _VALUES,
     "journal": _VALUES,

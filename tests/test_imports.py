@@ -18,6 +18,7 @@ from tests.import_rules import (
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "twisted" / "plugins" / "fleximq_plugin.py"
+DIALECTS = ROOT / "twisted" / "plugins" / "fleximq_dialects.py"
 
 
 def sources() -> list[tuple[str, str, bool]]:
@@ -60,6 +61,11 @@ class SourcesTests(SynchronousTestCase):
     def test_plugInFileHoldsNamesOnly(self) -> None:
         """Reading the plug-in file, as every ``twistd --help`` does, imports nothing of fleximq."""
         self.assertEqual(_importedBy(PLUGIN), [])
+
+    def test_dialectsFileImportsTheirNamesOnly(self) -> None:
+        """Reading the file of the dialects imports what names are made of, and no dialect."""
+        light = ["fleximq", "fleximq.interfaces", "fleximq.message", "fleximq.plugin"]
+        self.assertEqual(_importedBy(DIALECTS), light)
 
     def test_plugInFileNamesTheTap(self) -> None:
         """The plug-in file names the module and the word behind ``twistd``."""

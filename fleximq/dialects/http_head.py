@@ -98,7 +98,8 @@ def webSocketDialect(head: RequestHead, offered: frozenset[str]) -> str:
 
     :raises HttpError: 403 or 404 where the dialect it asks for is not offered here.
     """
-    named = [each for each in head.listed("sec-websocket-protocol") if each in _SUBPROTOCOLS]
+    known = _SUBPROTOCOLS | offered
+    named = [each for each in head.listed("sec-websocket-protocol") if each in known]
     for each in named:
         if each in offered:
             return each

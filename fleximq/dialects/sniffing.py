@@ -1,12 +1,14 @@
 """One port for all dialects: the first bytes of a connection say which one it speaks.
 
-docs/dialects.rst, "One port". :func:`decide` is the rule; :class:`SniffingProtocol` feeds it until it knows, hands
+docs/dialects.rst, "One port". :func:`decide` is the rule, in which dialects of plug-ins may claim beginnings that it
+leaves free; :class:`SniffingProtocol` feeds it until it knows, hands
 the connection with all its bytes to that dialect's protocol and is out of the way from then on.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from twisted.internet.interfaces import IAddress, IDelayedCall, IProtocolFactory, IReactorTime
@@ -23,12 +25,15 @@ HTTP_METHODS = frozenset({b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"
 #: More letters than this are a word of MiniMQ, however it goes on.
 LONGEST_WORD = 16
 
+#: No plug-in may claim longer beginnings.
+LONGEST_CLAIM = 16
+
 _WORD = re.compile(rb"[A-Z]*")
 _ENDS = frozenset(b": \r\n")
 
 
-class Decision(Enum):
-    """What the first bytes say; the value is the key of the factory that takes over."""
+class Decision(StrEnum):
+    """What the first bytes say: the key of the factory that takes over. Dialects of plug-ins have keys beside these."""
 
     UNDECIDED = ""
     FLEXIMQ = "fleximq"
@@ -38,26 +43,43 @@ class Decision(Enum):
     NONE = "none"
 
 
-def decide(first: bytes, allowed: frozenset[str]) -> Decision:
+def decide(first: bytes, allowed: frozenset[str], claims: Mapping[bytes, str] = MappingProxyType({})) -> str:
     """Say which of the allowed dialects begins with these bytes.
 
     However the bytes were cut, the answer is the same: a prefix of what is decided is undecided or decided alike.
     Where only one stream dialect is allowed it is given all that is not HTTP, so that it answers errors itself.
 
-    :param allowed: values of :class:`Decision`, ``"http"`` among them if HTTP is served.
+    :param allowed: names of dialects, and ``"http"`` if HTTP is served.
+    :param claims: beginnings of further dialects, none of which begins with another; see :func:`mayBeClaimed`.
     """
     decision = _recognised(first)
-    streams = allowed - {Decision.HTTP.value}
-    if decision is Decision.UNDECIDED:
+    if decision is Decision.NONE:
+        decision = _claimed(first, claims)
+    streams = allowed - {Decision.HTTP}
+    if decision == Decision.UNDECIDED:
         if len(streams) == 1 and first and not _mayBecomeHttp(first, allowed):
-            return Decision(*streams)
+            return next(iter(streams))
         return decision
-    if decision.value in allowed:
+    if decision in allowed:
         return decision
-    return Decision(*streams) if len(streams) == 1 else Decision.NONE
+    return next(iter(streams)) if len(streams) == 1 else Decision.NONE
 
 
-def _recognised(first: bytes) -> Decision:
+def mayBeClaimed(beginning: bytes) -> bool:
+    """Tell whether a plug-in may claim this beginning: the broker's own dialects and HTTP cannot begin so."""
+    return len(beginning) <= LONGEST_CLAIM and _recognised(beginning) is Decision.NONE
+
+
+def _claimed(first: bytes, claims: Mapping[bytes, str]) -> str:
+    for beginning, name in claims.items():
+        if first.startswith(beginning):
+            return name
+        if beginning.startswith(first):
+            return Decision.UNDECIDED
+    return Decision.NONE
+
+
+def _recognised(first: bytes) -> str:
     if first[:1] == b"\x01":
         return Decision.FLEXIMQ
     if first[:1] == b"\x00":
@@ -75,7 +97,7 @@ def _recognised(first: bytes) -> Decision:
 
 
 def _mayBecomeHttp(first: bytes, allowed: frozenset[str]) -> bool:
-    return Decision.HTTP.value in allowed and any(method.startswith(first) for method in HTTP_METHODS)
+    return Decision.HTTP in allowed and any(method.startswith(first) for method in HTTP_METHODS)
 
 
 class SniffingProtocol(Handover):
@@ -98,11 +120,11 @@ class SniffingProtocol(Handover):
         if self._timer is None:
             return
         self._first += data
-        decision = decide(self._first, self.factory.allowed)
-        if decision is Decision.UNDECIDED:
+        decision = decide(self._first, self.factory.allowed, self.factory.claims)
+        if decision == Decision.UNDECIDED:
             return
         self._stopClock()
-        if decision is Decision.NONE:
+        if decision == Decision.NONE:
             self._refuse("no dialect begins with these bytes", first=self._first[0])
             return
         first, self._first = self._first, b""
@@ -153,6 +175,7 @@ class SniffingFactory(Factory[SniffingProtocol]):
     :param clock: the reactor's time.
     :param deadline: how many seconds a connection may take to show its dialect.
     :param counted: called with the reason and 1 for every connection that is refused.
+    :param claims: which beginnings belong to the streams of plug-ins.
     """
 
     noisy = False
@@ -164,14 +187,16 @@ class SniffingFactory(Factory[SniffingProtocol]):
         clock: IReactorTime,
         deadline: float,
         counted: Callable[[str, int], object] = lambda event, number: None,
+        claims: Mapping[bytes, str] = MappingProxyType({}),
     ) -> None:
         self._factories = dict(streams)
         if http is not None:
-            self._factories[Decision.HTTP.value] = http
+            self._factories[Decision.HTTP] = http
         self.allowed = frozenset(self._factories)
         self.clock = clock
         self.deadline = deadline
         self.counted = counted
+        self.claims = claims
 
     def buildProtocol(self, addr: IAddress | None) -> SniffingProtocol:
         """Return a protocol that finds out what the peer at this address speaks."""
@@ -179,9 +204,9 @@ class SniffingFactory(Factory[SniffingProtocol]):
         protocol.factory = self
         return protocol
 
-    def protocolFor(self, decision: Decision, address: IAddress | None) -> Any:
+    def protocolFor(self, decision: str, address: IAddress | None) -> Any:
         """Return the protocol of the dialect that was found, None if its factory wants no more connections."""
-        factory: Any = self._factories[decision.value]
+        factory: Any = self._factories[decision]
         return factory.buildProtocol(address)
 
     def startFactory(self) -> None:

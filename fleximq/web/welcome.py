@@ -22,7 +22,10 @@ TIMEOUT = 60
 
 
 class Way(NamedTuple):
-    """One dialect in words: its name, what it is for, how to reach it."""
+    """One dialect in words: its name, what it is for, how to reach it.
+
+    In ``reach``, ``{stream}`` and ``{web}`` stand for the address of streams and that of WebSockets.
+    """
 
     name: str
     purpose: str
@@ -33,19 +36,14 @@ class Way(NamedTuple):
         host = getattr(address, "host", None)
         if host is not None:
             place = f"{f'[{host}]' if ':' in host else host}:{getattr(address, 'port', '')}"
-            return self.reach.format(stream=f"tcp://{place}", web=f"ws://{place}")
+            return self._reachedBy(f"tcp://{place}", f"ws://{place}")
         path: bytes | None = getattr(address, "name", None)
         stream = f"unix:{path.decode(errors='replace')}" if path else "this stream"
-        return self.reach.format(stream=stream, web="ws://localhost")
+        return self._reachedBy(stream, "ws://localhost")
 
+    def _reachedBy(self, stream: str, web: str) -> str:
+        return self.reach.replace("{stream}", stream).replace("{web}", web)
 
-#: ``{stream}`` and ``{web}`` stand for the address of streams and that of WebSockets.
-WAYS = {
-    "fleximq": Way("FlexiMQ", "publish and subscribe, requests, notifications", "{stream} or {web}/ws"),
-    "blipmq": Way("BlipMQ", "subscriptions that are polled and acknowledged", "{stream}"),
-    "minimq": Way("MiniMQ", "work queues, one line a command", "{stream}, e.g. with netcat: PING:"),
-    "identity": Way("Identity", "channels for web pages", "{web}/"),
-}
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1d2433;--soft:#5c667a;--line:#d9deea;--paper:#fbfcfe;--mark:#2f6fde}
@@ -64,19 +62,19 @@ code{display:block;color:var(--soft);font:.85rem/1.5 ui-monospace,monospace;over
 _POLICY = b"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
-def asText(dialects: Sequence[str], address: object) -> str:
+def asText(ways: Sequence[Way], address: object) -> str:
     """Return the page as plain text, for these dialects at the listener's own address."""
     lines = [f"FlexiMQ {__version__}", "One message broker, one space of topics. It speaks:", ""]
-    for way in (WAYS[name] for name in dialects):
+    for way in ways:
         lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.at(address)}"]
     return "\n".join([*lines, ""])
 
 
-def asHtml(dialects: Sequence[str], address: object) -> str:
+def asHtml(ways: Sequence[Way], address: object) -> str:
     """Return the page as HTML, for these dialects at the listener's own address."""
     rows = "\n".join(
         f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address))}</code></dd>"
-        for way in (WAYS[name] for name in dialects)
+        for way in ways
     )
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>FlexiMQ</title>\n'
@@ -108,9 +106,9 @@ class WelcomePage(Resource):
 
     isLeaf = True
 
-    def __init__(self, dialects: Sequence[str]) -> None:
+    def __init__(self, ways: Sequence[Way]) -> None:
         super().__init__()
-        self._dialects = tuple(dialects)
+        self._ways = tuple(ways)
 
     def render(self, request: IRequest) -> bytes:
         """Return the body of the answer: the page, or one line that says what is wrong."""
@@ -130,10 +128,10 @@ class WelcomePage(Resource):
         request.setHeader(b"cache-control", b"no-cache")
         address = request.getHost()
         if not prefersHtml(request.getHeader("accept")):
-            return asText(self._dialects, address).encode()
+            return asText(self._ways, address).encode()
         request.setHeader(b"content-type", b"text/html; charset=utf-8")
         request.setHeader(b"content-security-policy", _POLICY)
-        return asHtml(self._dialects, address).encode()
+        return asHtml(self._ways, address).encode()
 
 
 def _sentence(request: Any, code: int, words: str) -> bytes:
@@ -160,16 +158,14 @@ class WelcomeSite(Site):
     """Serves the welcome page.
 
     :param reactor: the clock of its timeouts.
-    :param dialects: the names of those that are reached at the same address, in the order of the page.
+    :param ways: the dialects that are reached at the same address, in the order of the page.
     """
 
     noisy = False
     protocol = OneRequestChannel  # type: ignore[assignment]
 
-    def __init__(self, reactor: IReactorTime, dialects: Sequence[str]) -> None:
-        super().__init__(
-            WelcomePage(dialects), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False
-        )
+    def __init__(self, reactor: IReactorTime, ways: Sequence[Way]) -> None:
+        super().__init__(WelcomePage(ways), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False)
 
     def startFactory(self) -> None:
         """Keep no access log: the page is public and the same for all."""

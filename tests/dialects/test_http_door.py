@@ -15,7 +15,7 @@ from fleximq.dialects.http_head import HEAD_BYTES
 from fleximq.dialects.origins import Origins
 from fleximq.dialects.sniffing import SniffingFactory
 from fleximq.security.protection import REFUSAL, Protection
-from fleximq.web.welcome import WelcomeSite
+from fleximq.web.welcome import Way, WelcomeSite
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
 REMOTE = IPv4Address("TCP", "192.0.2.7", 50000)
@@ -308,7 +308,7 @@ class RealTests(SynchronousTestCase):
         webSocket = WebSocketServerFactory(reactor=reactor, protocols=["fleximq"])
         webSocket.protocol = WebSocketServerProtocol
         webSocket.setProtocolOptions(openHandshakeTimeout=0, allowNullOrigin=True)
-        site = WelcomeSite(reactor, ["fleximq"])
+        site = WelcomeSite(reactor, [Way("FlexiMQ", "messages", "{web}/ws")])
         door = HttpDoorFactory({"fleximq": webSocket}, site, Protection(), Origins(), reactor, 10.0)
         protocol = SniffingFactory({}, door, reactor, 10.0).buildProtocol(None)
         transport = StringTransport(peerAddress=LOCAL)

@@ -12,7 +12,16 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.dialects.sniffing import HTTP_METHODS, LONGEST_WORD, Decision, SniffingFactory, SniffingProtocol, decide
+from fleximq.dialects.sniffing import (
+    HTTP_METHODS,
+    LONGEST_CLAIM,
+    LONGEST_WORD,
+    Decision,
+    SniffingFactory,
+    SniffingProtocol,
+    decide,
+    mayBeClaimed,
+)
 
 ALL = frozenset({"fleximq", "blipmq", "minimq", "http"})
 FLEXIMQ_ONLY = frozenset({"fleximq", "http"})
@@ -292,3 +301,45 @@ class Captured:
         from twisted.logger import globalLogPublisher
 
         globalLogPublisher.removeObserver(self._observe)
+
+
+class ClaimTests(SynchronousTestCase):
+    """Beginnings that plug-ins claim."""
+
+    claims = {b"+": "plus", b"Hello": "hello", b"\x02\x00": "two"}
+    all = ALL | {"plus", "hello", "two"}
+
+    def test_table(self) -> None:
+        """A claim is undecided until its last byte, and whatever parts from it is nobody's."""
+        for first, decision, known in (
+            (b"+topic", "plus", 1),
+            (b"Hello there", "hello", 5),
+            (b"\x02\x00\x00", "two", 2),
+            (b"Help", Decision.NONE, 4),
+            (b"\x02\x01", Decision.NONE, 2),
+            *TABLE[:13],
+        ):
+            for length in range(len(first) + 1):
+                expected = decision if length >= known else Decision.UNDECIDED
+                self.assertEqual(decide(first[:length], self.all, self.claims), expected, first[:length])
+
+    def test_oneStreamDialect(self) -> None:
+        """Where there is only the plug-in it takes all that is not HTTP."""
+        for first in (b"+", b"x", b"\x01", b"HX"):
+            self.assertEqual(decide(first, frozenset({"plus", "http"}), {b"+": "plus"}), "plus")
+        self.assertEqual(decide(b"GET ", frozenset({"plus", "http"}), {b"+": "plus"}), Decision.HTTP)
+
+    def test_mayBeClaimed(self) -> None:
+        """What an own dialect can begin with, or may still become, is not free; nor is too much."""
+        for beginning in (b"+", b"He", b"\x02", b"\xff" * LONGEST_CLAIM):
+            self.assertTrue(mayBeClaimed(beginning), beginning)
+        for beginning in (b"", b"\x00", b"\x01", b"A", b"GET ", b"PING:", b"\xff" * (LONGEST_CLAIM + 1)):
+            self.assertFalse(mayBeClaimed(beginning), beginning)
+
+    @given(st.binary(max_size=8) | st.text(alphabet="+Helo\x02\x00A", max_size=8).map(str.encode))
+    def test_prefixes(self, data: bytes) -> None:
+        """However bytes are cut, they are decided once and in the same way, claims included."""
+        decisions = [decide(data[:length], self.all, self.claims) for length in range(len(data) + 1)]
+        self.assertLessEqual(len(set(decisions) - {Decision.UNDECIDED}), 1)
+        undecided = [each == Decision.UNDECIDED for each in decisions]
+        self.assertEqual(undecided, sorted(undecided, reverse=True))

@@ -8,9 +8,10 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.origins import Origins
-from fleximq.endpoints.listen import Listen
+from fleximq.endpoints.listen import DIALECTS, Ground, Listen
 from fleximq.security.protection import Protection
 from fleximq.services.entrance import Entrance
+from fleximq.services.spoken import Spoken
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
 UPGRADE = (
@@ -34,19 +35,29 @@ def named(name: bytes) -> Any:
     return factory
 
 
+def spoken(only: str | None) -> Spoken:
+    """Return dialects that only say their name, ``plus`` and ``both`` beside the broker's own."""
+    return Spoken(
+        {
+            name: named(name.encode())
+            for name in ("fleximq", "blipmq", "minimq", "plus", "both")
+            if only in (None, name)
+        },
+        {name: named(name.encode() + b" web") for name in ("fleximq", "identity", "both") if only in (None, name)},
+        {b"+": "plus"} if only in (None, "plus") else {},
+        (),
+    )
+
+
 class EntranceTests(SynchronousTestCase):
     """Which dialect answers which first bytes."""
 
     def answers(self, listen: str, *firsts: bytes) -> list[bytes]:
         """Return who answers, for each of these beginnings of a connection; HTTP answers only by its status."""
         reactor: Any = MemoryReactorClock()
-        entrance = Entrance(
-            reactor,
-            {name: named(name.encode()) for name in ("fleximq", "blipmq", "minimq")},
-            {name: named(name.encode() + b" web") for name in ("fleximq", "identity")},
-            Protection(), Origins(), 10.0, lambda event, n: None,
-        )  # fmt: skip
-        factory = entrance.factoryFor(Listen.parse(listen))
+        entrance = Entrance(reactor, Protection(), Origins(), 10.0, lambda event, n: None)
+        place = Listen.parse(listen, Ground(dialects=(*DIALECTS, "plus", "both")))
+        factory = entrance.factoryFor(place, spoken(place.dialect))
         said = []
         for first in firsts:
             protocol: Any = factory.buildProtocol(LOCAL)
@@ -86,4 +97,16 @@ class EntranceTests(SynchronousTestCase):
                 "identity+tcp:0", UPGRADE % b"/", UPGRADE % b"/ws", b"GET / HTTP/1.0\r\n\r\n", b"\x01\r\n\r\n"
             ),
             [b"identity web", b"HTTP/1.1 404 Not Found", b"HTTP/1.0 200 OK", b"HTTP/1.1 400 Bad Request"],
+        )
+
+    def test_plugIns(self) -> None:
+        """A plug-in's dialect is found by the beginning that it claims, its WebSockets by their subprotocol."""
+        offer = UPGRADE[:-2] + b"Sec-WebSocket-Protocol: both\r\n\r\n"
+        self.assertEqual(self.answers("tcp:0", b"+", b"-", offer % b"/"), [b"plus", b"", b"both web"])
+
+    def test_onePlugIn(self) -> None:
+        """A listener for one gives it everything, as with the broker's own."""
+        self.assertEqual(self.answers("plus+tcp:0", b"+", b"\x01", UPGRADE % b"/"), [b"plus"] * 3)
+        self.assertEqual(
+            self.answers("both+tcp:0", b"+", b"\x01", UPGRADE % b"/"), [b"both", b"both", b"HTTP/1.1 404 Not Found"]
         )

@@ -1,0 +1,38 @@
+"""The dialects that FlexiMQ brings along. Twisted reads this file whenever it looks for plug-ins: names only.
+
+How their first bytes differ is the rule of :mod:`fleximq.dialects.sniffing`, which comes before all others.
+"""
+
+from fleximq.plugin import Dialect
+
+fleximq = Dialect(
+    "fleximq",
+    stream="fleximq.dialects.fleximq.FlexiFactory",
+    webSocket="fleximq.dialects.fleximq_ws.FlexiWebSocketFactory",
+    title="FlexiMQ",
+    purpose="publish and subscribe, requests, notifications",
+    reach="{stream} or {web}/ws",
+)
+
+blipmq = Dialect(
+    "blipmq",
+    stream="fleximq.dialects.blipmq.BlipFactory",
+    title="BlipMQ",
+    purpose="subscriptions that are polled and acknowledged",
+)
+
+minimq = Dialect(
+    "minimq",
+    stream="fleximq.dialects.minimq.MiniFactory",
+    title="MiniMQ",
+    purpose="work queues, one line a command",
+    reach="{stream}, e.g. with netcat: PING:",
+)
+
+identity = Dialect(
+    "identity",
+    webSocket="fleximq.dialects.identity_ws.IdentityFactory",
+    title="Identity",
+    purpose="channels for web pages",
+    reach="{web}/",
+)
