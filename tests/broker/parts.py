@@ -96,6 +96,10 @@ class Friend(Collector):
         """Keep a direct message."""
         self.told.append(message)
 
+    def hear(self, message: Any) -> None:
+        """Keep a broadcast."""
+        self.told.append(message)
+
     def requestFailed(self, id: str, path: str, status: int, words: str) -> None:
         """Keep a failure."""
         self.failures.append((id, path, int(status)))

@@ -1,0 +1,84 @@
+"""The register of clients: ids, names, bounds (FlexiMQ document 4.1)."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.clients import Clients
+from fleximq.broker.values import BROKER_ID, FIRST_CLIENT_ID, LAST_CLIENT_ID
+from fleximq.errors import NoCapacity
+from tests.broker.parts import Friend
+
+
+class ClientsTests(SynchronousTestCase):
+    """Who is here."""
+
+    def setUp(self) -> None:
+        """A register for three."""
+        self.now = 5.0
+        self.hexes = iter(["00000001", "00000001", "00000002", "00000001", "00000003"])
+        self.clients = Clients(3, lambda: self.now, lambda digits: next(self.hexes)[-digits:])
+
+    def add(self, user: bool = False, peer: Friend | None = None) -> int:
+        """Add somebody and return the id."""
+        return self.clients.add("any", peer, None, "here", user).id
+
+    def test_range(self) -> None:
+        """The document's range: 1000 to 4294967294, and 1 for the broker."""
+        self.assertEqual((BROKER_ID, FIRST_CLIENT_ID, LAST_CLIENT_ID), (1, 1000, 4294967294))
+
+    def test_countUp(self) -> None:
+        """Ids count up from 1000, and those of the departed do not come again."""
+        self.assertEqual([self.add(), self.add()], [1000, 1001])
+        for wanted in range(1002, 1100):
+            id = self.add()
+            self.assertEqual(id, wanted)
+            client = self.clients.find(id)
+            assert client is not None
+            self.clients.remove(client)
+
+    def test_wraps(self) -> None:
+        """After the last id comes the first again, those in use passed over."""
+        self.add()
+        self.clients._next = LAST_CLIENT_ID
+        self.assertEqual([self.add(), self.add()], [LAST_CLIENT_ID, 1001])
+
+    def test_full(self) -> None:
+        """At the bound all are let in; above it nobody, until somebody leaves."""
+        for _ in range(3):
+            self.add()
+        self.assertRaises(NoCapacity, self.add)
+        self.assertEqual(len(self.clients), 3)
+        first = next(iter(self.clients))
+        self.clients.remove(first)
+        self.assertEqual(self.add(), 1003)
+
+    def test_fields(self) -> None:
+        """A client knows its dialect, name, principal, address and when it joined."""
+        client = self.clients.add("minimq", None, "me", "there", False)
+        self.assertEqual(
+            (client.dialect, client.name, client.principal, client.address, client.joined),
+            ("minimq", "minimq-1000", "me", "there", 5.0),
+        )
+
+    def test_users(self) -> None:
+        """Users have random names, which no other living one has."""
+        first = self.clients.add("identity", None, None, "", True)
+        second = self.clients.add("identity", None, None, "", True)
+        self.assertEqual((first.name, second.name), ("user-00000001", "user-00000002"))
+        self.clients.remove(first)
+        self.assertEqual(self.clients.add("identity", None, None, "", True).name, "user-00000001")
+
+    def test_peers(self) -> None:
+        """Those who take direct messages are found among the peers, the others are not."""
+        friend = Friend()
+        self.add()
+        id = self.add(peer=friend)
+        self.assertEqual([(key, client.peer) for key, client in self.clients.peers.items()], [(id, friend)])
+        client = self.clients.find(id)
+        assert client is not None
+        self.clients.remove(client)
+        self.assertEqual((self.clients.peers, self.clients.find(id)), ({}, None))
+
+    def test_removedOnce(self) -> None:
+        """Who is gone cannot be removed again."""
+        client = self.clients.add("any", None, None, "", False)
+        self.assertEqual([self.clients.remove(client), self.clients.remove(client)], [True, False])

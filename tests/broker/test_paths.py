@@ -1,0 +1,133 @@
+"""What the broker tells about itself."""
+
+from typing import Any
+
+import msgpack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.paths import PATHS
+from fleximq.errors import BadRequest, NotFound
+from tests.broker.parts import Collector, makeBroker
+
+
+class PathTests(SynchronousTestCase):
+    """Every path, asked through the broker."""
+
+    def setUp(self) -> None:
+        """A broker with three clients."""
+        self.clock = Clock()
+        self.broker = makeBroker(self.clock)
+        self.clients = [
+            self.broker.join(dialect, address=f"at {dialect}") for dialect in ("fleximq", "blipmq", "minimq")
+        ]
+
+    def ask(self, path: str, **arguments: Any) -> Any:
+        """Return an answer, after it went through MessagePack."""
+        return msgpack.unpackb(msgpack.packb(self.broker.ask(path, arguments)))
+
+    def test_paths(self) -> None:
+        """These three there are; each answers without arguments too."""
+        self.assertEqual(sorted(PATHS), ["/broker/about", "/broker/clients", "/broker/topics"])
+        for path in PATHS:
+            self.assertEqual(type(self.broker.ask(path, None)), dict)
+
+    def test_about(self) -> None:
+        """Counts of everything."""
+        self.clock.advance(1.5)
+        self.broker.subscribe(self.clients[0], Collector(), "t")
+        self.broker.openSubscription(self.clients[1], None, "u", 1)
+        self.broker.consume(self.clients[2], "q")
+        about = self.ask("/broker/about")
+        self.assertEqual(
+            [about[name] for name in ("clients", "topics", "queues", "subscriptions", "uptime")], [3, 3, 1, 1, 1.5]
+        )
+        self.assertEqual(about["dialects"], ["fleximq", "blipmq", "minimq", "identity"])
+        self.assertEqual(about["counts"]["joined: blipmq"], 1)
+
+    def test_clients(self) -> None:
+        """Everybody, with address, age and number of subscriptions."""
+        self.clock.advance(2)
+        self.broker.subscribe(self.clients[0], Collector(), "t")
+        self.broker.subscribe(self.clients[0], Collector(), "t.*")
+        first = self.ask("/broker/clients")["clients"][0]
+        self.assertEqual(
+            first,
+            {
+                "client_id": 1000,
+                "dialect": "fleximq",
+                "name": "fleximq-1000",
+                "principal": None,
+                "address": "at fleximq",
+                "connected": 2.0,
+                "subscriptions": 2,
+            },
+        )
+
+    def test_topics(self) -> None:
+        """Every topic, with what is queued where there is a queue."""
+        self.broker.subscribe(self.clients[0], Collector(), "b")
+        self.broker.consume(self.clients[2], "a")
+        self.assertEqual(
+            self.ask("/broker/topics")["topics"],
+            [
+                {"topic": "a", "subscribers": 0, "published": 0, "queued": 0},
+                {"topic": "b", "subscribers": 1, "published": 0, "queued": None},
+            ],
+        )
+
+    def test_limits(self) -> None:
+        """1 to 1,000 rows a page, 100 where nothing is said."""
+        for number in range(1200):
+            self.broker.topicFor(self.clients[0], f"t{number:04}")
+        for limit in (1, 2, 999, 1000):
+            self.assertEqual(len(self.ask("/broker/topics", limit=limit)["topics"]), limit)
+        self.assertEqual(len(self.ask("/broker/topics")["topics"]), 100)
+        for limit in (0, -1, 1001, "5", 1.0, True, None):
+            self.assertRaises(BadRequest, self.broker.ask, "/broker/topics", {"limit": limit})
+
+    def test_after(self) -> None:
+        """``after`` is an id for clients, a name for topics; it need not exist."""
+        self.assertEqual(
+            [each["client_id"] for each in self.ask("/broker/clients", after=1000)["clients"]], [1001, 1002]
+        )
+        self.assertEqual(self.ask("/broker/clients", after=5000), {"clients": [], "next": None})
+        for path, after in (
+            ("/broker/clients", "x"),
+            ("/broker/clients", True),
+            ("/broker/topics", 5),
+            ("/broker/topics", b"x"),
+        ):
+            self.assertRaises(BadRequest, self.broker.ask, path, {"after": after})
+
+    @settings(deadline=None)
+    @given(st.sets(st.text("abc.", min_size=1, max_size=4), max_size=30), st.integers(1, 12))
+    def test_paged(self, names: set[str], limit: int) -> None:
+        """Pages put together are everything, in order, none too long, and the last says so."""
+        broker = makeBroker(Clock())
+        client = broker.join("any")
+        for name in names:
+            broker.topicFor(client, name)
+        found: list[str] = []
+        page: dict[str, Any] = {"next": ""}
+        while page["next"] is not None:
+            page = broker.ask("/broker/topics", {"after": page["next"], "limit": limit})
+            self.assertLessEqual(len(page["topics"]), limit)
+            found += [each["topic"] for each in page["topics"]]
+        self.assertEqual(found, sorted(names))
+
+    def test_unknown(self) -> None:
+        """Any other path: not found."""
+        for path in ("", "/", "/broker", "/broker/", "/broker/about/", "/BROKER/ABOUT", "/journal/read"):
+            self.assertRaises(NotFound, self.broker.ask, path, None)
+
+    def test_noMap(self) -> None:
+        """Arguments are a map or nothing."""
+        for arguments in ([], [1], "x", 5, True, b""):
+            self.assertRaises(BadRequest, self.broker.ask, "/broker/about", arguments)
+
+    def test_unknownArguments(self) -> None:
+        """Arguments that nobody knows are ignored."""
+        self.assertEqual(len(self.ask("/broker/clients", colour="red")["clients"]), 3)

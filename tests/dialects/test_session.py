@@ -1,0 +1,161 @@
+"""What all sessions share, shown on a dialect that only echoes."""
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.session import LINGER, Session, State
+from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooLarge
+from fleximq.limits import Limits
+from tests.dialects.conversations import makeContext, refuseAll
+
+
+class Echo(Session):
+    """Answers errors by their status."""
+
+    dialect = "echo"
+    hasLeft = 0
+
+    def answerError(self, error: BrokerError) -> None:
+        """Say the status."""
+        self.outbox.take(b"%d;" % int(error.status))
+
+    def left(self) -> None:
+        """Count."""
+        self.hasLeft += 1
+
+
+class SessionTests(SynchronousTestCase):
+    """States, deadlines, errors, counting."""
+
+    def setUp(self) -> None:
+        """A broker that takes two clients, and a session."""
+        self.clock = Clock()
+        self.context = makeContext(self.clock, handshakeTimeout=5.0, limits=Limits(clients=2))
+        self.session = self.make()
+
+    def make(self) -> Echo:
+        """Return a session on a string of its own."""
+        self.transport = StringTransport(lenient=True)
+        outbox = Outbox(self.transport, self.context.turn, 1000, lambda: None)
+        return Echo(self.context, outbox, IPv4Address("TCP", "127.0.0.1", 5))
+
+    def counted(self) -> dict[str, int]:
+        """Return what was counted."""
+        return dict(self.context.broker.counts.events)
+
+    def test_letIn(self) -> None:
+        """Letting in opens the session, registers a client and stops the clock."""
+        client = self.session.letIn("somebody")
+        self.assertEqual((self.session.state, self.session.client), (State.OPEN, client))
+        self.assertEqual((client.dialect, client.principal, client.peer), ("echo", "somebody", None))
+        self.assertIn("127.0.0.1", client.address)
+        self.clock.advance(100)
+        self.assertFalse(self.transport.disconnecting)
+
+    def test_full(self) -> None:
+        """A full broker lets nobody in, and the session stays as it was."""
+        self.session.letIn()
+        self.make().letIn()
+        late = self.make()
+        self.assertRaises(NoCapacity, late.letIn)
+        self.assertEqual((late.state, late.client), (State.WAITING, None))
+
+    def test_deadline(self) -> None:
+        """The handshake's deadline ends it."""
+        self.clock.advance(4.9)
+        self.assertFalse(self.transport.disconnecting)
+        self.clock.advance(0.2)
+        self.assertTrue(self.transport.disconnecting)
+        self.assertIs(self.session.state, State.ENDING)
+
+    def test_end(self) -> None:
+        """The end sends what waits, and only its first reason counts."""
+        self.session.letIn()
+        self.session.outbox.take(b"bye")
+        self.session.end("one reason")
+        self.session.end("another")
+        self.session.abort("third")
+        self.assertEqual((self.transport.value(), self.transport.disconnecting), (b"bye", True))
+        self.assertFalse(self.transport.disconnected)
+        self.session.lost()
+        self.assertEqual(self.counted()["left: one reason"], 1)
+
+    def test_abort(self) -> None:
+        """An abort drops what waits."""
+        self.session.outbox.take(b"bye")
+        self.session.abort("reason")
+        self.context.turn.flush()
+        self.assertEqual((self.transport.value(), self.transport.disconnected), (b"", True))
+
+    def test_linger(self) -> None:
+        """A closing connection that does not end is aborted; one that ends is not."""
+        self.session.end("reason")
+        self.clock.advance(LINGER - 0.1)
+        self.assertFalse(self.transport.disconnected)
+        self.clock.advance(0.2)
+        self.assertTrue(self.transport.disconnected)
+
+    def test_noLingerWhenLost(self) -> None:
+        """When the connection is gone nothing is left to do."""
+        self.session.end("reason")
+        self.session.lost()
+        self.clock.advance(LINGER + 1)
+        self.assertFalse(self.transport.disconnected)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_lost(self) -> None:
+        """A lost connection leaves the broker, once."""
+        self.session.letIn()
+        for _ in range(2):
+            self.session.lost()
+        self.assertEqual((self.session.state, self.session.hasLeft), (State.CLOSED, 1))
+        self.assertEqual(self.counted(), {"joined: echo": 1, "left: connection lost": 1})
+        self.assertEqual(len(self.context.broker.clients), 0)
+
+    def test_lostBeforeTheHandshake(self) -> None:
+        """One that was never let in is counted apart."""
+        self.session.lost()
+        self.assertEqual(self.counted(), {"not let in: connection lost": 1})
+
+    def test_nothingAfterLost(self) -> None:
+        """Nothing ends twice."""
+        self.session.lost()
+        self.session.end("late")
+        self.session.abort("late")
+        self.assertIs(self.session.state, State.CLOSED)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_failed(self) -> None:
+        """An error is counted and answered; the connection ends if it says so."""
+        self.session.letIn()
+        self.session.failed(BadRequest("so"))
+        self.assertIs(self.session.state, State.OPEN)
+        self.session.failed(TooLarge("so"))
+        self.assertIs(self.session.state, State.ENDING)
+        self.assertEqual(self.transport.value(), b"400;413;")
+        self.assertEqual((self.counted()["error: 400"], self.counted()["error: 413"]), (1, 1))
+        self.session.lost()
+        self.assertEqual(self.counted()["left: error 413"], 1)
+
+    def test_slow(self) -> None:
+        """A slow consumer is aborted, with its reason."""
+        self.session.letIn()
+        self.session.slow()
+        self.assertTrue(self.transport.disconnected)
+        self.session.lost()
+        self.assertEqual(self.counted()["left: slow consumer"], 1)
+
+    def test_inputEnded(self) -> None:
+        """A peer that will say no more is closed."""
+        self.session.letIn()
+        self.session.inputEnded()
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_refusal(self) -> None:
+        """Whether the peer may come at all is the context's word."""
+        self.assertIsNone(self.session.refusal())
+        self.context = makeContext(self.clock, refusal=refuseAll)
+        self.assertIsInstance(self.make().refusal(), str)
