@@ -194,8 +194,8 @@ class TurnTests(SynchronousTestCase):
         clock = Clock()
         peer = WebSocketPeer(EchoFactory(makeContext(clock), Echo, LIMIT)).upgrade()
         transport = CountingTransport()
-        transport.registerProducer(peer.protocol._outbox, True)
-        peer.protocol._outbox._transport = transport
+        transport.registerProducer(peer.protocol.session.outbox, True)
+        peer.protocol.session.outbox._transport = transport
         peer.say(text("1") * 100 + masked(PING) + text("2") * 100 + masked(TEXT, b"3", fin=False) + closeFrame(1000))
         self.assertEqual(transport.writes, 1)
 
