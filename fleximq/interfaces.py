@@ -39,11 +39,21 @@ class ISubscriber(Interface):
         """Take one run in the subscriber's form. Never raises, never waits, never calls the broker."""
 
 
-class IPeer(Interface):
+class IGuard(Interface):
+    """A subscriber that may refuse a publication, because it must not lose one."""
+
+    def admits(count: int, size: int) -> str | None:
+        """Return None if so many messages with so many bytes of payload fit, else a short reason."""
+
+
+class IPeer(ISubscriber):
     """A connection that takes direct messages: REQ, REP, NOTIF and BCAST (the FlexiMQ dialect)."""
 
     def forward(message: Any) -> None:
         """Send on a message that another peer's dialect made; the broker does not look inside."""
+
+    def hear(message: Any) -> None:
+        """Send on a broadcast; a peer that reads too slowly may miss it."""
 
     def requestFailed(id: str, path: str, status: int, words: str) -> None:
         """Say that this peer's request ``id`` to ``path`` will not be answered (502, 504)."""

@@ -4,14 +4,17 @@ A wrong value or an unknown option ends the program with one sentence on standar
 """
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 
 from twisted.python import usage
 
 from fleximq import __version__
-from fleximq.endpoints.listen import Listen
+from fleximq.checking import faults
+from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
-from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
-from fleximq.settings import OPTIONS, Option, Settings, flag, size, texts
+from fleximq.extension_options import extensions
+from fleximq.settings import OPTIONS, Option, Settings, flag, size, spelledSize, texts
+from fleximq.settings_file import read
 
 _INTRODUCTION = """
 A message broker that speaks four dialects over one space of topics. Unless
@@ -22,8 +25,8 @@ Without --allow-anonymous only this machine is served.
 
 _EXAMPLES = """
 ENDPOINT is a server endpoint of Twisted (tcp:, unix:, ssl:, systemd: ...),
-DIALECT one of fleximq, blipmq, minimq, identity. Sizes may end in KiB, MiB
-or GiB; times are seconds and may have a fraction.
+DIALECT one of fleximq, blipmq, minimq, identity, or a plug-in's. Sizes may end
+in KiB, MiB or GiB; times are seconds and may have a fraction.
 
 Examples:
   twistd -n fleximq
@@ -33,9 +36,15 @@ Examples:
       on one address and on a UNIX socket
   twistd -n fleximq --listen tcp:7890 --listen minimq+tcp:5677
       a second port for MiniMQ alone
+  twistd -n fleximq --config /etc/fleximq.toml
+      with the settings of a file, which "fleximq check-config" checks
   twistd -n fleximq --allow-anonymous --allowed-origin https://example.com
       serve other machines, and the WebSockets of one web site
 """
+
+
+#: How options are read that add up when they are given several times.
+REPEATED = (texts, extensions)
 
 
 class Options(usage.Options):
@@ -72,15 +81,27 @@ class Options(usage.Options):
             raise SystemExit(f"fleximq: {error}") from None
 
     def postOptions(self) -> None:
-        """Turn what was given into checked settings."""
+        """Turn what was given, here and in a settings file, into checked settings. What is given here wins."""
+        registry = installed()
+        path = self.get("config")
+        written = {} if path is None else read(path)
+        for sentence in faults(written, registry):
+            raise SettingError(f"{path}: {sentence}")
+        values = {**written, **self._given()}
+        for sentence in faults(values, registry):
+            raise SettingError(sentence)
+        self.settings = Settings.of(values)
+
+    def _given(self) -> dict[str, object]:
+        """Return what stands on the command line, by name."""
         given: dict[str, object] = {name: tuple(values) for name, values in self._texts.items()}
         for option in OPTIONS:
             value = self.get(option.name)
-            if value is not None and option.read is not texts:
-                given[option.name] = bool(value) if option.read is flag else value
-        self.settings = Settings.of(given)
-        for text in self.settings.listen:
-            Listen.parse(text)
+            if option.read is flag and value:
+                given[option.name] = True
+            elif option.read is not flag and option.read not in REPEATED and value is not None:
+                given[option.name] = value
+        return given
 
     def getUsage(self, width: int | None = None) -> str:
         """Return the help: an introduction, the options, examples."""
@@ -96,12 +117,12 @@ def _described(option: Option) -> str:
 
 
 def _shown(option: Option) -> str:
-    if option.read is not size:
-        return f"{option.default:g}" if isinstance(option.default, float) else str(option.default)
-    for unit, name in ((GIBIBYTE, "GiB"), (MEBIBYTE, "MiB"), (KIBIBYTE, "KiB")):
-        if option.default % unit == 0:
-            return f"{option.default // unit}{name}"
-    return str(option.default)
+    default = option.default
+    if option.read is size:
+        return spelledSize(default)
+    if isinstance(default, Enum):
+        return str(default.value)
+    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def _repeated(option: Option) -> Callable[[Options, str], None]:
@@ -116,8 +137,9 @@ def _repeated(option: Option) -> Callable[[Options, str], None]:
 
 Options.optFlags = [[each.name, None, _described(each)] for each in OPTIONS if each.read is flag]  # type: ignore[attr-defined]
 Options.optParameters = [  # type: ignore[attr-defined]
-    [each.name, None, None, _described(each)] for each in OPTIONS if each.read not in (flag, texts)
+    ["config", None, None, "A TOML file with any of these settings; the command line wins over it."],
+    *([each.name, None, None, _described(each)] for each in OPTIONS if each.read not in (flag, *REPEATED)),
 ]
 for _each in OPTIONS:
-    if _each.read is texts:
+    if _each.read in REPEATED:
         setattr(Options, "opt_" + _each.name.replace("-", "_"), _repeated(_each))

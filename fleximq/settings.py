@@ -5,14 +5,17 @@ file) into a :class:`Settings`, which checks itself when made. Whether a listene
 left to :mod:`fleximq.endpoints.listen`.
 """
 
+import difflib
 import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple
 
 from fleximq.errors import SettingError
+from fleximq.extension_options import Chosen, extensions
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits
 
 #: No time that can be set is longer, in seconds.
@@ -22,6 +25,14 @@ _UNITS = {"": 1, "b": 1, "kib": KIBIBYTE, "mib": MEBIBYTE, "gib": GIBIBYTE}
 _SIZE = re.compile(r"([0-9]{1,18}) *([a-z]*)", re.IGNORECASE | re.ASCII)
 _COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
+
+
+class SlowConsumer(Enum):
+    """What happens to the deliveries of a connection that does not read them in time."""
+
+    DISCONNECT = "disconnect"
+    DROP = "drop"
+    BLOCK = "block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +45,7 @@ class Settings:
     ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for
     a message. ``allowedOrigin`` names web pages that may open a WebSocket beside those that always may. ``spawn``
     holds command lines of stdio clients, ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and
-    ``tlsKey`` are the PEM files behind ``tls://`` and ``wss://``.
+    ``tlsKey`` are the PEM files behind ``tls://`` and ``wss://``. ``extension`` names the extensions that are turned on.
 
     :raises SettingError: for a value outside its range; the sentence names the option.
     """
@@ -49,6 +60,7 @@ class Settings:
     subscriptionGrace: float = 60.0
     queueExpiry: float = 3600.0
     consumeWait: float = 0.0
+    slowConsumer: SlowConsumer = SlowConsumer.DISCONNECT
     bcastEcho: bool = False
     strictFleximq: bool = False
     announceChannels: bool = False
@@ -57,6 +69,7 @@ class Settings:
     ipcDir: str = "/tmp"
     tlsCertificate: str | None = None
     tlsKey: str | None = None
+    extension: tuple[Chosen, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -87,9 +100,14 @@ class Settings:
         for name, value in values.items():
             option = _BY_NAME.get(name)
             if option is None:
-                raise SettingError(f"there is no setting named {name}")
+                raise SettingError(_unknown(name))
             (limits if option.isLimit else own)[option.field] = option.read(name, value)
         return cls(**own, limits=Limits(**limits))
+
+
+def _unknown(name: str) -> str:
+    nearest = difflib.get_close_matches(name, _BY_NAME, 1)
+    return f"there is no setting named {name}" + (f", did you mean {nearest[0]}?" if nearest else "")
 
 
 def _mustLast(name: str, seconds: float) -> None:
@@ -135,6 +153,15 @@ def size(name: str, value: object) -> int:
     raise SettingError(f"{name} is {value!r}, but must be a number of bytes, e.g. 65536, 64KiB, 16MiB or 1GiB")
 
 
+def spelledSize(number: int) -> str:
+    """Return a number of bytes as an operator would write it, with the largest unit that divides it."""
+    for name in ("GiB", "MiB", "KiB"):
+        unit = _UNITS[name.lower()]
+        if number and number % unit == 0:
+            return f"{number // unit}{name}"
+    return str(number)
+
+
 def flag(name: str, value: object) -> bool:
     """Read a switch: true or false, nothing else."""
     if isinstance(value, bool):
@@ -142,11 +169,20 @@ def flag(name: str, value: object) -> bool:
     raise SettingError(f"{name} is {value!r}, but must be true or false")
 
 
+def slowConsumer(name: str, value: object) -> SlowConsumer:
+    """Read the name of a policy."""
+    try:
+        return SlowConsumer(value)
+    except ValueError:
+        known = ", ".join(policy.value for policy in SlowConsumer)
+        raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
+
+
 def texts(name: str, value: object) -> tuple[str, ...]:
     """Read one text, or any number of them."""
     if isinstance(value, str):
         return (value,)
-    if isinstance(value, Iterable):
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
         given = tuple(value)
         if all(isinstance(each, str) for each in given):
             return given
@@ -219,9 +255,21 @@ OPTIONS = (
     Option("subscription-grace", "subscriptionGrace", seconds, "Seconds a BlipMQ subscription outlives its client."),
     Option("queue-expiry", "queueExpiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
     Option("consume-wait", "consumeWait", seconds, "Seconds a MiniMQ CONSUME waits before it says NO_MSG."),
+    Option(
+        "slow-consumer",
+        "slowConsumer",
+        slowConsumer,
+        "What happens to deliveries over outbox-bytes: disconnect, drop or block.",
+    ),
     Option("bcast-echo", "bcastEcho", flag, "Send a BCAST back to its sender too."),
     Option("strict-fleximq", "strictFleximq", flag, "Take FlexiMQ frames only in the document's own layout."),
     Option("announce-channels", "announceChannels", flag, "Tell Identity clients whenever the channels change."),
+    Option(
+        "extension",
+        "extension",
+        extensions,
+        "An extension to turn on, and its options, as NAME[:key=value,...]; may be given several times.",
+    ),
     Option("max-message", "message", size, "Bytes of a whole FlexiMQ message.", True),
     Option("max-line", "line", size, "Bytes of a MiniMQ line.", True),
     Option("max-text", "text", size, "Bytes of an Identity message, after inflation.", True),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 _GROUND = frozenset({"status", "errors", "limits"})
 _VALUES = _GROUND | {"message", "interfaces"}
 _CORE = frozenset({"wire", "broker", "journal", "security"})
+_SETTINGS = _VALUES | {"settings", "extension_options"}
 _FACES = frozenset({"dialects", "endpoints", "web"})
 
 #: What a room, or a module that stands alone, may import of fleximq besides itself.
@@ -25,13 +26,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "broker": _VALUES,
     "journal": _VALUES,
     "security": _VALUES,
-    "settings": _VALUES,
+    "extension_options": _VALUES,
+    "settings": _VALUES | {"extension_options"},
+    "settings_file": _VALUES,
     "dialects": _VALUES | _CORE | {"settings"},
     "endpoints": _VALUES | _CORE | {"settings"},
     "web": _VALUES | _CORE | {"settings"},
-    "options": _VALUES | {"settings", "endpoints"},
-    "services": _VALUES | _CORE | _FACES | {"settings"},
-    "tap": _VALUES | _CORE | _FACES | {"settings", "options", "services"},
+    "checking": _SETTINGS | {"endpoints", "dialects"},
+    "options": _SETTINGS | {"settings_file", "endpoints", "dialects", "checking"},
+    "services": _SETTINGS | _CORE | _FACES | {"checking"},
+    "tap": _SETTINGS | _CORE | _FACES | {"options", "services"},
+    "cli": _SETTINGS | {"settings_file", "endpoints", "dialects", "checking", "wire", "client", "journal", "security"},
 }
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
+from fleximq.extension_options import extensions
 from fleximq.limits import Limits
-from fleximq.settings import LONGEST, OPTIONS, Settings, command, count, flag, seconds, size, text, texts
+from fleximq.settings import LONGEST, OPTIONS, Settings, command, count, flag, seconds, size, spelledSize, text, texts
 
 
 class ReaderTests(SynchronousTestCase):
@@ -48,6 +49,21 @@ class ReaderTests(SynchronousTestCase):
         for value in ("", "KiB", "1KB", "1.5MiB", "-1", "5 TiB", "1" * 19, 1.5, True, None, "1KiB\n"):
             self.assertIn("but must be a number of bytes, e.g. 65536, 64KiB", self.refused(size, value))
 
+    def test_spelledSize(self) -> None:
+        """What is shown of a size is read back as the same."""
+        spelled = {
+            0: "0",
+            1: "1",
+            1023: "1023",
+            1024: "1KiB",
+            1536: "1536",
+            65536: "64KiB",
+            3 << 20: "3MiB",
+            1 << 40: "1024GiB",
+        }
+        self.assertEqual({number: spelledSize(number) for number in spelled}, spelled)
+        self.assertEqual([size("s", each) for each in spelled.values()], list(spelled))
+
     def test_flag(self) -> None:
         """A switch is true or false, not something like it."""
         self.assertEqual([flag("f", True), flag("f", False)], [True, False])
@@ -57,7 +73,7 @@ class ReaderTests(SynchronousTestCase):
     def test_texts(self) -> None:
         """What may be repeated is one text or a list of them."""
         self.assertEqual([texts("l", "a"), texts("l", ["a", "b"]), texts("l", ())], [("a",), ("a", "b"), ()])
-        for value in (1, [1], None):
+        for value in (1, [1], None, {"a": 1}):
             self.assertIn("but must be a text or a list of texts", self.refused(texts, value))
 
     def test_text(self) -> None:
@@ -168,13 +184,23 @@ class TableTests(SynchronousTestCase):
     def test_eachFillsItsField(self) -> None:
         """A value reaches the field that the table names, and no other."""
         for option in OPTIONS:
-            value: Any = {seconds: 7.5, count: 7, size: 77777, flag: True, texts: ("x://y",), text: "/x"}[option.read]  # type: ignore[index]
+            value: Any = {
+                seconds: 7.5,
+                count: 7,
+                size: 77777,
+                flag: True,
+                texts: ("x://y",),
+                text: "/x",
+                extensions: "x:a=1",
+            }[option.read]  # type: ignore[index]
             settings = Settings.of({option.name: value})
             holder = settings.limits if option.isLimit else settings
-            self.assertEqual(getattr(holder, option.field), value, option.name)
+            self.assertEqual(getattr(holder, option.field), option.read(option.name, value), option.name)
             self.assertNotEqual(settings, Settings(), option.name)
 
     def test_unknown(self) -> None:
         """A name that is none is refused."""
         error = self.assertRaises(SettingError, Settings.of, {"keep-alive": 3})
-        self.assertEqual(str(error), "there is no setting named keep-alive")
+        self.assertEqual(str(error), "there is no setting named keep-alive, did you mean keepalive?")
+        error = self.assertRaises(SettingError, Settings.of, {"colour": 3})
+        self.assertEqual(str(error), "there is no setting named colour")

@@ -20,10 +20,12 @@ from fleximq.broker.subscriptions import Subscription, Subscriptions
 from fleximq.broker.taps import Taps
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
 from fleximq.broker.topics import DEAD, SYSTEM, Topic, TopicTable, checkName, isPattern
-from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
+from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope, Pattern
 from fleximq.errors import ClientNotFound, Forbidden, NoCapacity, NotKept, SubscriptionFailed
 from fleximq.interfaces import IJournal, IPeer, ISubscriber
 from fleximq.message import Message
+
+_NOBODY: tuple[None, None] = (None, None)
 
 
 class Broker:
@@ -44,9 +46,10 @@ class Broker:
         randomHex: Callable[[int], str],
         idOf: Callable[[Message], str],
         onError: Callable[[Exception], None],
-        rules: Rules = Rules(),
+        rules: Rules | None = None,
         afterwards: Callable[[], None] = lambda: None,
     ) -> None:
+        rules = rules or Rules()
         limits = rules.limits
         self.clock = clock
         self.rules = rules
@@ -160,10 +163,9 @@ class Broker:
         """Bring a run only to those of its subscribers who take direct messages and have one of these ids."""
         subscribers = self.topics.subscribers(self.topics.get(envelope.topic.name))
         for id in audience:
-            client = self.clients.peers.get(id)
-            if client is not None and client.peer in subscribers:
-                subscriber: ISubscriber = client.peer
-                subscriber.deliver(subscriber.form.render(envelope, body, count), count)
+            _, peer = self.clients.peers.get(id, _NOBODY)
+            if peer is not None and peer in subscribers:
+                peer.deliver(peer.form.render(envelope, body, count), count)
 
     def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
         """Let a client's subscriber take what is published to a name or, unless ``literal``, a pattern.
@@ -180,7 +182,7 @@ class Broker:
             self.topics.subscribe(subscriber, name)
         else:
             self.topics.subscribePattern(subscriber, name)
-        client.patterns[name] = (subscriber, literal)
+        client.patterns[name] = Pattern(subscriber, literal)
 
     def checkSubscription(self, client: Client, name: str) -> None:
         """See that :meth:`subscribe` would succeed, for dialects whose answer must stand before all deliveries.
@@ -194,13 +196,13 @@ class Broker:
 
     def unsubscribe(self, client: Client, name: str) -> None:
         """Take a subscription back, named as it was given; nothing happens where there is none."""
-        subscriber, literal = client.patterns.pop(name, (None, False))
-        if subscriber is None:
+        pattern = client.patterns.pop(name, None)
+        if pattern is None:
             return
-        if literal or not isPattern(name):
-            self.topics.unsubscribe(subscriber, name)
+        if pattern.literal or not isPattern(name):
+            self.topics.unsubscribe(pattern.subscriber, name)
         else:
-            self.topics.unsubscribePattern(subscriber, name)
+            self.topics.unsubscribePattern(pattern.subscriber, name)
 
     def whenSafe(self, call: Callable[[], None]) -> None:
         """Call when everything published so far is kept or refused; at once without a journal on disk."""
@@ -225,27 +227,27 @@ class Broker:
         :raises ClientNotFound: nobody with that id takes requests.
         :raises TooManyRequests: the sender waits for as many answers as it may.
         """
-        responder = self._peer(target)
+        responder, peer = self._peer(target)
         self._requests.open(sender, responder, id, path)
-        responder.peer.forward(message)
+        peer.forward(message)
 
     def reply(self, sender: Client, target: int, id: str, message: Any) -> None:
         """Send an answer to whoever asked.
 
         :raises ClientNotFound: nobody with that id takes answers.
         """
-        requester = self._peer(target)
+        requester, peer = self._peer(target)
         done = self._requests.close(requester, sender, id)
-        requester.peer.forward(message)
+        peer.forward(message)
         if done:
-            requester.peer.requestDone()
+            peer.requestDone()
 
     def notify(self, targets: Iterable[int], message: Any) -> None:
         """Send one copy to each of these clients that is there."""
         for target in dict.fromkeys(targets):
-            client = self.clients.peers.get(target)
-            if client is not None:
-                client.peer.forward(message)
+            _, peer = self.clients.peers.get(target, _NOBODY)
+            if peer is not None:
+                peer.forward(message)
 
     def takesDirect(self, target: int) -> bool:
         """Tell whether a client with this id is there and takes direct messages."""
@@ -253,9 +255,9 @@ class Broker:
 
     def broadcast(self, sender: Client, message: Any) -> None:
         """Send a copy to every client that takes direct messages, the sender only if so set."""
-        for client in tuple(self.clients.peers.values()):
+        for client, peer in tuple(self.clients.peers.values()):
             if client is not sender or self.rules.echoBroadcast:
-                client.peer.forward(message)
+                peer.hear(message)
 
     def waiting(self, client: Client) -> int:
         """Return how many answers a client waits for."""
@@ -278,7 +280,7 @@ class Broker:
             raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
         topic = self.topics.get(name)
         subscription = self.subscriptions.open(client, owner, topic.name, qos)
-        self.topics.subscribe(subscription, name, guard=qos > 0)
+        self.topics.subscribe(subscription, name, guard=subscription if qos else None)
         return subscription
 
     def poll(self, client: Client, owner: str | None, id: int, most: int) -> Sequence[Delivery]:
@@ -331,11 +333,11 @@ class Broker:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _peer(self, id: int) -> Client:
-        client = self.clients.peers.get(id)
-        if client is None:
+    def _peer(self, id: int) -> tuple[Client, IPeer]:
+        found = self.clients.peers.get(id)
+        if found is None:
             raise ClientNotFound(f"there is no client {id} that takes this message")
-        return client
+        return found
 
     def _queue(self, name: str) -> TopicQueue:
         queue = self.queues.get(name)
@@ -362,7 +364,7 @@ class Broker:
 
     def _admitsAll(self, envelope: Envelope, body: Any, count: int) -> bool:
         size = sum([len(message.payload) for message in envelope.source.messages(body)])
-        return all(guard.admits(count, size) is None for guard in envelope.topic.guards)
+        return all(guard.admits(count, size) is None for guard in envelope.topic.guards.values())
 
     def _admitted(self, envelope: Envelope, body: Any) -> tuple[list[int], list[int], str]:
         """Ask all guards before any is filled: the places that fit, those that do not, and why."""
@@ -372,7 +374,7 @@ class Broker:
         size = 0
         for place, message in enumerate(envelope.source.messages(body)):
             more = size + len(message.payload)
-            reasons = (guard.admits(len(taken) + 1, more) for guard in envelope.topic.guards)
+            reasons = (guard.admits(len(taken) + 1, more) for guard in envelope.topic.guards.values())
             reason = next((reason for reason in reasons if reason is not None), None)
             if reason is None:
                 taken.append(place)

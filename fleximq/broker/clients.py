@@ -26,7 +26,7 @@ class Clients:
         self._maximum = maximum
         self._seconds = seconds
         self._randomHex = randomHex
-        self.peers: dict[int, Client] = {}
+        self.peers: dict[int, tuple[Client, IPeer]] = {}
 
     def __len__(self) -> int:
         return len(self._byId)
@@ -52,7 +52,7 @@ class Clients:
         if user:
             self._names.add(name)
         if peer is not None:
-            self.peers[id] = client
+            self.peers[id] = client, peer
         return client
 
     def remove(self, client: Client) -> bool:

@@ -18,11 +18,11 @@ from fleximq.broker.backlog import OVERHEAD, Backlog, cost
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.queues import DROPPED, QUEUED, Queue
 from fleximq.broker.values import Delivery
-from fleximq.interfaces import ISubscriber
+from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.message import Message
 
 
-@implementer(ISubscriber)
+@implementer(ISubscriber, IGuard)
 class Subscription:
     """One subscription: a queue for what is tracked, and beside it the messages that are not.
 

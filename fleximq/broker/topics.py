@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fleximq.errors import InvalidTopic
-from fleximq.interfaces import IForm, ISubscriber
+from fleximq.interfaces import IForm, IGuard, ISubscriber
 from fleximq.limits import TOPIC_BYTES
 
 Takers = tuple[Callable[[Any, int], None], ...]
@@ -51,7 +51,7 @@ class Topic:
         self.takers: Takers | None = None
         self.only: IForm | None = None
         self.members: dict[ISubscriber, None] = {}
-        self.guards: dict[ISubscriber, None] = {}
+        self.guards: dict[ISubscriber, IGuard] = {}
         self.careful = False
         self.gone = False
         self.queues = 0
@@ -169,10 +169,10 @@ class TopicTable:
             self._channels = sorted(topic.name for topic in self._topics.values() if topic.subscribers)
         return self._channels
 
-    def subscribe(self, subscriber: ISubscriber, name: str, guard: bool = False, queue: bool = False) -> None:
+    def subscribe(self, subscriber: ISubscriber, name: str, guard: IGuard | None = None, queue: bool = False) -> None:
         """Add a subscriber to one literal name; adding it again changes nothing.
 
-        :param guard: the subscriber may refuse a publication, see :meth:`Broker.publish`.
+        :param guard: the subscriber itself, if it may refuse a publication, see :meth:`Broker.publish`.
         :param queue: the subscriber is a work queue and makes no channel of the topic.
         :raises InvalidTopic: the name is empty or too long.
         """
@@ -182,8 +182,8 @@ class TopicTable:
         before = topic.subscribers
         topic.members[subscriber] = None
         topic.queues += queue
-        if guard:
-            topic.guards[subscriber] = None
+        if guard is not None:
+            topic.guards[subscriber] = guard
         self._changed(topic, before)
 
     def unsubscribe(self, subscriber: ISubscriber, name: str, queue: bool = False) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleximq.interfaces import IPeer, ISource
+from fleximq.interfaces import IPeer, ISource, ISubscriber
 from fleximq.message import Message
 
 if TYPE_CHECKING:
@@ -14,6 +14,13 @@ BROKER_ID = 1
 #: FlexiMQ document 4.1.1: the first and last id given to clients.
 FIRST_CLIENT_ID = 1000
 LAST_CLIENT_ID = 0xFFFFFFFE
+
+
+class Pattern(NamedTuple):
+    """One subscription of a client: who takes it, and whether its name is taken as it stands."""
+
+    subscriber: ISubscriber
+    literal: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +38,7 @@ class Client:
     address: str = ""
     peer: IPeer | None = None
     joined: float = 0.0
-    patterns: dict[str, object] = field(default_factory=dict)
+    patterns: dict[str, Pattern] = field(default_factory=dict)
 
 
 class Envelope(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from twisted.internet.interfaces import IAddress, IReactorTime
 
 from fleximq.broker.broker import Broker
+from fleximq.dialects.slow_consumer import DISCONNECT, Policy
 from fleximq.dialects.turn import Turn
 from fleximq.settings import Settings
 
@@ -14,7 +15,8 @@ from fleximq.settings import Settings
 class Context:
     """Handed to the factories of all dialects.
 
-    ``refusal`` returns the sentence with which a peer at this address is turned away, or None: it may come in.
+    ``policy`` rules the deliveries to slow consumers. ``refusal`` returns the sentence with which a peer at this
+    address is turned away, or None: it may come in.
     """
 
     broker: Broker
@@ -22,3 +24,4 @@ class Context:
     clock: IReactorTime
     turn: Turn
     refusal: Callable[[IAddress], str | None]
+    policy: Policy = DISCONNECT

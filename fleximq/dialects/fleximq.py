@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
 from fleximq.broker.topics import Takers
-from fleximq.broker.values import BROKER_ID, Envelope
+from fleximq.broker.values import BROKER_ID, Client, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM, FlexiSource
@@ -65,8 +65,11 @@ class FlexiSession(Session):
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self.form: IForm = FLEXI_FORM
-        self.deliver = outbox.take
-        self.forward = outbox.take
+        self.deliver = outbox.deliver
+        self.hear: Callable[[bytes], None] = outbox.deliver
+        self.forward: Callable[[bytes], None] = outbox.take
+        self._me: Client  # there from the JOIN on
+        outbox.cut = FLEXI_FORM.cut
         self.id = 0
         self._strict = context.settings.strictFleximq
         self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
@@ -150,9 +153,11 @@ class FlexiSession(Session):
     def _settleLayout(self, scanner: LayoutScanner) -> None:
         """Speak the layout that the client's first header was in."""
         if scanner.layout is Layout.B:
-            take = self.outbox.take
+            outbox = self.outbox
             self.form = LAYOUT_B_FORM
-            self.forward = lambda frame: take(toLayoutB(frame))
+            self.forward = lambda frame: outbox.take(toLayoutB(frame))
+            self.hear = lambda frame: outbox.deliver(toLayoutB(frame))
+            outbox.cut = LAYOUT_B_FORM.cut
         if scanner.settled is not None:
             self._scanner = scanner.settled
 
@@ -182,13 +187,13 @@ class FlexiSession(Session):
         if client_id != 0:
             raise BadRequest("the client id of a JOIN must be 0")
         header = readHeader(MessageType.JOIN, envelope[FIXED_BYTES:])
-        client = self.letIn(peer=self)
-        self.id = client.id
+        self._me = self.letIn(peer=self)
+        self.id = self._me.id
         self._named = "client_name" in header.fields
         status = {} if self._omitsOk else {"status": int(Status.OK)}
         self._say(MessageType.REP, status | _correlation(header.id), sender=self.id)
         self._keepAlive = KeepAlive(
-            self.context.clock, self.context.settings.keepalive, lambda: self.heard, self._ping, self._silent
+            self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
         )
 
     # -- what each message type does ---------------------------------------------------------------
@@ -199,7 +204,7 @@ class FlexiSession(Session):
         if target == BROKER_ID:
             self._answer(header, path or "", payloadOf(frame, len(envelope)))
         else:
-            self.broker.request(self.client, target, header.id, path, frame)
+            self.broker.request(self._me, target, header.id or "", path or "", frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
         try:
@@ -216,7 +221,7 @@ class FlexiSession(Session):
         if entry.client_id == BROKER_ID:
             return
         try:
-            self.broker.reply(self.client, entry.client_id, header.id, frame)
+            self.broker.reply(self._me, entry.client_id, header.id or "", frame)
         except ClientNotFound:
             self._reportLost(header, entry)
 
@@ -233,12 +238,12 @@ class FlexiSession(Session):
 
     def message_BCAST(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Send a copy to everybody else."""
-        self.broker.broadcast(self.client, frame)
+        self.broker.broadcast(self._me, frame)
 
     def message_PUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Publish, and remember the envelope where it is likely to come again."""
-        topic = self.broker.topicFor(self.client, header.topic)
-        found = Envelope(topic, self.client, FlexiSource(len(envelope), header))
+        topic = self.broker.topicFor(self._me, header.topic)
+        found = Envelope(topic, self._me, FlexiSource(len(envelope), header))
         audience = [entry.client_id for entry in header.routing if entry.client_id != BROKER_ID]
         if audience:
             self.broker.publishNarrowed(found, frame, 1, dict.fromkeys(audience))
@@ -250,13 +255,13 @@ class FlexiSession(Session):
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern."""
         try:
-            self.broker.subscribe(self.client, self, header.topic)
+            self.broker.subscribe(self._me, self, header.topic)
         except InvalidTopic as error:
             raise SubscriptionFailed(str(error)) from error
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, named as it was made; one that does not exist is no error."""
-        self.broker.unsubscribe(self.client, header.topic)
+        self.broker.unsubscribe(self._me, header.topic)
 
     def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Answer with a PONG once all that was published before is safe."""
@@ -270,9 +275,7 @@ class FlexiSession(Session):
 
     # -- what the broker says ----------------------------------------------------------------------
 
-    def _say(
-        self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID
-    ) -> None:
+    def _say(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
         self.forward(encodeMessage(kind, sender, fields, payload))
 
     def _routing(self, path: str) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ from fleximq.broker.values import Envelope
 from fleximq.interfaces import IForm, ISource
 from fleximq.message import Content, Message
 from fleximq.wire.flexi_header import Header, packHeader
-from fleximq.wire.flexi_layouts import toLayoutB
+from fleximq.wire.flexi_layouts import fittingLayoutB, toLayoutB
 from fleximq.wire.flexi_message import MessageType, encodeFrame
-from fleximq.wire.flexi_scanner import payloads, singles
+from fleximq.wire.flexi_scanner import fitting, payloads, singles
 from fleximq.wire.payloads import toMessagePack
 
 #: The ids that cross between dialects, in the order in which they are written.
@@ -30,14 +30,13 @@ class FlexiSource:
 
     def __init__(self, envelopeBytes: int, header: Header) -> None:
         self._envelopeBytes = envelopeBytes
-        self._ids = tuple(header.fields.get(name) for name in _IDS)
+        fields = header.fields
+        self._ids = fields.get("message_id"), fields.get("correlation_id"), fields.get("reply_to")
 
     def messages(self, body: bytes) -> Sequence[Message]:
         """Return the payloads of the frames with the ids of their header."""
         ids = self._ids
-        return [
-            Message(payload, Content.MESSAGEPACK, 1, *ids) for payload in payloads(body, self._envelopeBytes)
-        ]
+        return [Message(payload, Content.MESSAGEPACK, 1, *ids) for payload in payloads(body, self._envelopeBytes)]
 
     def pick(self, body: bytes, places: Sequence[int]) -> bytes:
         """Return the frames at these places."""
@@ -60,6 +59,10 @@ class FlexiForm:
             for message in envelope.source.messages(body)
         )
 
+    def cut(self, frames: bytes, room: int) -> tuple[int, int]:
+        """Return how many bytes, and how many frames, end within ``room`` bytes."""
+        return fitting(frames, room)
+
 
 def _header(topic: str, message: Message) -> bytes:
     fields = {"topic": topic}
@@ -77,6 +80,10 @@ class LayoutBForm:
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as frames that carry the publisher's id."""
         return toLayoutB(FLEXI_FORM.render(envelope, body, count))
+
+    def cut(self, frames: bytes, room: int) -> tuple[int, int]:
+        """Return how many bytes, and how many frames, end within ``room`` bytes."""
+        return fittingLayoutB(frames, room)
 
 
 #: The one form of all FlexiMQ subscribers but those that speak layout B.

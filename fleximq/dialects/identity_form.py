@@ -13,7 +13,7 @@ from fleximq.interfaces import IForm, ISource
 from fleximq.message import Content, Message
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payloads import toUtf8
-from fleximq.wire.websocket_frame import encodeTexts
+from fleximq.wire.websocket_frame import encodeTexts, fittingFrames
 
 
 @implementer(ISource)
@@ -48,6 +48,10 @@ class IdentityForm:
             return encodeTexts(source.prefix, body)
         prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
         return encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
+
+    def cut(self, frames: bytes, room: int) -> tuple[int, int]:
+        """Return how many bytes, and how many frames, end within ``room`` bytes."""
+        return fittingFrames(frames, room)
 
 
 #: The one form of all Identity subscribers.

@@ -51,7 +51,8 @@ class IdentitySession(Session):
         self, context: Context, outbox: WebSocketOutbox, address: IAddress, channels: ChannelList | None = None
     ) -> None:
         super().__init__(context, outbox, address)
-        self.deliver = outbox.take
+        self.deliver = outbox.deliver
+        outbox.cut = IDENTITY_FORM.cut
         self._channels = channels or ChannelList(context)
         self._envelopes: dict[bytes, Envelope] = {}
         self._keepAlive: KeepAlive | None = None
@@ -73,7 +74,7 @@ class IdentitySession(Session):
         self.outbox.take(self._channels.frame())
         self._channels.join(self.outbox)
         self._keepAlive = KeepAlive(
-            self.context.clock, self.context.settings.keepalive, lambda: self.heard, self._ping, self._silent
+            self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
         )
 
     # -- the way in --------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ class MiniProtocol(PatientProtocol, LineReceiver):
                 self._lines = self._scanner.feed(self._reads.popleft())
         session.readEnded()
         if self._reads:
-            self.stopReading(Reason.UNANSWERED)
+            self.reading.stop(Reason.UNANSWERED)
         else:
-            self.readOn(Reason.UNANSWERED)
+            self.reading.go(Reason.UNANSWERED)
 
     def _goOn(self) -> None:
         """Go on with what was kept."""

@@ -3,64 +3,123 @@
 A delivery costs one append to a list, 0.1 us; everything that one turn brought is joined and written once. Where
 the transport is a plain socket and idle, the bytes go to the kernel at once, which saves a round through the
 reactor and a copy: 12 us less per request and reply. What the peer does not read is held here up to a byte budget,
-counted together with what the transport has not sent; over it the consumer is too slow, and ``overflow`` is called
-once.
+the mark, counted together with what the transport has not sent; while it does not keep up, the policy of
+:mod:`fleximq.dialects.slow_consumer` decides on every further delivery.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import IPullProducer, IPushProducer, ITransport
+from twisted.internet.interfaces import IPullProducer, IPushProducer
 from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
+from fleximq.dialects.slow_consumer import DISCONNECT, Policy
 from fleximq.dialects.turn import Turn
+
+if TYPE_CHECKING:
+    from fleximq.dialects.stream import StreamProtocol
 
 #: The most that is handed to the transport at once when a slow reader catches up.
 _PORTION = 1 << 20
+#: Chunks below this size are held in one growing piece: as objects of their own they would weigh more.
+_SMALL = 1 << 14
 
 
 @implementer(IPushProducer, IPullProducer)
 class Outbox:
     """Collects chunks and writes them in order.
 
-    :param transport: where to; every byte of a stream connection must pass through its outbox.
-    :param limit: bytes that may wait before the consumer counts as too slow.
-    :param overflow: called when they are exceeded.
-    :param shared: others write to the transport as well, so nothing may overtake its buffer.
+    :param transport: where to; every byte of a connection must pass through its outbox.
+    :param limit: the mark: bytes that may wait before the consumer counts as too slow.
+    :param overflow: called once when it is too slow by the policy.
+    :param policy: what happens to deliveries over the mark.
+
+    ``cut(chunk, room)`` finds the last end of a message within ``room`` bytes of a run: the bytes and messages
+    before it. The session sets it to its form's.
     """
 
-    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_limit", "_overflow", "_paused", "_registered", "_relief",
-                 "_transport", "_turn", "_unsent", "waiting")  # fmt: skip
+    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_overflow", "_overflowed", "_paused", "_policy",
+                 "_registered", "_reliefs", "_transport", "_turn", "_unsent", "cut", "limit", "waiting")  # fmt: skip
 
     def __init__(
-        self, transport: ITransport, turn: Turn, limit: int, overflow: Callable[[], None], shared: bool = False
+        self,
+        transport: Any,
+        turn: Turn,
+        limit: int,
+        overflow: Callable[[], None],
+        policy: Policy = DISCONNECT,
     ) -> None:
-        self._transport: Any = transport
+        self._transport = transport
         self._turn = turn
-        self._limit = limit
         self._overflow = overflow
-        self._direct = not shared and isinstance(transport, Connection) and not transport.TLS
+        self._policy = policy
+        self._direct = isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[bytes] = []
-        self._held: list[bytes | memoryview] = []
+        self._held: list[bytes | bytearray | memoryview] = []
         self._unsent = 0
         self._paused = False
         self._closing = False
+        self._overflowed = False
         self._registered = not self._direct
-        self._relief: Callable[[], None] | None = None
+        self._reliefs: list[Callable[[], None]] = []
+        self.cut: Callable[[bytes, int], tuple[int, int]] = lambda chunk, room: (0, 0)
+        self.limit = limit
         self.waiting = 0
         if not self._direct:
             self._transport.registerProducer(self, True)
 
-    def take(self, chunk: bytes, count: int = 1) -> None:
-        """Send these bytes at the end of the turn, behind all that was taken before.
+    @property
+    def room(self) -> int:
+        """How many bytes there are up to the mark; negative above it."""
+        return self.limit - self.waiting - self._unsent
 
-        It is what the broker calls to deliver a run of ``count`` messages.
-        """
+    @property
+    def reader(self) -> "StreamProtocol | None":
+        """Whose read is being worked through: who publishes, if somebody does."""
+        reader: StreamProtocol | None = self._turn.reader
+        return reader
+
+    def deliver(self, chunk: bytes, count: int = 1) -> None:
+        """Send a run of ``count`` messages at the end of the turn, behind all that was taken before."""
+        if self._paused:
+            if not self._closing:
+                self._policy.late(self, chunk, count)
+            return
         fresh = self._fresh
         if not fresh:
             self._turn.add(self)
         fresh.append(chunk)
+
+    def take(self, chunk: bytes) -> None:
+        """Send an answer at the end of the turn, behind all that was taken before."""
+        if self._paused:
+            if not self._closing:
+                self.hold(chunk)
+                if self.waiting + self._unsent > self.limit * self._policy.patience:
+                    self.overflow()
+            return
+        fresh = self._fresh
+        if not fresh:
+            self._turn.add(self)
+        fresh.append(chunk)
+
+    def hold(self, chunk: bytes) -> None:
+        """Keep these bytes until the peer has read what came before them."""
+        size = len(chunk)
+        self.waiting += size
+        if size >= _SMALL:
+            self._held.append(chunk)
+        elif self._held and isinstance(last := self._held[-1], bytearray) and len(last) < _PORTION:
+            last += chunk
+        else:
+            self._held.append(bytearray(chunk))
+
+    def overflow(self) -> None:
+        """Say that the consumer is too slow, once until it has caught up."""
+        if not self._overflowed:
+            self._overflowed = True
+            self._overflow()
 
     def flush(self) -> None:
         """Write what this turn brought, or hold it while the peer does not read."""
@@ -71,13 +130,10 @@ class Outbox:
         self._fresh = []
         if self._closing:
             return
-        if not self._paused:
+        if self._paused:
+            self.hold(chunk)
+        else:
             self._write(chunk)
-            return
-        self._held.append(chunk)
-        self.waiting += len(chunk)
-        if self.waiting + self._unsent > self._limit:
-            self._overflow()
 
     def close(self) -> None:
         """Send all that waits, then close the connection; what comes later is dropped."""
@@ -101,8 +157,8 @@ class Outbox:
             self._transport.loseConnection()
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call once, when the peer has read so much that nothing is held here any more."""
-        self._relief = call
+        """Call once, when the peer has read so much that nothing is held here any more, or is gone."""
+        self._reliefs.append(call)
 
     def _write(self, chunk: bytes) -> None:
         if self._direct:
@@ -140,9 +196,9 @@ class Outbox:
             return
         if self._closing:
             self._finish()
-        elif self._relief is not None:
-            relief, self._relief = self._relief, None
-            relief()
+        else:
+            self._overflowed = False
+            self._relieve()
 
     def _finish(self) -> None:
         """Close the connection; all that waited was handed to the transport."""
@@ -174,11 +230,16 @@ class Outbox:
 
     def stopProducing(self) -> None:
         """The connection is gone: nothing will be sent any more."""
-        self._relief = None
         self._closing = True
         self._fresh = []
         self._held.clear()
         self.waiting = 0
+        self._relieve()
+
+    def _relieve(self) -> None:
+        reliefs, self._reliefs = self._reliefs, []
+        for relief in reliefs:
+            relief()
 
     def _release(self) -> None:
         """Stop being the transport's producer, so that it may close when it is empty."""

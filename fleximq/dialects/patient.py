@@ -5,7 +5,6 @@ what it asked before. TCP passes the pressure on to it.
 """
 
 from enum import Enum
-from typing import Any
 
 from fleximq.dialects.stream import StreamProtocol
 
@@ -20,25 +19,6 @@ class Reason(Enum):
 class PatientProtocol(StreamProtocol):
     """Stops reading instead of ending the connection of a slow reader."""
 
-    _reasons: frozenset[Reason] = frozenset()
-
-    def stopReading(self, reason: Reason) -> None:
-        """Read no more until :meth:`readOn` was called for every reason given here."""
-        if not self._reasons:
-            transport: Any = self.transport
-            transport.pauseProducing()
-        self._reasons |= {reason}
-
-    def readOn(self, reason: Reason) -> None:
-        """Take one reason back."""
-        if self._reasons == {reason}:
-            transport: Any = self.transport
-            transport.resumeProducing()
-        self._reasons -= {reason}
-
     def _slow(self) -> None:
-        self.stopReading(Reason.UNREAD)
-        self.session.outbox.whenRelieved(self._relieved)
-
-    def _relieved(self) -> None:
-        self.readOn(Reason.UNREAD)
+        self.reading.stop(Reason.UNREAD)
+        self.outbox.whenRelieved(lambda: self.reading.go(Reason.UNREAD))

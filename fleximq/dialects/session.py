@@ -23,7 +23,6 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IPeer
 
-
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
 
@@ -55,10 +54,15 @@ class Session:
         self.client: Client | None = None
         self.state = State.WAITING
         self.heard = context.clock.seconds()
+        self.listening = True
         self.reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
         )
+
+    def lastHeard(self) -> float:
+        """Return when the peer was last heard; now, while it is not listened to."""
+        return self.heard if self.listening else self.context.clock.seconds()
 
     # -- for subclasses ----------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ messages a second). A peer that ends its input still gets its pending answers.
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocol, ITCPTransport
-from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, ITCPTransport
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -16,6 +16,7 @@ from zope.interface import implementer
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
 from fleximq.errors import BrokerError
 
@@ -37,14 +38,18 @@ class StreamProtocol(Protocol):
         self._turn = context.turn
         self._seconds = context.clock.seconds
         self._speak = speak
-        self.session: Session = None  # type: ignore[assignment]  # there from connectionMade on
+        self.session: Session = None  # type: ignore[assignment]  # these three are there from connectionMade on
+        self.outbox: Outbox = None  # type: ignore[assignment]
+        self.reading: Reading = None  # type: ignore[assignment]
 
     def connectionMade(self) -> None:
         """Tune the transport and begin the session."""
         transport: Any = self.transport
         tune(transport)
-        outbox = Outbox(transport, self._turn, self._context.settings.limits.outboxBytes, self._slow)
-        self.session = self._speak(self._context, outbox, transport.getPeer())
+        context = self._context
+        self.reading = Reading(transport, self._listening)
+        self.outbox = Outbox(transport, self._turn, context.settings.limits.outboxBytes, self._slow, context.policy)
+        self.session = self._speak(context, self.outbox, transport.getPeer())
         self.session.opened()
 
     def dataReceived(self, data: bytes) -> None:
@@ -55,6 +60,7 @@ class StreamProtocol(Protocol):
         session.heard = self._seconds()
         turn = self._turn
         turn.open = True
+        turn.reader = self
         self.work(data)
         turn.flush()
 
@@ -83,13 +89,17 @@ class StreamProtocol(Protocol):
         """Our own output was ended; nothing more can be said."""
         self.session.end("connection lost")
 
-    def connectionLost(self, reason: Failure = Failure(Exception("connection lost"))) -> None:
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection is gone."""
         self.session.lost()
         self._turn.flush()
 
     def _slow(self) -> None:
         self.session.slow()
+
+    def _listening(self, listening: bool) -> None:
+        self.session.listening = listening
+        self.session.heard = self._seconds()
 
 
 class StreamFactory(Factory):
@@ -102,7 +112,7 @@ class StreamFactory(Factory):
         self._context = context
         self._speak = speak
 
-    def buildProtocol(self, addr: IAddress | None) -> IProtocol:
+    def buildProtocol(self, addr: IAddress | None) -> StreamProtocol:
         """Return a protocol for a new connection."""
         protocol = self.face(self._context, self._speak)
         protocol.factory = self

@@ -4,7 +4,7 @@ While a read is being worked through, outboxes that were given something note th
 writes once. What is said outside a read (a deadline, a lost connection) is written on the reactor's next round.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -20,14 +20,15 @@ class Writes(Protocol):
 class Turn:
     """The outboxes that have something to write.
 
-    Set ``open`` while a read is worked through and call :meth:`flush` at its end.
+    Set ``open`` while a read is worked through, and ``reader`` to whose it is; call :meth:`flush` at its end.
     """
 
     _log = Logger()
-    __slots__ = ("_clock", "_waiting", "open")
+    __slots__ = ("_clock", "_waiting", "open", "reader")
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
+        self.reader: Any = None
         self._clock = clock
         self._waiting: list[Writes] = []
 
@@ -40,6 +41,7 @@ class Turn:
     def flush(self) -> None:
         """Let all write that have something, and end the turn."""
         self.open = False
+        self.reader = None
         while self._waiting:
             waiting = self._waiting
             self._waiting = []

@@ -18,6 +18,7 @@ from zope.interface import implementer
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.inflation import acceptDeflate
+from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.stream import tune
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
@@ -83,15 +84,17 @@ class WebSocketFace(BoundedProtocol):
         address = transport.getPeer()
         self.peer = str(address)
         limit = context.settings.limits.outboxBytes
-        self._outbox = self.outboxClass(transport, self._turn, limit, self._slow, self._farewell)
+        self.reading = Reading(transport, self._listening)
+        self.outbox = self.outboxClass(transport, self._turn, limit, self._slow, self._farewell, context.policy)
         self._connectionMade()
-        self.session = self.factory.speak(context, self._outbox, address)
+        self.session = self.factory.speak(context, self.outbox, address)
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
         self.session.heard = self._seconds()
         turn = self._turn
         turn.open = True
+        turn.reader = self
         try:
             self.feed(data)
         except Exception:
@@ -103,7 +106,7 @@ class WebSocketFace(BoundedProtocol):
         """The peer ended its input: send what is pending, then close; no close frame of its can come."""
         self._inputOver = True
         self.session.inputEnded()
-        self._outbox.finish()
+        self.outbox.finish()
         self._turn.flush()
 
     def writeConnectionLost(self) -> None:
@@ -153,7 +156,7 @@ class WebSocketFace(BoundedProtocol):
 
     def send(self, data: bytes) -> None:
         """Send a whole frame, or an HTTP answer, behind all that was said before."""
-        self._outbox.takeFrame(data)
+        self.outbox.takeFrame(data)
 
     def fail(self, code: int, words: str) -> None:
         """End the session with this code and these words."""
@@ -168,7 +171,7 @@ class WebSocketFace(BoundedProtocol):
     def closed(self) -> None:
         """Send what is still to be sent, and wait for nothing more."""
         self.session.end("client closed")
-        self._outbox.finish()
+        self.outbox.finish()
 
     def _farewell(self) -> bool:
         if self.state != self.STATE_OPEN:
@@ -176,6 +179,10 @@ class WebSocketFace(BoundedProtocol):
         code, words = self._closing or (closeCode(self.session.reason), self.session.reason)
         self.sendCloseFrame(code, encode_truncate(words, _WORDS_BYTES))
         return not self.violated and not self._inputOver
+
+    def _listening(self, listening: bool) -> None:
+        self.session.listening = listening
+        self.session.heard = self._seconds()
 
     def _slow(self) -> None:
         self.session.slow()

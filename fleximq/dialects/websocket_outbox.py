@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.slow_consumer import DISCONNECT, Policy
 from fleximq.dialects.turn import Turn
 from fleximq.wire.websocket_frame import BINARY, frameHead
 
@@ -31,8 +32,9 @@ class WebSocketOutbox(Outbox):
         limit: int,
         overflow: Callable[[], None],
         farewell: Callable[[], bool],
+        policy: Policy = DISCONNECT,
     ) -> None:
-        super().__init__(transport, turn, limit, overflow)
+        super().__init__(transport, turn, limit, overflow, policy)
         self._farewell = farewell
         self._awaiting = False
 
@@ -73,10 +75,18 @@ class FramingOutbox(WebSocketOutbox):
 
     def takeFrame(self, frame: bytes) -> None:
         """Send a whole frame behind the bytes taken before."""
+        if self._paused:
+            super().hold(frame)
+            return
         self.take(b"")
         self._framed += _messages(self._fresh)
         self._framed.append(frame)
         self._fresh = [b""]
+
+    def hold(self, chunk: bytes) -> None:
+        """Keep these bytes as a message of their own."""
+        for part in _messages([chunk]):
+            super().hold(part)
 
     def flush(self) -> None:
         """Frame what this turn brought, and write it."""

@@ -1,71 +1,137 @@
 """What stands behind ``--listen``: ``[DIALECT+]ENDPOINT`` as a value.
 
-The endpoint is whatever Twisted's ``serverFromString`` takes. It is tried when the value is made, without a reactor
-and without binding anything, so that a mistake is one sentence before the broker starts. docs/dialects.rst, "One
-port".
+The endpoint is a URL (:mod:`fleximq.endpoints.urls`) or whatever Twisted's ``serverFromString`` takes. It is tried
+when the value is made, without a reactor and without binding anything, so that a mistake is one sentence before the
+broker starts. docs/dialects.rst, "One port".
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from twisted.internet.endpoints import serverFromString
+from twisted.internet.endpoints import (
+    SSL4ServerEndpoint,
+    TCP4ServerEndpoint,
+    UNIXServerEndpoint,
+    serverFromString,
+)
 from twisted.internet.interfaces import IStreamServerEndpoint
 
+from fleximq.endpoints.pipe_name import isWindowsPath, pipeName
+from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
+from fleximq.endpoints.tls import serverContext
+from fleximq.endpoints.urls import Url, isUrl
 from fleximq.errors import SettingError
+from fleximq.settings import Settings
 
-#: What may stand before the ``+``.
+#: What may stand before the ``+`` where no plug-in adds to it.
 DIALECTS = ("fleximq", "blipmq", "minimq", "identity")
+#: Those that are spoken over WebSocket.
+ON_WEB_SOCKETS = frozenset({"fleximq", "identity"})
 
 _FORM = re.compile(r"(?:([^+:/=]*)\+)?(.*)", re.DOTALL)
 _PROXY = "haproxy:"
+_STDIO = "stdio"
+
+
+class Ground(NamedTuple):
+    """What listeners build on: where relative ``ipc://`` paths begin, the PEM files for TLS, which dialects there are."""
+
+    ipcDir: str = "/tmp"
+    certificate: str | None = None
+    key: str | None = None
+    dialects: tuple[str, ...] = DIALECTS
+
+    @classmethod
+    def of(cls, settings: Settings, dialects: Iterable[str] = DIALECTS) -> "Ground":
+        """Return what an operator has set, and installed."""
+        return cls(settings.ipcDir, settings.tlsCertificate, settings.tlsKey, tuple(dialects))
+
+
+#: What holds where nothing was set.
+USUAL = Ground()
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
     """One place to listen on.
 
-    ``dialect`` is the only one served there, None for all of them. ``endpoint`` is a Twisted server endpoint
-    string.
+    ``dialect`` is the only one served there, None for all of them. ``endpoint`` is a URL or a Twisted server
+    endpoint string.
 
-    :raises SettingError: for a dialect that does not exist, or an endpoint that Twisted does not understand.
+    :raises SettingError: for a dialect that does not exist or is not spoken there, a URL that is wrong or lacks its
+        certificate, or an endpoint that Twisted does not understand.
     """
 
     dialect: str | None
     endpoint: str
+    ground: Ground = USUAL
 
     def __post_init__(self) -> None:
-        if self.dialect is not None and self.dialect not in DIALECTS:
-            known = ", ".join(DIALECTS)
+        if self.dialect is not None and self.dialect not in self.ground.dialects:
+            known = ", ".join(self.ground.dialects)
             raise SettingError(f"listen names the dialect {self.dialect!r}, but must name one of {known}, or none")
         if not self.endpoint.strip():
             raise SettingError(f"listen is {str(self)!r}, but must name an endpoint, e.g. tcp:7890")
-        if self.socketPath == "":
-            raise SettingError(f"listen is {str(self)!r}, but must name the path of a socket, e.g. unix:/run/fleximq")
         # The parsers of endpoints are plug-ins that raise whatever their authors liked.
         try:
+            self._check()
             self.open(None)
         except Exception as error:
-            reason = " ".join(_reason(self.kind, error).split())
-            raise SettingError(f"listen is {str(self)!r}, but {reason}") from error
+            reason = str(error) if isinstance(error, SettingError) else _reason(self.kind, error)
+            raise SettingError(f"listen is {str(self)!r}, but {' '.join(reason.split())}") from error
 
     @classmethod
-    def parse(cls, text: str) -> "Listen":
+    def parse(cls, text: str, ground: Ground = USUAL) -> "Listen":
         """Read ``[DIALECT+]ENDPOINT``.
 
         :raises SettingError: as the class does.
         """
         found = _FORM.fullmatch(text)
         dialect, endpoint = found.groups() if found else (None, text)
-        return cls(dialect, endpoint)
+        return cls(dialect, endpoint, ground)
+
+    def _check(self) -> None:
+        url = self.url
+        if self.socketPath == "":
+            raise SettingError("must name the path of a socket, e.g. unix:/run/fleximq")
+        if self.onlyWebSockets and self.dialect in DIALECTS and self.dialect not in ON_WEB_SOCKETS:
+            raise SettingError(f"{self.dialect} is not spoken over WebSocket")
+        if self.isStdio and (self.proxied or self.dialect == "identity"):
+            raise SettingError(f"{'a proxy' if self.proxied else 'a WebSocket'} cannot be behind stdio")
+        if url is not None and url.scheme == "ipc" and isWindowsPath(url.path):
+            raise SettingError(f"the pipe {pipeName(url.path)} can be served on Windows only")
+        if url is not None and url.isSecure and self.ground.certificate is None:
+            raise SettingError(f"{url.scheme}:// needs --tls-certificate and --tls-key")
 
     def __str__(self) -> str:
         return self.endpoint if self.dialect is None else f"{self.dialect}+{self.endpoint}"
 
     def open(self, reactor: Any) -> IStreamServerEndpoint:
         """Return the endpoint, on which nothing is bound yet. A reactor of None is enough to see whether it could."""
-        endpoint: IStreamServerEndpoint = serverFromString(reactor, self.endpoint)
+        endpoint: IStreamServerEndpoint
+        url = self.url
+        if url is None and not (self.isStdio and reactor):
+            endpoint = serverFromString(reactor, self.endpoint)
+        elif url is None or url.scheme == _STDIO:
+            endpoint = StandardStreamsEndpoint(reactor)
+        elif url.scheme == "ipc":
+            endpoint = UNIXServerEndpoint(reactor, url.socketPath(self.ground.ipcDir), wantPID=True)
+        elif url.isSecure:
+            context = serverContext(self.ground.certificate or "", self.ground.key)
+            endpoint = SSL4ServerEndpoint(reactor, url.port, context, interface=url.host)
+        else:
+            endpoint = TCP4ServerEndpoint(reactor, url.port, interface=url.host)
         return endpoint
+
+    @property
+    def url(self) -> Url | None:
+        """The endpoint as a URL, None if it is none.
+
+        :raises SettingError: it is a wrong one.
+        """
+        return Url.parse(self.endpoint) if isUrl(self.endpoint) else None
 
     @property
     def kind(self) -> str:
@@ -76,7 +142,17 @@ class Listen:
     @property
     def served(self) -> str:
         """What is served here, in words."""
-        return "all dialects" if self.dialect is None else self.dialect
+        return self.dialect or ("WebSocket" if self.onlyWebSockets else "all dialects")
+
+    @property
+    def onlyWebSockets(self) -> bool:
+        """Whether nothing but HTTP and WebSocket is spoken here, because the URL says so."""
+        return isUrl(self.endpoint) and self.kind.lower() in ("ws", "wss")
+
+    @property
+    def isStdio(self) -> bool:
+        """Whether the one client is at the process's own standard input and output."""
+        return self._behindProxies.partition(":")[0].lower() == _STDIO
 
     @property
     def proxied(self) -> bool:
@@ -86,15 +162,34 @@ class Listen:
     @property
     def socketPath(self) -> str | None:
         """The path of the UNIX socket that will be made, None where there is none."""
-        rest = self.endpoint
-        while rest.lower().startswith(_PROXY):
-            rest = rest[len(_PROXY) :]
-        kind, _, rest = rest.partition(":")
+        if self.url is not None:
+            return self.url.socketPath(self.ground.ipcDir) if self.url.scheme == "ipc" else None
+        kind, _, rest = self._behindProxies.partition(":")
         if kind != "unix":
             return None
         fields = re.split(r"(?<!\\):", rest)
         named = [each.removeprefix("address=") for each in fields if each.startswith("address=")]
         return re.sub(r"\\(.)", r"\1", (named or fields)[0])
+
+    @property
+    def _behindProxies(self) -> str:
+        rest = self.endpoint
+        while rest.lower().startswith(_PROXY):
+            rest = rest[len(_PROXY) :]
+        return rest
+
+
+def listensOf(settings: Settings) -> tuple[Listen, ...]:
+    """Return all places to listen on.
+
+    :raises SettingError: one cannot be understood, or standard input and output are named twice.
+    """
+    ground = Ground.of(settings)
+    listens = tuple(Listen.parse(text, ground) for text in settings.listen)
+    onStdio = [str(each) for each in listens if each.isStdio]
+    if len(onStdio) > 1:
+        raise SettingError(f"listen is {' and '.join(onStdio)}, but only one client can be at standard input")
+    return listens
 
 
 def _reason(kind: str, error: Exception) -> str:

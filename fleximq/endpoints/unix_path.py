@@ -15,6 +15,15 @@ from contextlib import suppress
 LOCK = ".lock"
 
 
+def makeFolder(path: str) -> None:
+    """Make the folder of a socket if that is all that is missing (FlexiMQ document 6.3.1).
+
+    :raises OSError: the folder above it is missing too, or cannot be written to.
+    """
+    with suppress(FileExistsError):
+        os.mkdir(os.path.dirname(path))
+
+
 def sweep(path: str) -> None:
     """Remove a stale socket and its lock; touch nothing else.
 

@@ -5,15 +5,18 @@ from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
 
+from fleximq.checking import configurationOf
 from fleximq.dialects.context import Context
 from fleximq.dialects.origins import Origins
 from fleximq.dialects.registry import Registry, installed
+from fleximq.dialects.slow_consumer import policyOf
 from fleximq.dialects.turn import Turn
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.security.protection import Protection
 from fleximq.services.broker import BrokerService, makeBroker
 from fleximq.services.departure import Departure
 from fleximq.services.entrance import Entrance
+from fleximq.services.extensions import ExtensionContext, ExtensionService
 from fleximq.services.listeners import ListenerService
 from fleximq.services.spoken import speak
 from fleximq.settings import Settings
@@ -26,19 +29,26 @@ def compose(
 
     :param depart: called with a sentence if a listener cannot be opened; by default it ends the process.
     :param registry: which plug-ins there are; by default those that are installed.
-    :raises SettingError: for a listener that cannot be understood, and for plug-ins that collide.
+    :raises SettingError: for a listener or an extension that cannot be understood, and for plug-ins that collide.
     """
     registry = registry or installed()
     ground = Ground.of(settings, registry.dialects)
     whole = MultiService()
     turn = Turn(reactor)
     broker = makeBroker(reactor, settings, turn)
+    policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
     BrokerService(broker).setServiceParent(whole)
+    depart = depart or Departure({})
+    for chosen in settings.extension:
+        configuration = configurationOf(chosen, registry)
+        surroundings = ExtensionContext(broker, settings, reactor)
+        extension = registry.extensions[chosen.name]
+        ExtensionService(extension, configuration, surroundings, depart).setServiceParent(whole)
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         protection = Protection(settings.allowAnonymous, listen.proxied)
-        context = Context(broker, settings, reactor, turn, protection.refusal)
+        context = Context(broker, settings, reactor, turn, protection.refusal, policy)
         factory = _entrance(reactor, context, protection).factoryFor(listen, speak(registry, context, listen.dialect))
-        ListenerService(reactor, listen, factory, depart or Departure({})).setServiceParent(whole)
+        ListenerService(reactor, listen, factory, depart).setServiceParent(whole)
     return whole
 
 

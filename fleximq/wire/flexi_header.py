@@ -189,7 +189,7 @@ def _entry(kind: MessageType, entry: Any) -> Entry:
     if not isinstance(entry, dict):
         raise InvalidRouting("a routing entry must be a map")
     target = entry.get("client_id")
-    if not _isNumber(target, _U32) or target in (0, _U32):
+    if not isinstance(target, int) or not _isNumber(target, _U32) or target in (0, _U32):
         raise InvalidRouting("'client_id' of a routing entry must be the id of a client")
     path = entry.get("path")
     if "path" in entry and not isinstance(path, str):

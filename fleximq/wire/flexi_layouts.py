@@ -62,7 +62,8 @@ class LayoutScanner:
         start = 0
         while len(buffer) - start >= FIXED_BYTES:
             if _headerLength(buffer, start)[0]:
-                list(FlexiScanner(self._limit).feed(buffer[start : start + FIXED_BYTES]))  # raises what is wrong already
+                # What is wrong already is raised before more bytes are waited for.
+                list(FlexiScanner(self._limit).feed(buffer[start : start + FIXED_BYTES]))
                 if len(buffer) - start == FIXED_BYTES:
                     self._buffer.keep(buffer[start:], FIXED_BYTES + 1)
                 else:
@@ -145,3 +146,15 @@ def toLayoutB(frames: bytes) -> bytes:
         pieces += (frames[start:fixed], frames[middle : middle + 8], frames[fixed:middle], frames[middle + 8 : end])
         start = end
     return b"".join(pieces)
+
+
+def fittingLayoutB(frames: bytes, room: int) -> tuple[int, int]:
+    """Return how many bytes, and how many frames, end within ``room`` bytes."""
+    end = count = 0
+    while end < len(frames):
+        next = end + BASE_BYTES + sum(_lengths(frames, end))
+        if next > room:
+            break
+        end = next
+        count += 1
+    return end, count

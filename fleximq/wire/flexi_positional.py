@@ -38,7 +38,7 @@ def withMap(envelope: bytes) -> bytes:
         return envelope
     if len(values) != len(_FIELDS):
         return envelope
-    header = msgpack.packb(fromArray(values))
+    header: bytes = msgpack.packb(fromArray(values))
     return envelope[: FIXED_BYTES - 4] + _headerLength(len(header)) + header
 
 

@@ -2,9 +2,10 @@
 
 A frame (FlexiMQ document 2.1) is 26 fixed bytes, a header, 8 bytes of payload length and a payload. The fixed
 bytes and the header together are its *envelope*; neighbouring frames with the same envelope are one *run*, handed
-on as one slice of the input. A run is looked for when an envelope comes the second time, so that mixed frames do not
-pay for it: a frame inside a run costs 0.12 us, one of its own 0.4 us (Python 3.11, frames of 150 bytes). Sizes are refused as soon as they are known, before the bytes behind them arrive; every byte
-is copied at most twice however it arrives.
+on as one slice of the input. A run is looked for when an envelope comes the second time, so that mixed frames do
+not pay for it: a frame inside a run costs 0.12 us, one of its own 0.4 us (Python 3.11, frames of 150 bytes). Sizes
+are refused as soon as they are known, before the bytes behind them arrive; every byte is copied at most twice
+however it arrives.
 """
 
 from collections.abc import Iterator
@@ -137,3 +138,16 @@ def singles(frames: bytes, envelopeBytes: int) -> list[bytes]:
         found.append(frames[start:end])
         start = end
     return found
+
+
+def fitting(frames: bytes, room: int) -> tuple[int, int]:
+    """Return how many bytes, and how many frames, of any envelopes end within ``room`` bytes."""
+    end = count = 0
+    while end < len(frames):
+        middle = end + FIXED_BYTES + _headerLength(frames, end)[0]
+        next = middle + 8 + _payloadLength(frames, middle)[0]
+        if next > room:
+            break
+        end = next
+        count += 1
+    return end, count

@@ -106,3 +106,15 @@ def endOfFrame(data: bytes, offset: int) -> int:
     if len(head) < 2 + width:
         return len(data)
     return body + width + (int.from_bytes(head[2 : 2 + width], "big") if width else length)
+
+
+def fittingFrames(frames: bytes, room: int) -> tuple[int, int]:
+    """Return how many bytes, and how many of these unmasked frames, end within ``room`` bytes."""
+    end = count = 0
+    while end < len(frames):
+        next = endOfFrame(frames, end)
+        if next > room:
+            break
+        end = next
+        count += 1
+    return end, count

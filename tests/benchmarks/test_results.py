@@ -104,10 +104,10 @@ class TablesTests(SynchronousTestCase):
         self.assertEqual(lines[0], "cores: 2")
         self.assertEqual(lines[3].split(), ["A", "scene", "x/s", "fleximq", "20.0", "10.0", "40.0"])
         self.assertEqual(
-            lines[4].split(), ["x/s", "nats", "10.0", "5.0", "10.0", "2.00", "4.00", "at", "least", "2", "yes"]
+            lines[4].split(), ["x/s", "nats", "10.0", "5.00", "10.0", "2.00", "4.00", "at", "least", "2", "yes"]
         )
 
     def test_number(self) -> None:
-        """Large numbers are grouped, small ones have a decimal."""
+        """Large numbers are grouped, small ones have decimals."""
         self.assertEqual([tables.number(each) for each in (2_770_000.4, 100, 99.96, 1.25)],
-                         ["2,770,000", "100", "100.0", "1.2"])  # fmt: skip
+                         ["2,770,000", "100", "100.0", "1.25"])  # fmt: skip

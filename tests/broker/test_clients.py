@@ -72,7 +72,7 @@ class ClientsTests(SynchronousTestCase):
         friend = Friend()
         self.add()
         id = self.add(peer=friend)
-        self.assertEqual([(key, client.peer) for key, client in self.clients.peers.items()], [(id, friend)])
+        self.assertEqual([(key, peer) for key, (_, peer) in self.clients.peers.items()], [(id, friend)])
         client = self.clients.find(id)
         assert client is not None
         self.clients.remove(client)

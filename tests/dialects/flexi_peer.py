@@ -12,7 +12,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgpack
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.task import Clock
@@ -21,55 +20,30 @@ from fleximq.broker.values import Client
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.interfaces import IJournal
 from tests.dialects.conversations import HERE, ConversationCase, Peer, makeContext
-from tests.wire.flexi_frames import Heard, cut, frame
+from tests.flexi_voice import FlexiVoice
+from tests.wire.flexi_frames import Heard
 
 
-class FlexiPeer(Peer):
-    """One FlexiMQ client; ``id`` is 0 until it has joined."""
+class FlexiPeer(FlexiVoice, Peer):
+    """One FlexiMQ client over a string."""
 
-    id = 0
-    _stamp = 0
+    def say(self, data: bytes) -> "FlexiPeer":
+        """Let the protocol read this."""
+        Peer.say(self, data)
+        return self
 
     def join(self, header: Any = None) -> "FlexiPeer":
         """JOIN, and take the id from the answer."""
-        [heard] = self.send("JOIN", header).messages()
-        if (heard.kind, heard.header) != ("REP", {"status": 200}):
+        welcome = self.joinWith(header)
+        [heard] = self.messages()
+        if (heard.kind, heard.header) != ("REP", welcome):
             raise AssertionError(f"not let in: {heard}")
         self.id = heard.sender
         return self
 
-    def send(self, kind: str | int, header: Any = None, payload: bytes = b"", **more: Any) -> "FlexiPeer":
-        """Send a frame with this peer's id, see :func:`tests.wire.flexi_frames.frame`."""
-        self.say(frame(kind, more.pop("client_id", self.id), header, payload, **more))
-        return self
-
-    def tell(self, kind: str, header: Any = None, *value: Any) -> "FlexiPeer":
-        """Send a message; a further argument is the value of its payload."""
-        return self.send(kind, header, *(msgpack.packb(each) for each in value))
-
-    def publish(self, topic: str, *value: Any, **header: Any) -> "FlexiPeer":
-        """PUB to a topic; further keywords are header fields."""
-        return self.tell("PUB", {"topic": topic, **header}, *value)
-
-    def subscribe(self, *topics: str) -> "FlexiPeer":
-        """SUB to each of these."""
-        for topic in topics:
-            self.tell("SUB", {"topic": topic})
-        return self
-
-    def request(self, target: int, path: str, id: str, *value: Any) -> "FlexiPeer":
-        """REQ to a client."""
-        header = {"routing": [{"client_id": target, "path": path}], "reqrep": {"type": "request", "id": id}}
-        return self.tell("REQ", header, *value)
-
-    def reply(self, target: int, id: str, *value: Any, **header: Any) -> "FlexiPeer":
-        """REP to a client; further keywords are header fields."""
-        fields = {"routing": [{"client_id": target}], "reqrep": {"type": "correlation", "id": id}, **header}
-        return self.tell("REP", fields, *value)
-
     def messages(self) -> list[Heard]:
         """Return what was heard since the last time."""
-        return cut(self.heard())
+        return self.variant.cut(self.heard())
 
     def values(self) -> list[Any]:
         """Return the payloads' values of what was heard, which must be nothing but PUBs."""
@@ -78,16 +52,11 @@ class FlexiPeer(Peer):
             raise AssertionError(f"more than PUBs: {heard}")
         return [each.value for each in heard]
 
-    def answer(self, kind: str | int, header: Any = None, payload: bytes = b"", **more: Any) -> list[Heard]:
-        """Send a frame and return what came before the PONG of a PING behind it."""
-        self.send(kind, header, payload, **more)
-        return self.barrier()
-
     def barrier(self) -> list[Heard]:
         """PING, and return what came before its PONG; everything said before was worked off then."""
-        self._stamp += 1
-        *before, pong = self.tell("PING", {"keepalive": {"timestamp": self._stamp}}).messages()
-        if (pong.kind, pong.sender, pong.header) != ("PONG", 1, {"keepalive": {"timestamp": self._stamp}}):
+        header = self.ping()
+        *before, pong = self.messages()
+        if (pong.kind, pong.sender, pong.header) != ("PONG", 1, header):
             raise AssertionError(f"no PONG: {pong}")
         return before
 

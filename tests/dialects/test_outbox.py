@@ -67,7 +67,7 @@ class OutboxTests(SynchronousTestCase):
     def say(self, *chunks: bytes) -> None:
         """Take these in one turn."""
         for chunk in chunks:
-            self.outbox.take(chunk, 3)
+            self.outbox.deliver(chunk, 3)
         self.turn.flush()
 
     def test_interfaces(self) -> None:

@@ -52,10 +52,8 @@ class UnreadTests(ConversationCase):
         peer.say(b"PING:\n").transport.producer.pauseProducing()
         while not peer.paused:
             peer.say(b"PING:\n")
-        outbox = peer.protocol.session.outbox
         peer.leave()
-        outbox.resumeProducing()
-        self.assertTrue(peer.paused)
+        self.assertEqual(peer.protocol.outbox.waiting, 0)
 
 
 class ReasonTests(SynchronousTestCase):
@@ -68,22 +66,22 @@ class ReasonTests(SynchronousTestCase):
 
     def test_all(self) -> None:
         """Reading goes on when every reason was taken back."""
-        self.protocol.stopReading(Reason.UNREAD)
-        self.protocol.stopReading(Reason.UNANSWERED)
-        self.protocol.readOn(Reason.UNREAD)
+        self.protocol.reading.stop(Reason.UNREAD)
+        self.protocol.reading.stop(Reason.UNANSWERED)
+        self.protocol.reading.go(Reason.UNREAD)
         self.assertTrue(self.peer.paused)
-        self.protocol.readOn(Reason.UNANSWERED)
+        self.protocol.reading.go(Reason.UNANSWERED)
         self.assertFalse(self.peer.paused)
 
     def test_once(self) -> None:
         """A reason given twice is taken back once."""
-        self.protocol.stopReading(Reason.UNREAD)
-        self.protocol.stopReading(Reason.UNREAD)
-        self.protocol.readOn(Reason.UNREAD)
+        self.protocol.reading.stop(Reason.UNREAD)
+        self.protocol.reading.stop(Reason.UNREAD)
+        self.protocol.reading.go(Reason.UNREAD)
         self.assertFalse(self.peer.paused)
 
     def test_needless(self) -> None:
         """Taking back what was not given changes nothing."""
-        self.protocol.stopReading(Reason.UNREAD)
-        self.protocol.readOn(Reason.UNANSWERED)
+        self.protocol.reading.stop(Reason.UNREAD)
+        self.protocol.reading.go(Reason.UNANSWERED)
         self.assertTrue(self.peer.paused)

@@ -1,6 +1,8 @@
 """What may follow --listen."""
 
 import os
+from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,8 +10,11 @@ from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.listen import DIALECTS, Listen
+from fleximq.endpoints.listen import DIALECTS, Ground, Listen, listensOf
+from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.errors import SettingError
+from fleximq.settings import Settings
+from tests.certificates import makeCertificate
 
 
 class ListenTests(SynchronousTestCase):
@@ -111,3 +116,101 @@ class ListenTests(SynchronousTestCase):
         factory = Factory()
         Listen.parse("minimq+tcp:7890:interface=127.0.0.1").open(reactor).listen(factory)
         self.assertEqual(reactor.tcpServers, [(7890, factory, 50, "127.0.0.1")])
+
+    def test_stdio(self) -> None:
+        """Standard input and output are known as such, and have no proxy and no browser."""
+        for text in ("stdio:", "stdio://", "STDIO://", "minimq+stdio:"):
+            self.assertTrue(Listen.parse(text).isStdio, text)
+            self.assertIsInstance(Listen.parse(text).open(MemoryReactor()), StandardStreamsEndpoint)
+        self.assertFalse(Listen.parse("tcp:1").isStdio)
+        for text, reason in {
+            "haproxy:stdio:": "a proxy cannot be behind stdio",
+            "haproxy:haproxy:stdio:": "a proxy cannot be behind stdio",
+            "identity+stdio:": "a WebSocket cannot be behind stdio",
+            "stdio:1": "stdio endpoints take other arguments",
+            "stdio://x": "a stdio:// URL has no path",
+        }.items():
+            self.assertEqual(self.refused(text), f"listen is {text!r}, but {reason}")
+
+    def test_onlyOneStdio(self) -> None:
+        """There is only one standard input."""
+        error = self.assertRaises(SettingError, listensOf, Settings(listen=("stdio:", "tcp:1", "minimq+stdio://")))
+        self.assertEqual(
+            str(error), "listen is stdio: and minimq+stdio://, but only one client can be at standard input"
+        )
+
+
+class UrlTests(SynchronousTestCase):
+    """URLs in the place of endpoint strings."""
+
+    def opened(self, text: str, **ground: Any) -> MemoryReactor:
+        """Return a reactor on which this was opened."""
+        reactor = MemoryReactor()
+        self.factory = Factory()
+        Listen.parse(text, Ground(**ground)).open(reactor).listen(self.factory)
+        return reactor
+
+    def refused(self, text: str, **ground: Any) -> str:
+        """Return the reason for which a text is refused."""
+        sentence = str(self.assertRaises(SettingError, Listen.parse, text, Ground(**ground)))
+        return sentence.removeprefix(f"listen is {text!r}, but ")
+
+    def test_tcp(self) -> None:
+        """TCP, on one address or all."""
+        self.assertEqual(self.opened("tcp://127.0.0.1:7890").tcpServers, [(7890, self.factory, 50, "127.0.0.1")])
+        self.assertEqual(self.opened("minimq+tcp://*:1").tcpServers, [(1, self.factory, 50, "")])
+        self.assertEqual(self.opened("tcp://[::1]:1").tcpServers, [(1, self.factory, 50, "::1")])
+
+    def test_webSocket(self) -> None:
+        """WebSockets are TCP, and nothing else is served there."""
+        self.assertEqual(self.opened("ws://127.0.0.1/ws").tcpServers, [(80, self.factory, 50, "127.0.0.1")])
+        for text, served in {"ws://*:1": "WebSocket", "identity+WS://*:1": "identity"}.items():
+            self.assertEqual((Listen.parse(text).onlyWebSockets, Listen.parse(text).served), (True, served))
+        self.assertFalse(Listen.parse("tcp://*:1").onlyWebSockets)
+
+    def test_streamDialects(self) -> None:
+        """BlipMQ and MiniMQ have no WebSockets."""
+        for dialect in ("blipmq", "minimq"):
+            self.assertEqual(self.refused(f"{dialect}+ws://*:1"), f"{dialect} is not spoken over WebSocket")
+
+    def test_secure(self) -> None:
+        """TLS needs a certificate, which has to be readable before anything starts."""
+        folder = Path(self.mktemp())
+        folder.mkdir()
+        made = makeCertificate(folder)
+        for text in ("tls://127.0.0.1:1", "wss://127.0.0.1:1"):
+            ((port, _, context, _, interface),) = self.opened(text, certificate=str(made.both)).sslServers
+            self.assertEqual((port, interface), (1, "127.0.0.1"))
+            self.assertEqual(context.certificate.get_subject().CN, "localhost")
+            self.assertEqual(self.refused(text), f"{text[:3]}:// needs --tls-certificate and --tls-key")
+            self.assertEqual(
+                self.refused(text, certificate="/no", key="/nor"), "/no cannot be read: no such file or directory"
+            )
+
+    def test_ipc(self) -> None:
+        """Paths begin in the folder that was set."""
+        for text, path in {
+            "ipc:///run/a.sock": "/run/a.sock",
+            "ipc://a.sock": "/srv/a.sock",
+            "minimq+ipc://b/a+c": "/srv/b/a+c",
+        }.items():
+            self.assertEqual(Listen.parse(text, Ground("/srv")).socketPath, path)
+            self.assertEqual(self.opened(text, ipcDir="/srv").unixServers, [(path, self.factory, 50, 0o666, True)])
+        self.assertEqual(Listen.parse("ipc://a").socketPath, "/tmp/a")
+        self.assertIsNone(Listen.parse("tcp://a:1").socketPath)
+
+    def test_pipes(self) -> None:
+        """What can only be a pipe's name is refused where there are none."""
+        for path in ("C:\\temp\\app.pipe", "\\\\.\\pipe\\app"):
+            self.assertEqual(
+                self.refused(f"ipc://{path}"), "the pipe \\\\.\\pipe\\app can be served on Windows only"
+            )
+
+    def test_wrong(self) -> None:
+        """What is wrong with a URL is told."""
+        for text, reason in {
+            "tcp://a": "the URL must name a port, e.g. tcp://localhost:7890",
+            "ipc://": "an ipc:// URL must name the path of a socket, e.g. ipc:///run/fleximq.sock",
+            "http://a": "it is not a server endpoint of Twisted: not enough values",
+        }.items():
+            self.assertIn(reason, self.refused(text))

@@ -7,7 +7,7 @@ import tempfile
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.unix_path import LOCK, sweep
+from fleximq.endpoints.unix_path import LOCK, makeFolder, sweep
 
 
 class SweepTests(SynchronousTestCase):
@@ -80,3 +80,32 @@ class SweepTests(SynchronousTestCase):
     def test_noFolder(self) -> None:
         """A missing folder is for whoever listens to complain of."""
         sweep(os.path.join(self.folder.name, "no", "s"))
+
+
+class MakeFolderTests(SynchronousTestCase):
+    """Which folders are made."""
+
+    def setUp(self) -> None:
+        """A folder in which all happens."""
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, *names: str) -> str:
+        """Return a path in the folder."""
+        return os.path.join(self.folder.name, *names)
+
+    def test_there(self) -> None:
+        """A folder that is there is left as it is."""
+        makeFolder(self.path("s"))
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_last(self) -> None:
+        """The last one is made."""
+        makeFolder(self.path("app", "s"))
+        self.assertEqual(os.listdir(self.folder.name), ["app"])
+        self.assertEqual(os.listdir(self.path("app")), [])
+
+    def test_onlyTheLast(self) -> None:
+        """Two missing folders are one too many."""
+        self.assertRaises(FileNotFoundError, makeFolder, self.path("run", "app", "s"))
+        self.assertEqual(os.listdir(self.folder.name), [])

@@ -1,0 +1,67 @@
+"""Whether what an operator wrote makes sense, found out without opening or starting anything."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fleximq.dialects.registry import Registry
+from fleximq.endpoints.listen import Ground, Listen
+from fleximq.errors import SettingError
+from fleximq.extension_options import Chosen
+from fleximq.settings import Settings
+
+
+def faults(values: Mapping[str, object], registry: Registry) -> Iterator[str]:
+    """Yield a sentence for everything that is wrong with these settings, as far as each can be understood.
+
+    :param values: what was written, by the names of the options.
+    :param registry: the plug-ins there are.
+    """
+    good = {}
+    for name, value in values.items():
+        try:
+            Settings.of({name: value})
+        except SettingError as error:
+            yield str(error)
+        else:
+            good[name] = value
+    try:
+        settings = Settings.of(good)
+    except SettingError as error:
+        yield str(error)
+    else:
+        yield from _faultsOfListeners(settings, registry)
+        yield from _faultsOfExtensions(settings, registry)
+
+
+def configurationOf(chosen: Chosen, registry: Registry) -> Any:
+    """Return the options of an extension, checked by itself.
+
+    :raises SettingError: it is not installed, cannot be loaded, or finds something wrong with its options.
+    """
+    extension = registry.extensions.get(chosen.name)
+    if extension is None:
+        known = ", ".join(registry.extensions) or "none"
+        raise SettingError(f"there is no extension named {chosen.name!r}; installed: {known}")
+    try:
+        return extension.configure(chosen.options)
+    except SettingError as error:
+        raise SettingError(f"extension {chosen.name}: {error}") from error
+    except Exception as error:
+        raise SettingError(f"the extension {chosen.name} cannot be loaded: {error}") from error
+
+
+def _faultsOfListeners(settings: Settings, registry: Registry) -> Iterator[str]:
+    ground = Ground.of(settings, registry.dialects)
+    for text in settings.listen:
+        try:
+            Listen.parse(text, ground)
+        except SettingError as error:
+            yield str(error)
+
+
+def _faultsOfExtensions(settings: Settings, registry: Registry) -> Iterator[str]:
+    for chosen in settings.extension:
+        try:
+            configurationOf(chosen, registry)
+        except SettingError as error:
+            yield str(error)

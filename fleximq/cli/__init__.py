@@ -1,0 +1,1 @@
+"""The command ``fleximq``: what an operator does beside running the broker."""

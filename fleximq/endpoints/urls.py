@@ -1,0 +1,97 @@
+"""The URLs of the FlexiMQ document, section 6.2, as values: ``tcp://``, ``ipc://``, ``ws://``, ``wss://``, ``stdio://``.
+
+``tls://`` is ours: ``tcp://`` inside TLS. No Twisted here: the client library reads the same URLs.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+
+from fleximq.errors import SettingError
+
+#: The ports that a URL of this scheme may leave out.
+USUAL_PORTS = {"ws": 80, "wss": 443}
+
+_WITH_HOST = frozenset({"tcp", "tls", "ws", "wss"})
+_SCHEMES = _WITH_HOST | {"ipc", "stdio"}
+_PLACE = re.compile(
+    r"(?:\[(?P<six>[0-9a-f:.]+(?:%[\w.-]+)?)\]|(?P<name>\*|[^\s\[\]/:@?#*]*))(?::(?P<port>[0-9]{1,9}))?(?P<path>/\S*)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """One URL.
+
+    ``host`` is a name or an address without brackets, "" for every address of the machine. ``path`` is that of a
+    WebSocket, from its slash on and with its query, or of an ``ipc://`` socket as it was written; "" if there is none.
+
+    :raises SettingError: a part is missing, out of range, or there where its scheme has none.
+    """
+
+    scheme: str
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        if self.scheme not in _SCHEMES:
+            raise SettingError(f"there is no URL scheme {self.scheme!r}, only {', '.join(sorted(_SCHEMES))}")
+        if not 0 <= self.port <= 0xFFFF:
+            raise SettingError(f"the port of the URL is {self.port}, but must be at most 65535")
+        if self.scheme in ("tcp", "tls", "stdio") and self.path:
+            raise SettingError(f"a {self.scheme}:// URL has no path")
+        if self.scheme == "ipc" and (not self.path or self.path.endswith("/") or "\0" in self.path):
+            raise SettingError("an ipc:// URL must name the path of a socket, e.g. ipc:///run/fleximq.sock")
+        if "#" in self.path and self.scheme != "ipc":
+            raise SettingError("the URL has a fragment, which is for browsers only")
+
+    @classmethod
+    def parse(cls, text: str) -> "Url":
+        """Read a URL; the scheme may be in any case.
+
+        :raises SettingError: as the class does, and for what is no URL.
+        """
+        scheme, separator, rest = text.partition("://")
+        scheme = scheme.lower()
+        if not separator or scheme not in _WITH_HOST:
+            return cls(scheme, path=rest)
+        found = _PLACE.fullmatch(rest)
+        if found is None:
+            raise SettingError(f"the URL must be like {scheme}://HOST:PORT")
+        port = found["port"] or USUAL_PORTS.get(scheme)
+        if port is None:
+            raise SettingError(f"the URL must name a port, e.g. {scheme}://localhost:7890")
+        path = found["path"] or ""
+        host = found["six"] or found["name"]
+        return cls(scheme, "" if host == "*" else host, int(port), "" if path == "/" else path)
+
+    def __str__(self) -> str:
+        if self.scheme not in _WITH_HOST:
+            return f"{self.scheme}://{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host or "*"
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+    @property
+    def isWebSocket(self) -> bool:
+        """Whether WebSocket is what is spoken there."""
+        return self.scheme in ("ws", "wss")
+
+    @property
+    def isSecure(self) -> bool:
+        """Whether it is spoken inside TLS."""
+        return self.scheme in ("tls", "wss")
+
+    def socketPath(self, folder: str) -> str:
+        """Return the path of an ``ipc://`` socket (document 6.3.1).
+
+        :param folder: where relative paths begin; absolute ones are taken as they are.
+        """
+        return os.path.join(folder, self.path)
+
+
+def isUrl(text: str) -> bool:
+    """Say whether this begins with one of the schemes, so that it is meant to be a URL."""
+    scheme, separator, _ = text.partition("://")
+    return bool(separator) and scheme.lower() in _SCHEMES

@@ -1,0 +1,69 @@
+"""Which extensions are turned on, and what was written for each: on the command line, or in a TOML file.
+
+Behind ``--extension`` stands ``NAME[:key=value,...]``; a key without a value is a switch that is on, and a backslash
+takes the meaning from a comma behind it. In a file there is a table ``[extension.NAME]`` for each. What the keys mean
+is the extension's own affair.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from fleximq.errors import SettingError
+
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+_COMMA = re.compile(r"(?<!\\),")
+
+
+class Chosen(NamedTuple):
+    """One extension that is turned on, and its options as they were written."""
+
+    name: str
+    options: Mapping[str, object] = MappingProxyType({})
+
+
+def extensions(name: str, value: object) -> tuple[Chosen, ...]:
+    """Read the extensions that are turned on: texts, or tables by name.
+
+    :raises SettingError: it is neither, an option has no name, or one is there twice.
+    """
+    if isinstance(value, Mapping):
+        return tuple(_ofTable(name, each, options) for each, options in value.items())
+    written = (value,) if isinstance(value, str) else value
+    if not isinstance(written, Iterable) or isinstance(written, bytes):
+        raise _neither(name, value)
+    chosen = tuple(_ofText(name, each) if isinstance(each, str) else _chosen(name, each) for each in written)
+    for each in chosen:
+        if [other.name for other in chosen].count(each.name) > 1:
+            raise SettingError(f"{name} names {each.name} twice, but an extension is turned on once")
+    return chosen
+
+
+def _ofTable(name: str, extension: str, options: object) -> Chosen:
+    if not isinstance(options, Mapping):
+        raise SettingError(f"{name}.{extension} is {options!r}, but must be a table: [{name}.{extension}]")
+    return Chosen(extension, dict(options))
+
+
+def _chosen(name: str, value: object) -> Chosen:
+    if not isinstance(value, Chosen):
+        raise _neither(name, value)
+    return value
+
+
+def _neither(name: str, value: object) -> SettingError:
+    return SettingError(f"{name} is {value!r}, but must be NAME[:key=value,...] or a table for each: [{name}.NAME]")
+
+
+def _ofText(name: str, text: str) -> Chosen:
+    extension, colon, rest = text.partition(":")
+    options: dict[str, object] = {}
+    for each in _COMMA.split(rest) if colon else ():
+        key, equals, value = each.partition("=")
+        if not _KEY.fullmatch(key):
+            raise SettingError(f"{name} is {text!r}, but behind NAME: must stand key=value, separated by commas")
+        if key in options:
+            raise SettingError(f"{name} is {text!r}, but names {key} twice")
+        options[key] = value.replace("\\,", ",") if equals else True
+    return Chosen(extension, options)

@@ -1,0 +1,119 @@
+"""``fleximq check-config``: what it says of good and of bad files."""
+
+import contextlib
+import io
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq import __version__
+from fleximq.cli.main import main
+from fleximq.settings import Settings
+
+
+class CheckConfigTests(SynchronousTestCase):
+    """The command, run in this process."""
+
+    def check(self, content: str | None) -> tuple[int, list[str], list[str]]:
+        """Return the exit code and what is printed about a file that holds this, or is not there."""
+        self.path = str(Path(self.mktemp()).absolute())
+        if content is not None:
+            Path(self.path).write_text(content)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(["check-config", self.path])
+        return code, out.getvalue().splitlines(), err.getvalue().splitlines()
+
+    def test_good(self) -> None:
+        """What differs from the defaults is shown, in the order of the documentation, as TOML."""
+        code, out, err = self.check(
+            'max-line = 65536\nkeepalive = 5\nhandshake-timeout = 10\nbcast-echo = true\nlisten = "tcp:0"\n'
+            'allowed-origin = ["https://a.example", "*"]\nredelivery = 0.5\n'
+        )
+        self.assertEqual((code, err), (0, []))
+        self.assertEqual(
+            out,
+            [
+                f"# {self.path} is good. Beside the defaults, it sets:",
+                'listen = ["tcp:0"]',
+                'allowed-origin = ["https://a.example", "*"]',
+                "keepalive = 5",
+                "redelivery = 0.5",
+                "bcast-echo = true",
+                'max-line = "64KiB"',
+            ],
+        )
+
+    def test_shownIsRead(self) -> None:
+        """What is shown sets the same."""
+        content = 'listen = ["tcp:0", "unix:/tmp/a\\"b\\u007f"]\nmax-clients = 5\nrequest-timeout = 1e3\n'
+        _, out, _ = self.check(content)
+        self.assertEqual(Settings.of(tomllib.loads("\n".join(out))), Settings.of(tomllib.loads(content)))
+
+    def test_defaultsOnly(self) -> None:
+        """A file that changes nothing is good."""
+        for content in ("", 'listen = "tcp:7890"'):
+            self.assertEqual(self.check(content), (0, [f"# {self.path} is good. It sets the defaults only."], []))
+
+    def test_bad(self) -> None:
+        """Everything that is wrong is a sentence of its own that names the file; nothing is shown."""
+        code, out, err = self.check('keepalive = 0\nkeep-alive = 1\nlisten = "foo:1"\nextension = "none-such"\n')
+        self.assertEqual((code, out, len(err)), (1, [], 4))
+        self.assertEqual(
+            err[:3],
+            [
+                f"fleximq: {self.path}: keepalive is 0, but must be over 0 and at most 31622400 seconds",
+                f"fleximq: {self.path}: there is no setting named keep-alive, did you mean keepalive?",
+                f"fleximq: {self.path}: listen is 'foo:1', but there is no kind of endpoint named 'foo'",
+            ],
+        )
+        self.assertIn(f"fleximq: {self.path}: there is no extension named 'none-such'; installed: ", err[3])
+
+    def test_missing(self) -> None:
+        """So is a file that is not there, or no TOML."""
+        code, out, err = self.check(None)
+        self.assertEqual((code, out, err), (1, [], [f"fleximq: {self.path} cannot be read: no such file or directory"]))
+        code, out, err = self.check("a\n")
+        self.assertEqual((code, out), (1, []))
+        self.assertIn(f"fleximq: {self.path} is not TOML: ", err[0])
+
+
+class MainTests(SynchronousTestCase):
+    """Which command is meant."""
+
+    def said(self, *words: str) -> tuple[object, str]:
+        """Return the exit code and all that is printed."""
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            code = self.assertRaises(SystemExit, main, words).code
+        return code, output.getvalue()
+
+    def test_help(self) -> None:
+        """The help names every command."""
+        code, text = self.said("--help")
+        self.assertEqual(code, 0)
+        self.assertIn("check-config", text)
+
+    def test_version(self) -> None:
+        """The version is that of the package."""
+        self.assertEqual(self.said("--version"), (0, f"FlexiMQ {__version__}\n"))
+
+    def test_wrongWords(self) -> None:
+        """No command, or an unknown one, ends with 2."""
+        for words in ((), ("chek-config",), ("check-config",)):
+            self.assertEqual(self.said(*words)[0], 2, words)
+
+    def test_asModule(self) -> None:
+        """``python -m fleximq.cli`` is the same, without a traceback."""
+        root = Path(__file__).parents[2]
+        ended = subprocess.run(
+            [sys.executable, "-m", "fleximq.cli", "check-config", "/there/is/no/such"],
+            cwd=root, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        self.assertEqual(
+            (ended.returncode, ended.stdout, ended.stderr),
+            (1, "", "fleximq: /there/is/no/such cannot be read: no such file or directory\n"),
+        )

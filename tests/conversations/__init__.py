@@ -1,0 +1,1 @@
+"""Conversations with a running broker, in all dialects, over loopback sockets."""
