@@ -1,5 +1,6 @@
 """Whether what an operator wrote makes sense, found out without opening or starting anything."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,12 +10,16 @@ from fleximq.errors import SettingError
 from fleximq.extension_options import Chosen
 from fleximq.settings import Settings
 
+#: A listener whose socket systemd passes.
+_PASSED = re.compile(r"(?:[a-z][a-z0-9_]*\+)?(?:haproxy:)*systemd:", re.IGNORECASE | re.ASCII)
 
-def faults(values: Mapping[str, object], registry: Registry) -> Iterator[str]:
+
+def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = False) -> Iterator[str]:
     """Yield a sentence for everything that is wrong with these settings, as far as each can be understood.
 
     :param values: what was written, by the names of the options.
     :param registry: the plug-ins there are.
+    :param elsewhere: the broker will run in another process, so that sockets which systemd passes to it are not here.
     """
     good = {}
     for name, value in values.items():
@@ -29,7 +34,7 @@ def faults(values: Mapping[str, object], registry: Registry) -> Iterator[str]:
     except SettingError as error:
         yield str(error)
     else:
-        yield from _faultsOfListeners(settings, registry)
+        yield from _faultsOfListeners(settings, registry, elsewhere)
         yield from _faultsOfExtensions(settings, registry)
 
 
@@ -50,9 +55,11 @@ def configurationOf(chosen: Chosen, registry: Registry) -> Any:
         raise SettingError(f"the extension {chosen.name} cannot be loaded: {error}") from error
 
 
-def _faultsOfListeners(settings: Settings, registry: Registry) -> Iterator[str]:
+def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) -> Iterator[str]:
     ground = Ground.of(settings, registry.dialects)
     for text in settings.listen:
+        if elsewhere and _PASSED.match(text):
+            continue
         try:
             Listen.parse(text, ground)
         except SettingError as error:

@@ -62,6 +62,12 @@ class FaultsTests(SynchronousTestCase):
             ],
         )
 
+    def test_elsewhere(self) -> None:
+        """Sockets that systemd passes need not be here where the broker is not."""
+        values = {"listen": ["minimq+systemd:domain=INET:index=0", "haproxy:systemd:domain=INET:index=1"]}
+        self.assertEqual(len(list(faults(values, REGISTRY))), 2)
+        self.assertEqual(list(faults(values, REGISTRY, elsewhere=True)), [])
+
     def test_tables(self) -> None:
         """A table where none makes sense is refused as any other wrong value."""
         self.assertEqual(

@@ -58,6 +58,36 @@ class OptionsTests(SynchronousTestCase):
             self.said("--keepalive=0"), "fleximq: keepalive is 0, but must be over 0 and at most 31622400 seconds"
         )
 
+    def test_config(self) -> None:
+        """A file sets what the command line does not; a list that is given there takes the place of the file's."""
+        path = self.mktemp()
+        with open(path, "w") as file:
+            file.write('listen = ["tcp:1", "tcp:2"]\nkeepalive = 5\nbcast-echo = true\nmax-line = "64KiB"\n')
+        settings = read("--config", path)
+        self.assertEqual((settings.listen, settings.keepalive), (("tcp:1", "tcp:2"), 5.0))
+        self.assertEqual((settings.bcastEcho, settings.limits.line), (True, 65536))
+        settings = read("--listen=tcp:3", "--keepalive=7", "--config", path)
+        self.assertEqual((settings.listen, settings.keepalive), (("tcp:3",), 7.0))
+        self.assertEqual((settings.bcastEcho, settings.limits.line), (True, 65536))
+
+    def test_wrongConfig(self) -> None:
+        """What is wrong in a file is said with its name, even where the command line would win."""
+        path = self.mktemp()
+        self.assertEqual(self.said("--config", path), f"fleximq: {path} cannot be read: no such file or directory")
+        for content, sentence in {
+            "keepalive = 0": "keepalive is 0, but must be over 0 and at most 31622400 seconds",
+            "keepalife = 1": "there is no setting named keepalife, did you mean keepalive?",
+            'listen = "foo:1"': "listen is 'foo:1', but there is no kind of endpoint named 'foo'",
+        }.items():
+            with open(path, "w") as file:
+                file.write(content)
+            self.assertEqual(self.said("--config", path, "--listen=tcp:1"), f"fleximq: {path}: {sentence}")
+
+    def test_extension(self) -> None:
+        """An unknown extension is a sentence that lists those that are installed."""
+        self.assertIn("fleximq: there is no extension named 'none-such'; installed: ",
+                      str(self.said("--extension", "none-such:a=b")))  # fmt: skip
+
     def test_wrongListen(self) -> None:
         """An endpoint that cannot be understood is found before anything starts."""
         self.assertEqual(

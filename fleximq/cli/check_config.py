@@ -19,7 +19,7 @@ def check(path: str) -> tuple[Settings | None, list[str]]:
     except SettingError as error:
         return None, [str(error)]
     try:
-        sentences = list(faults(values, installed()))
+        sentences = list(faults(values, installed(), elsewhere=True))
     except SettingError as error:
         return None, [str(error)]
     if sentences:
