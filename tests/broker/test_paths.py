@@ -102,6 +102,11 @@ class PathTests(SynchronousTestCase):
         ):
             self.assertRaises(BadRequest, self.broker.ask, path, {"after": after})
 
+    def test_lastPage(self) -> None:
+        """A page that is just full, and the last one, says that nothing follows."""
+        for limit, following in ((2, 1001), (3, None), (4, None)):
+            self.assertEqual(self.ask("/broker/clients", limit=limit)["next"], following)
+
     @settings(deadline=None)
     @given(st.sets(st.text("abc.", min_size=1, max_size=4), max_size=30), st.integers(1, 12))
     def test_paged(self, names: set[str], limit: int) -> None:

@@ -143,6 +143,16 @@ class MatchTests(TableCase):
             wanted = [taker] if any(naive(pattern, name) for pattern in held) else []
             self.assertEqual(list(table.subscribers(table.get(name))), wanted)
 
+    def test_separators(self) -> None:
+        """Patterns that differ in their separators only are two: one ends, the other stays."""
+        taker = Collector()
+        for last in ("*", "#"):
+            for pattern in ("a." + last, "a/" + last):
+                self.table.subscribePattern(taker, pattern)
+            for pattern, wanted in (("a." + last, [taker]), ("a/" + last, [])):
+                self.table.unsubscribePattern(taker, pattern)
+                self.assertEqual(self.takers("a.b"), wanted)
+
     def test_nothingLeft(self) -> None:
         """When all patterns are taken back the tree is empty, and taking back what is not there does nothing."""
         taker = Collector()
@@ -330,6 +340,14 @@ class ChannelTests(TableCase):
         self.table.subscribe(Collector(), "queue", queue=True)
         self.table.subscribePattern(one, "c.*")
         self.assertEqual((self.table.channels(), self.changes), (["a", "b"], 2))
+
+    def test_queueGone(self) -> None:
+        """A work queue that ends leaves the count of subscribers as it was."""
+        queue, taker = Collector(), Collector()
+        self.table.subscribe(queue, "t", queue=True)
+        self.table.subscribe(taker, "t")
+        self.table.unsubscribe(queue, "t", queue=True)
+        self.assertEqual((self.table.get("t").subscribers, self.table.channels()), (1, ["t"]))
 
     def test_changes(self) -> None:
         """A change is told when a name gets its first or loses its last subscriber, not otherwise."""
