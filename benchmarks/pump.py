@@ -52,8 +52,13 @@ def pump(loads: Sequence[Load], receipts: Sequence[Receipt], patience: float = P
     :raises Refused: if a receiver got fewer or more bytes than it should, or lost its connection, or a sender
         could not send everything, within ``patience`` seconds.
     """
+    return drive([partial(_send, load) for load in loads], receipts, patience)
+
+
+def drive(senders: Sequence[Callable[[], None]], receipts: Sequence[Receipt], patience: float = PATIENCE) -> float:
+    """Do the same with senders that are functions, each called in a process of its own."""
     counter = _Counter(receipts)
-    with counter, forked([partial(_send, load) for load in loads]) as go:
+    with counter, forked(senders) as go:
         started = time.perf_counter()
         go()
         ended = counter.count(started + patience)

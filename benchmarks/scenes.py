@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from benchmarks.peers.bare import Bare
 from benchmarks.peers.blipmq import BlipMQ
-from benchmarks.peers.fleximq import FlexiMQ
+from benchmarks.peers.fleximq import FlexiMQ, FlexiMQBroker, tuned
 from benchmarks.peers.identity import Identity
 from benchmarks.peers.minimq import MiniMQ
 from benchmarks.peers.mosquitto import Mosquitto
@@ -12,6 +12,8 @@ from benchmarks.peers.nats import Nats
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.redis import Redis
 from benchmarks.peers.ws import NodeWs
+from benchmarks.work.beside import Beside
+from benchmarks.work.crowd import Crowd
 from benchmarks.work.effort import Work
 from benchmarks.work.fan import Fan
 from benchmarks.work.joining import Idle, Joining
@@ -46,10 +48,13 @@ class Scene:
     work: Work
     peers: tuple[type[Peer], ...]
     goals: tuple[Goal, ...] = ()
+    #: Whether it has to be asked for by name.
+    onRequest: bool = False
 
 
 _BROKERS: tuple[type[Peer], ...] = (FlexiMQ, Nats, Redis, Mosquitto)
 _WITH_LIMIT: tuple[type[Peer], ...] = (*_BROKERS, Bare)
+_POLICIES = ("disconnect", "drop", "block")
 _SOCKETS: tuple[type[Peer], ...] = (Identity, NodeWs)
 
 
@@ -57,6 +62,25 @@ def _fan(name: str, title: str, work: Fan, over: float | None, peers: tuple[type
     """A scene of publications, with how many times nats-server's or node's rate is wanted."""
     goals = () if over is None else (Goal(work.figure, over, peers[1].broker),)
     return Scene(name, title, work, peers, goals)
+
+
+def _slow(dialect: type[FlexiMQBroker], policy: str) -> Scene:
+    """A scene with a reader of one dialect that never reads, under one policy for such readers.
+
+    What waits for it counts against the budget of a connection, and where there is a queue against the queue's.
+    Under ``block`` the others are slowed down by choice.
+    """
+    mebibytes = 64 if dialect in (FlexiMQ, Identity) else 128
+    goals = (Goal("growth, MiB", mebibytes, atMost=True), Goal("with/without", 1.2, atMost=True))
+    options = ("--outbox-bytes", "64MiB", "--queue-bytes", "64MiB")
+    return Scene(
+        f"slow-{dialect.__name__.lower()}-{policy}",
+        f"20 readers beside one that never reads ({dialect.__name__}, {policy})",
+        Beside(dialect),
+        (tuned(FlexiMQ, *options, *(() if policy == "disconnect" else ("--slow-consumer", policy))),),
+        goals[: 1 if policy == "block" else 2],
+        onRequest=True,
+    )
 
 
 SCENES: tuple[Scene, ...] = (
@@ -96,4 +120,13 @@ SCENES: tuple[Scene, ...] = (
         (MiniMQ,),
         tuple(Goal(figure, 200_000) for figure in ("PRODUCE/s", "CONSUME/s", "ACK/s")),
     ),
+    Scene(
+        "crowd",
+        "10,000 idle connections for a minute, then each publishes; then all reconnect",
+        Crowd(),
+        (FlexiMQ,),
+        (Goal("reconnect, s", 30, atMost=True),),
+        onRequest=True,
+    ),
+    *(_slow(dialect, policy) for policy in _POLICIES for dialect in (FlexiMQ, BlipMQ, MiniMQ, Identity)),
 )

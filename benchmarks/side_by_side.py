@@ -7,6 +7,7 @@ broker has no number in that scene.
 
 import argparse
 import contextlib
+import fnmatch
 import json
 import os
 import resource
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks import tables
@@ -79,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     _allowFiles()
     effort = replace(QUICK if options.quick else FULL, **({"seconds": options.seconds} if options.seconds else {}))
     repeat = options.repeat or (1 if options.quick else 5)
-    scenes = [scene for scene in SCENES if not options.scenes or scene.name in options.scenes]
+    scenes = [scene for scene in SCENES if _isWanted(scene, options.scenes)]
     head = machine() | {"runs": f"{repeat}, interleaved"} | _versions(scenes, options.brokers)
     results = []
     for scene in scenes:
@@ -97,8 +99,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m benchmarks.side_by_side",
         description="Measure FlexiMQ beside nats-server, redis-server, mosquitto and node's ws, as far as installed.",
     )
-    parser.add_argument("--scenes", type=_names([scene.name for scene in SCENES]), default=[], metavar="NAME,...")
-    parser.add_argument("--brokers", type=_names(list(_kinds())), default=[], metavar="NAME,...")
+    scenes, brokers = [scene.name for scene in SCENES], list(_kinds())
+    parser.add_argument("--scenes", type=partial(_names, scenes), default=[], metavar="NAME,...", help="or a pattern")
+    parser.add_argument("--brokers", type=partial(_names, brokers), default=[], metavar="NAME,...")
     parser.add_argument("--repeat", type=int, metavar="N", help="runs of each broker in each scene (default: 5)")
     parser.add_argument("--seconds", type=float, metavar="S", help="what a run should last (default: 1)")
     parser.add_argument("--quick", action="store_true", help="a smoke test: short runs, small counts, 1 of each")
@@ -109,15 +112,19 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _names(known: Sequence[str]):  # type: ignore[no-untyped-def]
-    def read(text: str) -> list[str]:
-        names = text.split(",")
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
-        return names
+def _names(known: Sequence[str], text: str) -> list[str]:
+    """Read names, separated by commas; a pattern such as ``slow-*`` stands for all that match."""
+    found: list[str] = []
+    for name in text.split(","):
+        matching = fnmatch.filter(known, name)
+        if not matching:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        found += matching
+    return found
 
-    return read
+
+def _isWanted(scene: Scene, names: Sequence[str]) -> bool:
+    return scene.name in names if names else not scene.onRequest
 
 
 def _kinds() -> dict[str, type[Peer]]:
@@ -140,10 +147,11 @@ def _versions(scenes: Sequence[Scene], brokers: Sequence[str]) -> dict[str, str]
 
 def _list() -> None:
     for scene in SCENES:
-        print(f"{scene.name:12} {scene.title} ({', '.join(kind.broker for kind in scene.peers)})")
+        asked = "; only when named" if scene.onRequest else ""
+        print(f"{scene.name:24} {scene.title} ({', '.join(kind.broker for kind in scene.peers)}{asked})")
     print()
     for name, kind in _kinds().items():
-        print(f"{name:12} {kind.version() if kind.missing() is None else f'not installed; {kind.missing()}'}")
+        print(f"{name:24} {kind.version() if kind.missing() is None else f'not installed; {kind.missing()}'}")
 
 
 def _allowFiles() -> None:

@@ -50,7 +50,8 @@ def _refusals(results: Sequence[Results]) -> list[str]:
 
 def number(value: float) -> str:
     """Return a number with as many digits as mean something."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
 
 
 def _ratio(value: float | None) -> str:

@@ -5,7 +5,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgpack
 
@@ -31,6 +31,8 @@ class FlexiMQBroker(Peer):
     """Starts ``twistd -n fleximq``, as all dialects of the broker need it."""
 
     broker = "fleximq"
+    #: Options of the broker besides where it listens.
+    options: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def missing(cls) -> str | None:
@@ -43,11 +45,16 @@ class FlexiMQBroker(Peer):
 
     def command(self) -> Sequence[str]:
         twistd = [sys.executable, str(_twistd()), "-n", "--pidfile=twistd.pid", "--logfile=twistd.log"]
-        return [*twistd, "fleximq", "--listen", f"tcp:{self.port}:interface=127.0.0.1"]
+        return [*twistd, "fleximq", "--listen", f"tcp:{self.port}:interface=127.0.0.1", *self.options]
 
     def environment(self) -> dict[str, str]:
         inherited = os.environ.get("PYTHONPATH")
         return {"PYTHONPATH": os.pathsep.join([str(_ROOT), inherited] if inherited else [str(_ROOT)])}
+
+
+def tuned(kind: type[FlexiMQBroker], *options: str) -> type[FlexiMQBroker]:
+    """Return the same peer with these options of the broker."""
+    return type(f"Tuned{kind.__name__}", (kind,), {"options": options})
 
 
 class FlexiMQ(FlexiMQBroker):

@@ -66,9 +66,9 @@ class Program:
         deadline = time.monotonic() + _START_SECONDS
         while not _listens(port):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                said = self.log()
+                said = self.lastWords()
                 self.stop()
-                raise Refused(f"{Path(command[0]).name} did not start: {said[-600:]}")
+                raise Refused(f"the broker did not start: {said}")
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -91,21 +91,36 @@ class Program:
         :raises Refused: if it does not run.
         """
         if self._process is None or self._process.poll() is not None:
-            raise Refused(f"the broker does not run any more: {self.log()[-600:]}")
+            raise Refused(f"the broker does not run any more: {self.lastWords()}")
         return self._process.pid
 
-    def log(self) -> str:
-        """Return what the process has printed."""
+    def lastWords(self) -> str:
+        """Return the last line that the process has printed, cut to a length that fits into a reason."""
         path = self.folder / "log"
-        return path.read_text("utf-8", "replace") if path.exists() else ""
+        lines = path.read_text("utf-8", "replace").split("\n") if path.exists() else []
+        return next((line.strip()[-300:] for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
 def residentBytes(pid: int) -> int:
     """Return how much memory of a process is resident, from ``/proc``."""
+    return _status(pid, "VmRSS")
+
+
+def peakBytes(pid: int) -> int:
+    """Return how much was resident at most, since the process began or its peak was forgotten."""
+    return _status(pid, "VmHWM")
+
+
+def forgetPeak(pid: int) -> None:
+    """Let :func:`peakBytes` begin anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _status(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
-    raise Refused(f"process {pid} has no resident memory")
+    raise Refused(f"process {pid} has no {name}")
 
 
 def _listens(port: int) -> bool:

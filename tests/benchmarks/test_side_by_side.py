@@ -94,6 +94,16 @@ class QuickTests(SynchronousTestCase):
         self.assertGreater(scene["rows"][0]["median"], 0)
         self.assertIn("1 to 1, 100 B", rst.read_text())
 
+    def test_everyWork(self) -> None:
+        """So does every other kind of work."""
+        json_ = Path(self.mktemp())
+        names = "mixed,ws-1-10,reqrep,latency,joining,idle,blipmq-qos1,minimq,crowd,slow-blipmq-drop"
+        self.run_("--quick", "--scenes", names, "--brokers", "fleximq", "--json", str(json_))
+        for scene in json.loads(json_.read_text())["scenes"]:
+            self.assertEqual(scene["refused"], {}, scene["scene"])
+            for row in scene["rows"]:
+                self.assertGreaterEqual(row["median"], 0, row)
+
     def test_withPeer(self) -> None:
         """Beside nats-server there is a ratio."""
         if Nats.missing():
@@ -110,6 +120,14 @@ class QuickTests(SynchronousTestCase):
         self.assertEqual(code, 0)
         for scene in SCENES:
             self.assertIn(f"{scene.name} ", printed)
+
+    def test_pattern(self) -> None:
+        """A pattern stands for all scenes that match, and scenes may be asked for that are left out otherwise."""
+        self.patch(sys.modules[main.__module__], "measure", lambda scene, *_: Results(scene))
+        for wanted, expected in [("ws-*", {"ws-1-1", "ws-1-10", "ws-1-100"}), ("crowd,idle", {"crowd", "idle"})]:
+            json_ = Path(self.mktemp())
+            self.run_("--scenes", wanted, "--brokers", "fleximq", "--json", str(json_))
+            self.assertEqual({scene["scene"] for scene in json.loads(json_.read_text())["scenes"]}, expected)
 
     def test_unknownScene(self) -> None:
         """A scene that does not exist is refused."""

@@ -1,0 +1,113 @@
+"""What a reader that never reads costs those beside it, and the broker's memory."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from benchmarks.peers.blipmq import BlipMQ
+from benchmarks.peers.line import Line
+from benchmarks.peers.minimq import MiniMQ
+from benchmarks.peers.peer import Peer
+from benchmarks.peers.program import forgetPeak, peakBytes, residentBytes
+from benchmarks.percentiles import percentile
+from benchmarks.pump import forked, limitWaits
+from benchmarks.work.effort import Effort, Figures, Run
+from benchmarks.work.fan import names
+from benchmarks.work.latency import Layout, Paced, Reader
+
+_MEBIBYTE = 1 << 20
+#: Requests that a reader of a polled dialect sends at a time, and the seconds between.
+_ASK, _PAUSE = 100, 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A steady publisher with healthy subscribers, first alone, then beside one of ``dialect`` that never reads.
+
+    The broker is started anew for each such pair. Growth is from before the slow reader comes to the peak.
+    """
+
+    dialect: type[Peer]
+    size: int = 4096
+    healthy: int = 20
+    rate: float = 8_000.0
+
+    @contextmanager
+    def on(self, peer: Peer, effort: Effort) -> Iterator[Run]:
+        """Nothing to make ready."""
+        topic = names(1)[0]
+        paced = Paced.at(self.rate, effort.unread / self.size / self.rate)
+
+        def run() -> Figures:
+            peer.stop()
+            peer.start()
+            with ExitStack() as lines:
+                publisher = lines.enter_context(peer.connect())
+                healthy = [lines.enter_context(peer.connect()) for _ in range(self.healthy)]
+                for line in healthy:
+                    peer.subscribe(line, [topic])
+                crew = _Crew(peer, publisher, healthy, Layout(peer, publisher, topic, self.size))
+                crew.p99(Paced.at(self.rate, effort.seconds))
+                alone = crew.p99(paced)
+                forgetPeak(peer.pid)
+                before = residentBytes(peer.pid)
+                with self._slow(peer, topic, paced.bursts * paced.pace):
+                    beside = crew.p99(paced)
+                growth = (peakBytes(peer.pid) - before) / _MEBIBYTE
+            return {
+                "p99 without, us": alone,
+                "p99 with, us": beside,
+                "with/without": beside / alone,
+                "growth, MiB": growth,
+            }
+
+        yield run
+
+    @contextmanager
+    def _slow(self, peer: Peer, topic: bytes, seconds: float) -> Iterator[None]:
+        """Connect the one that never reads; where messages have to be asked for, it asks all the time."""
+        slow = self.dialect()
+        slow.port = peer.port
+        with slow.connect() as line:
+            asking = []
+            if isinstance(slow, BlipMQ):
+                question = slow.poll(slow.subscribeWith(line, topic, qos=0))
+                asking = [lambda: _insist(line.socket, question, seconds)]
+            elif isinstance(slow, MiniMQ):
+                slow.subscribe(line, [topic])
+                asking = [lambda: _insist(line.socket, slow.consume(topic), seconds)]
+            else:
+                slow.subscribe(line, [topic])
+            with forked(asking) as go:
+                go()
+                yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Crew:
+    """The publisher and the healthy ones."""
+
+    peer: Peer
+    publisher: Line
+    healthy: list[Line]
+    layout: Layout
+
+    def p99(self, paced: Paced) -> float:
+        """Send everything to everybody, and return the microseconds that 99 of 100 deliveries do not exceed."""
+        for line in (self.publisher, *self.healthy):
+            self.peer.barrier(line)
+        readers = [Reader(line.socket, self.layout, paced.messages) for line in self.healthy]
+        return percentile(paced.run(self.publisher, readers, self.layout), 99) / 1e3
+
+
+def _insist(line: socket.socket, question: bytes, seconds: float) -> None:
+    """Ask for messages without reading any, until the time is over or the broker takes no more questions."""
+    limitWaits(line, 0.5)
+    ends = time.monotonic() + seconds
+    with contextlib.suppress(OSError):
+        while time.monotonic() < ends:
+            line.sendall(question * _ASK)
+            time.sleep(_PAUSE)
