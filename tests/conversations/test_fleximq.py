@@ -203,7 +203,9 @@ class TopicTests(FlexiCase):
     def test_order(self) -> None:
         """20,000 pipelined PUBs arrive complete and in order."""
         alice, number = self.alice, 20000
-        stream = b"".join(alice.variant.frame("PUB", alice.id, {"topic": self.topic}, msgpack.packb(n)) for n in range(number))
+        stream = b"".join(
+            alice.variant.frame("PUB", alice.id, {"topic": self.topic}, msgpack.packb(n)) for n in range(number)
+        )
         talking = threading.Thread(target=alice.say, args=(stream,), daemon=True)
         talking.start()
         self.assertEqual([self.bob.hear().value for _ in range(number)], list(range(number)))
@@ -221,9 +223,7 @@ class TopicTests(FlexiCase):
         """A message of exactly 16 MiB is carried."""
         head = len(self.alice.variant.frame("PUB", self.alice.id, {"topic": self.topic}))
         payload = msgpack.packb(bytes((16 << 20) - head - 5))
-        threading.Thread(
-            target=self.alice.send, args=("PUB", {"topic": self.topic}, payload), daemon=True
-        ).start()
+        threading.Thread(target=self.alice.send, args=("PUB", {"topic": self.topic}, payload), daemon=True).start()
         self.assertEqual(len(self.bob.hear().raw), 16 << 20)
 
     def test_reserved(self) -> None:
