@@ -120,6 +120,7 @@ class FlexiSession(Session):
                             self._refused(error, bytesOfEnvelope)
         except FrameTooLarge as error:
             self._handOver(takers, collected, total)
+            self._settleLayout()
             self._refused(error, error.envelope)
         except BrokerError:
             self._handOver(takers, collected, total)
@@ -136,8 +137,7 @@ class FlexiSession(Session):
 
     def _unknown(self, envelope: bytes, frames: bytes) -> None:
         """Take the long way, frame by frame."""
-        if isinstance(self._scanner, LayoutScanner):
-            self._settleLayout(self._scanner)
+        self._settleLayout()
         head = len(envelope)
         positional = not self._strict and isPositional(envelope)
         if positional:
@@ -150,8 +150,11 @@ class FlexiSession(Session):
             if self.state is State.ENDING:
                 return
 
-    def _settleLayout(self, scanner: LayoutScanner) -> None:
-        """Speak the layout that the client's first header was in."""
+    def _settleLayout(self) -> None:
+        """Speak the layout that the client's first header was in, as soon as that is known."""
+        scanner = self._scanner
+        if not isinstance(scanner, LayoutScanner):
+            return
         if scanner.layout is Layout.B:
             outbox = self.outbox
             self.form = LAYOUT_B_FORM
