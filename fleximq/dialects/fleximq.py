@@ -215,7 +215,8 @@ class FlexiSession(Session):
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise BadRequest("the payload is not MessagePack") from None
         value = self.broker.ask(path, arguments)
-        fields = {"status": int(Status.OK), "routing": self._routing(path)} | _correlation(header.id)
+        routing = self._routing({"client_id": self.id, "path": path})
+        fields = {"status": int(Status.OK), "routing": routing} | _correlation(header.id)
         self._say(MessageType.REP, fields, msgpack.packb(value))
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
@@ -281,9 +282,8 @@ class FlexiSession(Session):
     def _say(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
         self.forward(encodeMessage(kind, sender, fields, payload))
 
-    def _routing(self, path: str) -> list[dict[str, Any]]:
-        """Return the routing of a message from the broker to this client."""
-        entry = {"client_id": self.id, "path": path}
+    def _routing(self, entry: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the routing of a message from the broker, as this client can read it."""
         return [entry | {"client_name": ""} if self._named else entry]
 
     def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
@@ -296,13 +296,14 @@ class FlexiSession(Session):
             self.broker.whenSafe(lambda: self.end("client closed"))
 
     def _sayError(self, status: int, reason: str, path: str, id: str | None) -> None:
-        fields = {"status": int(status), "routing": self._routing(path)} | _correlation(id)
+        routing = self._routing({"client_id": self.id, "path": path})
+        fields = {"status": int(status), "routing": routing} | _correlation(id)
         self._say(MessageType.REP, fields, words(reason))
 
     def _reportLost(self, header: Header, entry: Entry) -> None:
         """A NOTIF or REP that reports an error itself is never answered."""
         if not reportsError(header.fields):
-            fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": [entry.asSent()]}
+            fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
             self._say(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
 
     def _refused(self, error: BrokerError, envelope: bytes) -> None:
