@@ -35,6 +35,7 @@ from fleximq.errors import (
     Unauthorized,
 )
 from fleximq.interfaces import IForm, IPeer, ISubscriber
+from fleximq.limits import KIBIBYTE
 from fleximq.status import Status
 from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, readHeader, reportsError
 from fleximq.wire.flexi_layouts import Layout, LayoutBScanner, LayoutScanner, toLayoutB
@@ -51,6 +52,8 @@ from fleximq.wire.flexi_message import (
 from fleximq.wire.flexi_positional import isPositional, withMap
 from fleximq.wire.flexi_scanner import FlexiScanner, FrameTooLarge, singles
 
+#: The longest payload of a REQ to the broker itself: reading MessagePack can cost a hundred times its bytes.
+ARGUMENT_BYTES = 64 * KIBIBYTE
 #: A PUB with one of these keys differs from message to message: its envelope is not worth remembering.
 _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
@@ -210,6 +213,8 @@ class FlexiSession(Session):
             self.broker.request(self._me, target, header.id or "", path or "", frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
+        if len(payload) > ARGUMENT_BYTES:
+            raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
         try:
             arguments = msgpack.unpackb(payload, strict_map_key=False, timestamp=1) if payload else None
         except (ValueError, TypeError, OverflowError, RecursionError):
