@@ -1,5 +1,6 @@
 """FlexiMQ messages from client to client: REQ, REP, NOTIF, BCAST, and what the broker answers itself."""
 
+import time
 from typing import Any
 
 import msgpack
@@ -395,6 +396,25 @@ class BrokerPathTests(DirectCase):
         ):
             self.assertError(self.ask("/broker/clients", value), self.alice, 400, "B", "/broker/clients")
         self.assertError(self.ask("/broker/topics", {"after": 5}), self.alice, 400, "B", "/broker/topics")
+
+    def test_longArguments(self) -> None:
+        """65,536 bytes of arguments are taken, 65,537 are not: 400, whatever they are."""
+        header = {"routing": [{"client_id": 1, "path": "/broker/about"}], "reqrep": {"type": "request", "id": "B"}}
+        for size, wanted in ((65536, 200), (65537, 400)):
+            arguments = msgpack.packb({"x": bytes(size - 6)})
+            self.assertEqual(len(arguments), size)
+            [heard] = self.alice.answer("REQ", header, arguments)
+            self.assertEqual(heard.status, wanted)
+
+    def test_manyArguments(self) -> None:
+        """Millions of tiny values are refused before they are read."""
+        header = {"routing": [{"client_id": 1, "path": "/broker/about"}], "reqrep": {"type": "request", "id": "B"}}
+        payload = b"\xdd" + (1 << 22).to_bytes(4, "big") + b"\x90" * (1 << 22)
+        began = time.process_time()
+        self.alice.protocol.dataReceived(frame("REQ", self.alice.id, header, payload))
+        [heard] = self.alice.messages()
+        self.assertError(heard, self.alice, 400, "B", "/broker/about")
+        self.assertLess(time.process_time() - began, 0.5)
 
     def test_noMessagePack(self) -> None:
         """Arguments that are no MessagePack: 400."""

@@ -147,6 +147,18 @@ class OutboxTests(SynchronousTestCase):
         self.assertEqual(self.overflows, 0)
         self.assertEqual(len(transport.drainAll()), 7 * MEBIBYTE)
 
+    def test_unsentCounts(self) -> None:
+        """What the transport was given and has not sent is no room, portion by portion."""
+        outbox = Outbox(Pausing(), self.turn, 8 * MEBIBYTE, self.overflow)
+        transport = outbox._transport
+        outbox.take(bytes(3 * MEBIBYTE))
+        self.turn.flush()
+        rooms = [outbox.room]
+        for _ in range(3):
+            transport.drain()
+            rooms.append(outbox.room)
+        self.assertEqual(rooms, [5 * MEBIBYTE, 6 * MEBIBYTE, 7 * MEBIBYTE, 8 * MEBIBYTE])
+
     def test_close(self) -> None:
         """All that waits is sent, also what this turn brought; then the connection is closed."""
         self.outbox.take(b"last")
