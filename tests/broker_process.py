@@ -48,6 +48,9 @@ class BrokerProcess:
     and removed at the end; a relative ``unix:`` path in ``--listen`` is created there.
     """
 
+    #: The interpreter that runs it.
+    python = sys.executable
+
     def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
         self.arguments = arguments if "--listen" in arguments else (*ANY_PORT, *arguments)
         self.folder = Path(tempfile.mkdtemp(prefix="fleximq-"))
@@ -62,7 +65,7 @@ class BrokerProcess:
     def start(self) -> None:
         """Start the process, and do not wait for anything."""
         twistd = Path(sysconfig.get_path("scripts")) / "twistd"
-        command = [sys.executable, str(twistd), "-n", "--pidfile=", "fleximq", *self.arguments]
+        command = [self.python, str(twistd), "-n", "--pidfile=", "fleximq", *self.arguments]
         self._process = subprocess.Popen(
             command,
             cwd=self.folder,

@@ -61,7 +61,7 @@ class MetadataTests(SynchronousTestCase):
 
 def _foreignPackages() -> set[str]:
     """Return the names on PyPI of all packages that the sources import."""
-    names = {"zope": "zope.interface", "ulid": "python-ulid"}
+    names = {"zope": "zope.interface", "ulid": "python-ulid", "OpenSSL": "pyopenssl"}
     sources = [path.read_text() for path in (ROOT / "fleximq").rglob("*.py")]
     modules = {name.split(".")[0] for source in sources for _, name in importsOf("", source)}
     return {names.get(module, module) for module in modules - sys.stdlib_module_names - {"fleximq"}}

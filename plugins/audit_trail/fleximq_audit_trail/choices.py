@@ -1,0 +1,65 @@
+"""What an operator can choose: the options behind ``--extension audit_trail:`` or in ``[extension.audit_trail]``."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleximq.errors import SettingError
+from fleximq.settings import count, flag, seconds, size, text
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How the trail is kept.
+
+    ``path`` names the file; at ``rotate`` bytes a new one is begun, and ``keep`` old ones stay. ``pattern`` says which
+    topics are written down, ``payloads`` whether what was published is written as well. Lines are written every
+    ``every`` seconds; those for which there is no room in ``backlog`` bytes until then are lost, and counted.
+
+    :raises SettingError: for a value that cannot be.
+    """
+
+    path: str
+    rotate: int = 16 << 20
+    keep: int = 8
+    pattern: str = "#"
+    payloads: bool = False
+    every: float = 0.5
+    backlog: int = 8 << 20
+
+    def __post_init__(self) -> None:
+        folder = os.path.dirname(os.path.abspath(self.path))
+        if not self.path or os.path.isdir(self.path) or not os.path.isdir(folder):
+            raise SettingError(f"path is {self.path!r}, but must name a file in a folder that is there")
+        for name, least in (("rotate", 4096), ("keep", 1), ("backlog", 4096)):
+            if getattr(self, name) < least:
+                raise SettingError(f"{name} is {getattr(self, name)}, but must be at least {least}")
+        if not 0.01 <= self.every <= 60:
+            raise SettingError(f"every is {self.every:g}, but must be between 0.01 and 60 seconds")
+        if not self.pattern or len(self.pattern.encode()) > 1024:
+            raise SettingError(f"pattern is {self.pattern!r}, but must be a topic or a pattern of them")
+
+
+_READ: dict[str, Callable[[str, object], Any]] = {
+    "path": text,
+    "rotate": size,
+    "keep": count,
+    "pattern": text,
+    "payloads": flag,
+    "every": seconds,
+    "backlog": size,
+}
+
+
+def configure(options: Mapping[str, object]) -> Choices:
+    """Return what was chosen.
+
+    :raises SettingError: for an unknown option, one that is missing or a wrong value.
+    """
+    for name in options:
+        if name not in _READ:
+            raise SettingError(f"there is no option {name}, only {', '.join(_READ)}")
+    if "path" not in options:
+        raise SettingError("path is missing, but must name the file to write to")
+    return Choices(**{name: _READ[name](name, value) for name, value in options.items()})

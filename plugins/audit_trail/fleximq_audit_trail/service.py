@@ -1,0 +1,78 @@
+"""The service: opens the file and looks on when it starts, writes what is left and closes it when it stops."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThreadPool
+
+from fleximq.errors import SettingError
+from fleximq.interfaces import IExtensionContext
+from fleximq_audit_trail.choices import Choices
+from fleximq_audit_trail.trail import PrivateLogFile, Trail
+from fleximq_audit_trail.watcher import Watcher
+
+
+class AuditTrail(Service):
+    """Writes down what happens in a broker while it runs.
+
+    :param inThread: calls something in a thread; by default one of the reactor's.
+    """
+
+    name = "audit_trail"
+
+    def __init__(
+        self,
+        context: IExtensionContext,
+        choices: Choices,
+        inThread: Callable[..., "Deferred[Any]"] | None = None,
+    ) -> None:
+        self._context = context
+        self._choices = choices
+        self._inThread = inThread
+        self._trail: Trail | None = None
+
+    def startService(self) -> None:
+        """Open the file, and look on from now on.
+
+        :raises SettingError: the file cannot be opened.
+        """
+        super().startService()
+        choices, reactor = self._choices, self._context.reactor
+        inThread = self._inThread or partial(deferToThreadPool, reactor, reactor.getThreadPool())
+        self._trail = Trail(_opened(choices), inThread, choices.backlog, self._lost)
+        self._watcher = Watcher(self._trail.take, partial(datetime.now, UTC), choices.payloads)
+        self._watcher.say("started")
+        self._context.observe(self._watcher)
+        self._context.tap(self._watcher, choices.pattern)
+        self._flushing = LoopingCall(self._trail.flush)
+        self._flushing.clock = reactor
+        self._flushing.start(choices.every)
+
+    def stopService(self) -> "Deferred[None]":
+        """Write what is left; what is returned fires when it is on disk."""
+        super().stopService()
+        trail, self._trail = self._trail, None
+        if trail is None:
+            return succeed(None)
+        self._flushing.stop()
+        self._watcher.say("stopped")
+        return trail.close()
+
+    def _lost(self, number: int) -> str:
+        return self._watcher.line("lost", count=number)
+
+
+def _opened(choices: Choices) -> PrivateLogFile:
+    path = os.path.abspath(choices.path)
+    try:
+        return PrivateLogFile(
+            os.path.basename(path), os.path.dirname(path), rotateLength=choices.rotate, maxRotatedFiles=choices.keep
+        )
+    except OSError as error:
+        raise SettingError(f"path is {choices.path!r}, but cannot be opened: {error.strerror}") from error

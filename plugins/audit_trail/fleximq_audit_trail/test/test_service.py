@@ -1,0 +1,142 @@
+"""The extension beside a whole broker in memory: what it writes down."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from fleximq.dialects.registry import installed
+from fleximq.errors import SettingError
+from fleximq.extension_options import Chosen
+from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IForm, ISubscriber
+from fleximq.services.compose import compose
+from fleximq.services.extensions import ExtensionContext
+from fleximq.settings import Settings
+from fleximq_audit_trail.choices import Choices
+from fleximq_audit_trail.service import AuditTrail
+from fleximq_audit_trail.watcher import LONGEST, Watcher
+
+HERE = IPv4Address("TCP", "127.0.0.1", 50000)
+
+
+class ReactorAtOnce(MemoryReactorClock):
+    """A reactor in memory whose thread pool does everything at once."""
+
+    def getThreadPool(self) -> Any:
+        """Return itself."""
+        return self
+
+    def callInThreadWithCallback(self, called: Any, call: Any, *arguments: Any) -> None:
+        """Call, and tell of the result."""
+        result: list[Any] = []
+        maybeDeferred(call, *arguments).addBoth(result.append)
+        called(True, result[0])
+
+    def callFromThread(self, call: Any, *arguments: Any) -> None:
+        """Call."""
+        call(*arguments)
+
+
+class AuditTrailTests(SynchronousTestCase):
+    """A broker with the extension turned on."""
+
+    def setUp(self) -> None:
+        """The path of the file."""
+        self.path = Path(self.mktemp()).absolute()
+
+    def broker(self, options: Mapping[str, object] | None = None) -> Any:
+        """Return a broker that was started."""
+        self.reactor: Any = ReactorAtOnce()
+        chosen = Chosen("audit_trail", {"path": str(self.path), **(options or {})})
+        whole = compose(self.reactor, Settings(extension=(chosen,)))
+        whole.privilegedStartService()
+        whole.startService()
+        return whole
+
+    def connect(self) -> Any:
+        """Return the protocol of a new connection to it."""
+        protocol = self.reactor.tcpServers[0][1].buildProtocol(HERE)
+        protocol.makeConnection(StringTransport(peerAddress=HERE))
+        return protocol
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what is written down, without the times."""
+        events = [json.loads(line) for line in self.path.read_text().splitlines()]
+        self.assertTrue(all(each.pop("time").endswith("+00:00") for each in events))
+        return events
+
+    def test_found(self) -> None:
+        """Twisted finds the plug-in."""
+        verifyObject(IBrokerExtension, installed().extensions["audit_trail"])
+
+    def test_interfaces(self) -> None:
+        """The watcher is what it says."""
+        watcher = Watcher([].append, None)  # type: ignore[arg-type]
+        for each in (IBrokerObserver, ISubscriber, IForm):
+            verifyObject(each, watcher)
+
+    def test_day(self) -> None:
+        """A start, a join, a publication, a leave, an end; no payload, no more than that."""
+        whole = self.broker()
+        peer = self.connect()
+        peer.dataReceived(b"PRODUCE:1:::news:::secret\nPRODUCE:2:::news:::word\nPING:\n")
+        peer.connectionLost()
+        whole.stopService()
+        who = {"client_id": 1000, "name": "minimq-1000", "dialect": "minimq"}
+        self.assertEqual(
+            self.events(),
+            [
+                {"event": "started"},
+                {"event": "joined", **who, "address": str(HERE), "principal": None},
+                {"event": "published", "topic": "news", **who, "count": 2, "size": 10},
+                {"event": "left", **who, "reason": "connection lost"},
+                {"event": "stopped"},
+            ],
+        )
+        self.assertNotIn("secret", self.path.read_text())
+
+    def test_payloads(self) -> None:
+        """Payloads are written where they are asked for, as text, and not without end."""
+        whole = self.broker({"payloads": True})
+        self.connect().dataReceived(b"PRODUCE:1:::a:::h\xc3\xa9\nPRODUCE:2:::a:::" + b"x" * (LONGEST + 1) + b"\n")
+        whole.stopService()
+        (said,) = [each["payloads"] for each in self.events() if each["event"] == "published"]
+        self.assertEqual(said, ["h\u00e9", "x" * LONGEST])
+
+    def test_pattern(self) -> None:
+        """Only topics that match are written down."""
+        whole = self.broker({"pattern": "a.*"})
+        self.connect().dataReceived(b"PRODUCE:1:::a.b:::x\nPRODUCE:2:::b:::x\n")
+        whole.stopService()
+        self.assertEqual([each["topic"] for each in self.events() if each["event"] == "published"], ["a.b"])
+
+    def test_meanwhile(self) -> None:
+        """Lines are written while the broker runs, not only at its end."""
+        whole = self.broker({"every": 0.5})
+        self.connect().dataReceived(b"PING:\n")
+        self.reactor.advance(0.6)
+        self.assertEqual([each["event"] for each in self.events()], ["started", "joined"])
+        whole.stopService()
+
+    def test_takenBack(self) -> None:
+        """After its end nothing is written, and no timer is left."""
+        whole = self.broker()
+        peer = self.connect()
+        whole.stopService()
+        peer.dataReceived(b"PRODUCE:1:::a:::x\n")
+        self.assertEqual([each["event"] for each in self.events()], ["started", "stopped"])
+
+    def test_cannotOpen(self) -> None:
+        """A file that cannot be opened ends the start with a sentence."""
+        self.path.mkdir()
+        context = ExtensionContext(None, Settings(), ReactorAtOnce())  # type: ignore[arg-type]
+        choices = Choices(str(self.path / "new"))
+        self.path.rmdir()
+        error = self.assertRaises(SettingError, AuditTrail(context, choices).startService)
+        self.assertIn("but cannot be opened: No such file or directory", str(error))

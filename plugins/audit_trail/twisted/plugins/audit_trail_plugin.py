@@ -1,0 +1,10 @@
+"""Makes the extension known. Twisted reads this file whenever it looks for plug-ins, so it holds names only."""
+
+from fleximq.plugin import Extension
+
+auditTrail = Extension(
+    "audit_trail",
+    "Writes joins, leaves and publications to a file of JSON lines.",
+    configure="fleximq_audit_trail.choices.configure",
+    service="fleximq_audit_trail.service.AuditTrail",
+)

@@ -1,0 +1,1 @@
+"""A dialect for FlexiMQ: plain lines of text."""

@@ -1,0 +1,114 @@
+"""A whole dialect in one page.
+
+A client says lines of UTF-8, which end with LF or CRLF::
+
+    +TOPIC          subscribes to a topic
+    TOPIC TEXT      publishes a text to it
+
+and is told ``TOPIC TEXT`` for every publication to a topic it subscribed to, its own included, and ``! WORDS`` when
+something was wrong. Success is silent. Topics hold no blank; their names are literal.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.interfaces import IAddress
+from zope.interface import implementer
+
+from fleximq.broker.values import Client, Envelope
+from fleximq.dialects.context import Context
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.session import Session, State
+from fleximq.dialects.stream import StreamFactory
+from fleximq.errors import BadRequest, BrokerError, Forbidden
+from fleximq.interfaces import IForm, ISource, ISubscriber
+from fleximq.message import Content, Message
+from fleximq.wire.mini_line import LineScanner
+from fleximq.wire.payloads import toText
+
+#: The longest line, in bytes.
+LINE_BYTES = 64 * 1024
+
+
+# How publications cross: a source says what a run of ours holds, a form how any run is told to our subscribers.
+@implementer(ISource, IForm)
+class LineForm:
+    """Bodies are lists of messages, and subscribers take lines. There is one for all, so each run is rendered once."""
+
+    def messages(self, body: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages of a run."""
+        return body
+
+    def pick(self, body: Sequence[Message], places: Sequence[int]) -> Sequence[Message]:
+        """Return a run of those at these places."""
+        return [body[place] for place in places]
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+        """Return the lines for a run of any dialect. A line break in a text becomes a blank."""
+        texts = (" ".join(toText(message).splitlines()) for message in envelope.source.messages(body))
+        return "".join(f"{envelope.topic.name} {text}\n" for text in texts).encode()
+
+
+LINES = LineForm()
+
+
+class NotAdmitted(Forbidden):
+    """This peer may not come in at all."""
+
+    closes = True
+
+
+@implementer(ISubscriber)
+class LineSession(Session):
+    """One client's conversation."""
+
+    dialect = "line_echo"
+    form = LINES
+    _me: Client
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self._scanner = LineScanner(LINE_BYTES)
+
+    def received(self, data: bytes) -> None:
+        """Do what the lines say, in their order. A line that is too long ends the connection."""
+        for line in self._scanner.feed(data):
+            try:
+                self._do(line)
+            except BrokerError as error:
+                self.failed(error)
+            if self.state is State.ENDING:
+                return
+
+    def _do(self, line: bytes) -> None:
+        if self.state is State.WAITING:  # the first line is the handshake
+            refusal = self.refusal()
+            if refusal is not None:
+                raise NotAdmitted(refusal)
+            self._me = self.letIn()
+        try:
+            topic, blank, text = line.decode().partition(" ")
+        except UnicodeDecodeError as error:
+            raise BadRequest("the line is not UTF-8") from error
+        if topic.startswith("+") and not blank:
+            self.broker.subscribe(self._me, self, topic[1:], literal=True)
+        elif blank:
+            envelope = Envelope(self.broker.topicFor(self._me, topic), self._me, LINES)
+            self.broker.publish(envelope, [Message(text.encode(), Content.TEXT)], 1)
+        else:
+            raise BadRequest("say +TOPIC, or TOPIC TEXT")
+
+    def deliver(self, rendered: bytes, count: int) -> None:
+        """Send the lines of a run."""
+        self.outbox.deliver(rendered, count)
+
+    def answerError(self, error: BrokerError) -> None:
+        """Say in a line what was wrong."""
+        self.outbox.take(f"! {error}\n".encode())
+
+
+class LineFactory(StreamFactory):
+    """Builds the connections of a listener."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, LineSession)

@@ -1,0 +1,12 @@
+"""Makes the dialect known. Twisted reads this file whenever it looks for plug-ins, so it holds names only."""
+
+from fleximq.plugin import Dialect
+
+lineEcho = Dialect(
+    "line_echo",
+    stream="fleximq_line_echo.dialect.LineFactory",
+    beginnings=[b"+"],
+    title="Line echo",
+    purpose="lines of text, for people with netcat",
+    reach="{stream}, e.g. with netcat: +topic",
+)

@@ -1,0 +1,1 @@
+"""The example plug-ins in ``plugins/``: their own tests, run from their folders, and their installation."""
