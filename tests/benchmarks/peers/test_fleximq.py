@@ -42,3 +42,9 @@ class FlexiMQTests(SynchronousTestCase):
         """Publications go to the topics in turn."""
         one, two = (self.peer.publication(1000, topic, b"hi") for topic in (b"a", b"b"))
         self.assertEqual(self.peer.prepare(1000, [b"a", b"b"], b"hi", 5), one + two + one + two + one)
+
+    def test_prepareNumbered(self) -> None:
+        """No two payloads of 16 bytes and more are alike, and all have the length that was asked for."""
+        payloads = [b"00000000" + b"x" * 8, b"00000001" + b"x" * 8]
+        expected = b"".join(self.peer.publication(1000, b"a", each) for each in payloads)
+        self.assertEqual(self.peer.prepare(1000, [b"a"], b"x" * 16, 2), expected)
