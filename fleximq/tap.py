@@ -2,6 +2,7 @@
 
 from twisted.application.service import IService
 
+from fleximq.errors import SettingError
 from fleximq.options import Options
 from fleximq.services.compose import compose
 from fleximq.services.departure import Departure
@@ -10,7 +11,13 @@ __all__ = ["Options", "makeService"]
 
 
 def makeService(options: Options) -> IService:
-    """Return the broker with all its listeners, none of them open yet."""
+    """Return the broker with all its listeners, none of them open yet.
+
+    :raises SystemExit: with a sentence, for a plug-in that is named but cannot be loaded.
+    """
     from twisted.internet import reactor
 
-    return compose(reactor, options.settings, Departure(options.parent or {}))
+    try:
+        return compose(reactor, options.settings, Departure(options.parent or {}))
+    except SettingError as error:
+        raise SystemExit(f"fleximq: {error}") from None

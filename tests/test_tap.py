@@ -35,6 +35,7 @@ class TwistdTests(SynchronousTestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
+        self.more: list[str] = []
 
     def twistd(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run it to its end, or to that of the process that a daemon leaves behind."""
@@ -43,12 +44,19 @@ class TwistdTests(SynchronousTestCase):
         return subprocess.run(
             [sys.executable, str(program), *words],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([source, *self.more, os.environ.get("PYTHONPATH", "")])},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=PATIENCE,
         )
+
+    def plugIn(self, code: str) -> None:
+        """Install a drop-in file that holds one plug-in, for the programs that are run from now on."""
+        drop = self.folder / "more" / "twisted" / "plugins"
+        drop.mkdir(parents=True)
+        (drop / "sample_plugin.py").write_text(f"from fleximq.plugin import Dialect\n\nsample = {code}\n")
+        self.more = [str(self.folder / "more")]
 
     def left(self) -> list[str]:
         """Return what is in the folder now."""
@@ -71,6 +79,36 @@ class SentenceTests(TwistdTests):
         self.assertEqual((ended.returncode, ended.stdout), (1, ""))
         self.assertEqual(
             ended.stderr, "fleximq: keepalive is 'soon', but must be a number of seconds, e.g. 30 or 0.5\n"
+        )
+
+    def test_wrongConfig(self) -> None:
+        """So is what is wrong in a settings file, and one that is not there."""
+        (self.folder / "x.toml").write_text("keepalive = 0\n")
+        for name, words in (
+            ("x.toml", "x.toml: keepalive is 0, but must be over 0 and at most 31622400 seconds"),
+            ("y.toml", "y.toml cannot be read: no such file or directory"),
+        ):
+            ended = self.twistd("-n", "fleximq", "--config", name)
+            self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (1, "", f"fleximq: {words}\n"))
+
+    def test_dialectThatCannotBeLoaded(self) -> None:
+        """A plug-in that a listener names has to be there in full."""
+        self.plugIn("Dialect('gone', stream='there.is.no.such')")
+        ended = self.twistd("-n", "fleximq", "--listen", "gone+tcp:0")
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(
+            ended.stderr,
+            "fleximq: the dialect gone cannot be loaded: 'there.is.no.such' does not name an object\n",
+        )
+        self.assertNotIn("Traceback", ended.stdout)
+
+    def test_collision(self) -> None:
+        """Plug-ins that collide are told before anything starts."""
+        self.plugIn("Dialect('minimq')")
+        ended = self.twistd("-n", "fleximq")
+        self.assertEqual(
+            (ended.returncode, ended.stderr),
+            (1, "fleximq: two plug-ins bring a dialect named minimq: uninstall one of them\n"),
         )
 
     def test_takenPort(self) -> None:

@@ -32,6 +32,11 @@ class ExampleTests(SynchronousTestCase):
                 value = option.read(option.name, written[option.name])
                 self.assertEqual(value != option.default, option.name in differing, option.name)
 
+    def test_everyOption(self) -> None:
+        """Nothing that can be set is left out."""
+        named = set(re.findall(r"^(?:# )?([a-z-]+) = ", self.text, re.MULTILINE)) | {"extension"}
+        self.assertEqual({option.name for option in OPTIONS} - named, set())
+
     def test_withoutComments(self) -> None:
         """What is commented out in it would be TOML as well."""
         extension = self.text[self.text.index("# [extension.") :].replace("# ", "")

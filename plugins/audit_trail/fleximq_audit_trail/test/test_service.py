@@ -18,6 +18,8 @@ from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IForm, ISubscr
 from fleximq.services.compose import compose
 from fleximq.services.extensions import ExtensionContext
 from fleximq.settings import Settings
+from fleximq.wire.flexi_header import packHeader
+from fleximq.wire.flexi_message import MessageType, encodeFrame
 from fleximq_audit_trail.choices import Choices
 from fleximq_audit_trail.service import AuditTrail
 from fleximq_audit_trail.watcher import LONGEST, Watcher
@@ -100,6 +102,18 @@ class AuditTrailTests(SynchronousTestCase):
             ],
         )
         self.assertNotIn("secret", self.path.read_text())
+
+    def test_run(self) -> None:
+        """Neighbouring publications with the same envelope are one line."""
+        whole = self.broker()
+        publication = encodeFrame(MessageType.PUB, 1000, packHeader({"topic": "t"}), b"\xa3abc")
+        peer = self.connect()
+        peer.dataReceived(encodeFrame(MessageType.JOIN, 0) + publication)
+        peer.dataReceived(3 * publication)
+        whole.stopService()
+        said = [each for each in self.events() if each["event"] == "published"]
+        self.assertEqual([(each["dialect"], each["count"], each["size"]) for each in said],
+                         [("fleximq", 1, 4), ("fleximq", 3, 12)])  # fmt: skip
 
     def test_payloads(self) -> None:
         """Payloads are written where they are asked for, as text, and not without end."""
