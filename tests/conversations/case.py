@@ -5,6 +5,7 @@ nothing one test leaves behind is met by another.
 """
 
 import atexit
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -14,8 +15,15 @@ from typing import Any, ClassVar, TypeVar
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker_process import BrokerProcess
-from tests.conversations.clients import PATIENCE, BlipClient, FlexiClient, IdentityClient, MiniClient
-from tests.conversations.clients import Stream, WebSocketStream
+from tests.conversations.clients import (
+    PATIENCE,
+    BlipClient,
+    FlexiClient,
+    IdentityClient,
+    MiniClient,
+    Stream,
+    WebSocketStream,
+)
 from tests.wire.flexi_variants import MAPS, Variant
 
 #: A UNIX socket in the broker's own folder.
@@ -36,16 +44,20 @@ class Place:
         self._own = own
         self._options = options
         self._running: BrokerProcess | None = None
+        self._starting = threading.Lock()
 
     @property
     def broker(self) -> BrokerProcess:
-        """The running broker."""
-        if self._running is None:
-            names = [f"{each}+{_LOOPBACK}" for each in _DIALECTS] if self._own else [_LOOPBACK, f"unix:{UNIX_SOCKET}"]
-            listens = [word for name in names for word in ("--listen", name)]
-            self._running = BrokerProcess(*listens, *self._options).__enter__()
-            atexit.register(self._running.stop)
-        return self._running
+        """The running broker; threads may ask for it at the same time."""
+        with self._starting:
+            if self._running is None:
+                self._running = BrokerProcess(*self._listens(), *self._options).__enter__()
+                atexit.register(self._running.stop)
+            return self._running
+
+    def _listens(self) -> list[str]:
+        names = [f"{each}+{_LOOPBACK}" for each in _DIALECTS] if self._own else [_LOOPBACK, f"unix:{UNIX_SOCKET}"]
+        return [word for name in names for word in ("--listen", name)]
 
     def address(self, dialect: str) -> tuple[str, int]:
         """Where a dialect is spoken."""
