@@ -9,7 +9,20 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.errors import SettingError
 from fleximq.extension_options import extensions
 from fleximq.limits import Limits
-from fleximq.settings import LONGEST, OPTIONS, Settings, command, count, flag, seconds, size, spelledSize, text, texts
+from fleximq.settings import (
+    LONGEST,
+    OPTIONS,
+    Settings,
+    command,
+    count,
+    flag,
+    seconds,
+    size,
+    slowConsumer,
+    spelledSize,
+    text,
+    texts,
+)
 
 
 class ReaderTests(SynchronousTestCase):
@@ -192,6 +205,7 @@ class TableTests(SynchronousTestCase):
                 texts: ("x://y",),
                 text: "/x",
                 extensions: "x:a=1",
+                slowConsumer: "drop",
             }[option.read]  # type: ignore[index]
             settings = Settings.of({option.name: value})
             holder = settings.limits if option.isLimit else settings
