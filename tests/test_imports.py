@@ -146,6 +146,11 @@ class LadderRuleTests(SynchronousTestCase):
         """dialects is where wire and broker meet."""
         self.assertEqual(self.allows("dialects", "wire", "broker", "services"), {"wire", "broker"})
 
+    def test_commandsKnowNoBroker(self) -> None:
+        """The command ``fleximq`` reads settings and finds plug-ins, but never runs a broker itself."""
+        self.assertEqual(self.allows("cli", "settings", "checking", "endpoints", "broker", "services", "tap", "options"),
+                         {"settings", "checking", "endpoints"})  # fmt: skip
+
     def test_sentence(self) -> None:
         """A breach names the place and both rooms."""
         self.assertEqual(

@@ -37,6 +37,13 @@ class InstalledTests(SynchronousTestCase):
         )
         self.assertIn("\n    fleximq  ", ended.stdout.decode())
 
+    def test_command(self) -> None:
+        """The command ``fleximq`` is there."""
+        ended = subprocess.run(
+            [Path(sysconfig.get_path("scripts")) / "fleximq", "--version"], stdout=subprocess.PIPE, timeout=60
+        )
+        self.assertEqual((ended.returncode, ended.stdout.decode()), (0, f"FlexiMQ {fleximq.__version__}\n"))
+
     def test_version(self) -> None:
         """The version of the installation is the one that the code tells."""
         self.assertEqual(self.installed.version, fleximq.__version__)
