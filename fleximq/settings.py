@@ -45,7 +45,7 @@ class Settings:
     ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for
     a message. ``allowedOrigin`` names web pages that may open a WebSocket beside those that always may. ``spawn``
     holds command lines of stdio clients, ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and
-    ``tlsKey`` are the PEM files behind ``tls://`` and ``wss://``. ``extension`` names the extensions that are turned on.
+    ``tlsKey`` are the PEM files behind ``tls://`` and ``wss://``. ``extension`` names extensions that are turned on.
 
     :raises SettingError: for a value outside its range; the sentence names the option.
     """

@@ -36,7 +36,7 @@ _STDIO = "stdio"
 
 
 class Ground(NamedTuple):
-    """What listeners build on: where relative ``ipc://`` paths begin, the PEM files for TLS, which dialects there are."""
+    """What listeners build on: where relative ``ipc://`` paths begin, the PEM files for TLS, which dialects exist."""
 
     ipcDir: str = "/tmp"
     certificate: str | None = None
