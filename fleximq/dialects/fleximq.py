@@ -89,32 +89,29 @@ class FlexiSession(Session):
         """Work through what was read, run by run."""
         known = self._envelopes.get
         publish = self.broker.publish
-        takers: Takers | None = None  # who take what was collected: neighbouring runs, whatever their topics
-        collected: list[bytes] = []
-        total = 0
+        takers: Takers = ()
+        alone: list[bytes] = []  # neighbouring frames of their own for these takers, whatever their topics
         try:
             for bytesOfEnvelope, frames, count in self._scanner.feed(data):
                 envelope = known(bytesOfEnvelope)
-                if envelope is not None:
+                if envelope is not None and envelope.topic.only is FLEXI_FORM:
                     topic = envelope.topic
-                    if topic.takers is takers and takers is not None:
-                        topic.published += count
-                        total += count
-                        collected.append(frames)
+                    topic.published += count
+                    if topic.takers is not takers:
+                        alone = _handOver(alone, takers)
+                        takers = topic.takers or ()
+                    if count == 1:
+                        alone.append(frames)
                         continue
-                if collected:
-                    self._handOver(takers, collected, total)
-                    collected = []
-                    takers = None
+                    alone = _handOver(alone, takers)
+                    for deliver in takers:
+                        deliver(frames, count)
+                    continue
+                alone = _handOver(alone, takers)
                 if envelope is None:
                     self._unknown(bytesOfEnvelope, frames)
                     if self.state is State.ENDING:
                         return
-                elif topic.only is FLEXI_FORM:
-                    takers = topic.takers
-                    topic.published += count
-                    total = count
-                    collected.append(frames)
                 else:
                     try:
                         publish(envelope, frames, count)
@@ -122,21 +119,11 @@ class FlexiSession(Session):
                         for _ in error.refused:
                             self._refused(error, bytesOfEnvelope)
         except FrameTooLarge as error:
-            self._handOver(takers, collected, total)
+            alone = _handOver(alone, takers)
             self._settleLayout()
             self._refused(error, error.envelope)
-        except BrokerError:
-            self._handOver(takers, collected, total)
-            raise
-        else:
-            self._handOver(takers, collected, total)
-
-    def _handOver(self, takers: Takers | None, collected: list[bytes], count: int) -> None:
-        """Deliver neighbouring runs, which FlexiMQ subscribers take verbatim, as one."""
-        if collected and takers is not None:
-            chunk = collected[0] if len(collected) == 1 else b"".join(collected)
-            for deliver in takers:
-                deliver(chunk, count)
+        finally:
+            _handOver(alone, takers)
 
     def _unknown(self, envelope: bytes, frames: bytes) -> None:
         """Take the long way, frame by frame."""
@@ -352,6 +339,16 @@ class FlexiSession(Session):
         if self._keepAlive is not None:
             self._keepAlive.stop()
             self._keepAlive = None
+
+
+def _handOver(frames: list[bytes], takers: Takers) -> list[bytes]:
+    """Deliver frames, which FlexiMQ subscribers take verbatim, as one chunk; return an empty list to go on with."""
+    if frames:
+        chunk = frames[0] if len(frames) == 1 else b"".join(frames)
+        for deliver in takers:
+            deliver(chunk, len(frames))
+        return []
+    return frames
 
 
 def _correlation(id: str | None) -> dict[str, Any]:

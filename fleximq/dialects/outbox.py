@@ -7,7 +7,7 @@ the mark, counted together with what the transport has not sent; while it does n
 :mod:`fleximq.dialects.slow_consumer` decides on every further delivery.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IPullProducer, IPushProducer
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: The most that is handed to the transport at once when a slow reader catches up.
 _PORTION = 1 << 20
+#: So few chunks are given to the kernel as they are; more are joined first.
+_VECTOR = 16
 #: Chunks below this size are held in one growing piece: as objects of their own they would weigh more.
 _SMALL = 1 << 14
 
@@ -126,14 +128,17 @@ class Outbox:
         fresh = self._fresh
         if not fresh:
             return
-        chunk = fresh[0] if len(fresh) == 1 else b"".join(fresh)
         self._fresh = []
         if self._closing:
             return
         if self._paused:
-            self.hold(chunk)
+            self.hold(b"".join(fresh))
+        elif not self._direct:
+            self._write(b"".join(fresh))
+        elif len(fresh) <= _VECTOR:
+            self._send(fresh)
         else:
-            self._write(chunk)
+            self._send([b"".join(fresh)])
 
     def close(self) -> None:
         """Send all that waits, then close the connection; what comes later is dropped."""
@@ -160,17 +165,26 @@ class Outbox:
         """Call once, when the peer has read so much that nothing is held here any more, or is gone."""
         self._reliefs.append(call)
 
-    def _write(self, chunk: bytes) -> None:
-        if self._direct:
-            sent = self._transport.writeSomeData(chunk)
-            if sent == len(chunk):
-                return
-            rest = memoryview(chunk)[sent:] if isinstance(sent, int) else chunk  # an error shows at the next write too
-            self._held.append(rest)
-            self.waiting = len(rest)
+    def _send(self, chunks: Sequence[bytes]) -> None:
+        """Give the kernel what it takes, and hold the rest."""
+        try:
+            sent = self._transport.socket.sendmsg(chunks)
+        except OSError:  # full, or an error that the transport's next write shows too
+            sent = 0
+        for chunk in chunks:
+            size = len(chunk)
+            if sent >= size:
+                sent -= size
+            else:
+                self._held.append(memoryview(chunk)[sent:])
+                self.waiting += size - sent
+                sent = 0
+        if self._held:
             self._paused = self._registered = True
             self._transport.registerProducer(self, False)  # which asks for the first portion
-        elif len(chunk) <= _PORTION:
+
+    def _write(self, chunk: bytes) -> None:
+        if len(chunk) <= _PORTION:
             self._unsent = len(chunk)
             self._transport.write(chunk)
         else:

@@ -21,6 +21,11 @@ class ReceiveBuffer:
         self._needed = 0
         self.held = 0
 
+    @property
+    def missing(self) -> int:
+        """How many bytes have to come before looking again is of use; at least 1."""
+        return max(1, self._needed - self.held)
+
     def take(self, data: bytes) -> bytes | None:
         """Return everything received and not yet used, ``data`` last; or None and wait, while it is too little.
 

@@ -8,7 +8,7 @@ are refused as soon as they are known, before the bytes behind them arrive; ever
 however it arrives.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from struct import Struct
 
 from fleximq.errors import BadFraming, TooLarge
@@ -62,42 +62,41 @@ class FlexiScanner:
         :raises FrameTooLarge: the header or the message is over its limit (413).
         :raises BadFraming: the version is not 1, so the framing is unknown (400).
         """
-        buffer = self._buffer.take(data)
-        if buffer is None:
-            return
         start = 0
-        size = len(buffer)
+        if self._buffer.held:
+            start = yield from self._finish(data)
+        size = len(data)
         while size - start >= FIXED_BYTES:
-            length = _headerLength(buffer, start)[0]
+            length = _headerLength(data, start)[0]
             if length > self._headerMost:
                 raise FrameTooLarge(f"the header has {length} bytes, but at most {self._headerMost} are allowed")
-            if buffer[start] != VERSION:
-                raise BadFraming(f"version {buffer[start]} is not known, only {VERSION}")
+            if data[start] != VERSION:
+                raise BadFraming(f"version {data[start]} is not known, only {VERSION}")
             envelopeEnd = start + FIXED_BYTES + length
             if size < envelopeEnd + 8:
-                self._buffer.keep(buffer[start:], BASE_BYTES + length)
+                self._buffer.keep(data[start:], BASE_BYTES + length)
                 return
             most = self._limit - BASE_BYTES - length
-            payload = _payloadLength(buffer, envelopeEnd)[0]
+            payload = _payloadLength(data, envelopeEnd)[0]
             if payload > most:
                 raise FrameTooLarge(
                     f"the message has {BASE_BYTES + length + payload} bytes, but at most {self._limit} are allowed",
-                    buffer[start:envelopeEnd],
+                    data[start:envelopeEnd],
                 )
             end = envelopeEnd + 8 + payload
             if end > size:
-                self._buffer.keep(buffer[start:], end - start)
+                self._buffer.keep(data[start:], end - start)
                 return
-            envelope = buffer[start:envelopeEnd]
+            envelope = data[start:envelopeEnd]
             count = 1
             if envelope == self._last:
                 offset = end
                 length += FIXED_BYTES
-                while buffer.startswith(envelope, offset):
+                while data.startswith(envelope, offset):
                     next = offset + length
                     if next + 8 > size:
                         break
-                    payload = _payloadLength(buffer, next)[0]
+                    payload = _payloadLength(data, next)[0]
                     next += 8 + payload
                     if next > size or payload > most:
                         break
@@ -106,10 +105,22 @@ class FlexiScanner:
                 end = offset
             else:
                 self._last = envelope
-            yield envelope, buffer[start:end], count
+            yield envelope, data[start:end], count
             start = end
         if start < size:
-            self._buffer.keep(buffer[start:], FIXED_BYTES)
+            self._buffer.keep(data[start:], FIXED_BYTES)
+
+    def _finish(self, data: bytes) -> Generator[Run, None, int]:
+        """Complete the unfinished frame with no more of a read than it takes; the rest need not be copied."""
+        start = 0
+        while self._buffer.held:
+            piece = data[start : start + self._buffer.missing]
+            start += len(piece)
+            frame = self._buffer.take(piece)
+            if frame is None:
+                break
+            yield from self.feed(frame)
+        return start
 
 
 def payloads(frames: bytes, envelopeBytes: int) -> list[bytes]:
