@@ -24,7 +24,8 @@ class Message(NamedTuple):
 
     ``payload`` is in the form that ``content`` names. ``qos`` is the publisher's (0 or 1). The three ids are
     MiniMQ's fields, which cross to FlexiMQ as header keys of the same names; None where there is none.
-    ``legacy`` marks a MiniMQ v1.0 message, which travels back without its last two fields.
+    ``legacy`` marks a MiniMQ v1.0 message, which travels back without its last two fields; ``line`` whatever came as
+    a MiniMQ line, and so may go back as one verbatim.
     """
 
     payload: bytes
@@ -34,3 +35,4 @@ class Message(NamedTuple):
     correlation_id: str | None = None
     reply_to: str | None = None
     legacy: bool = False
+    line: bool = False

@@ -41,6 +41,7 @@ class MiniMessage(NamedTuple):
             self.correlation_id or None,
             self.reply_to or None,
             self.legacy,
+            line=True,
         )
 
 
@@ -87,8 +88,7 @@ def renderDelivery(message: Message, topic: str, id: str) -> bytes:
     :param id: what :func:`deliveryId` returned.
     """
     content = toUtf8(message)
-    isOwn = message.content is Content.TEXT and message.message_id is not None
-    if b"\n" in content or (b"\r" in content and not isOwn):
+    if b"\n" in content or (b"\r" in content and not message.line):
         content = encode_basestring(content.decode()).encode()
     if message.legacy:
         return b"%b:::%b:::%b\n" % (id.encode(), topic.encode(), content)

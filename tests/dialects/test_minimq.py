@@ -411,11 +411,11 @@ class OtherDialectsTests(MiniCase):
     def test_fields(self) -> None:
         """Others get text of QoS1 with the three ids."""
         message = self.published("i:::t:::é:::c:::r".encode())
-        self.assertEqual(message, Message("é".encode(), Content.TEXT, 1, "i", "c", "r"))
+        self.assertEqual(message, Message("é".encode(), Content.TEXT, 1, "i", "c", "r", line=True))
 
     def test_emptyFields(self) -> None:
         """Empty fields are none."""
-        self.assertEqual(self.published(b"i:::t:::x::::::"), Message(b"x", Content.TEXT, 1, "i"))
+        self.assertEqual(self.published(b"i:::t:::x::::::"), Message(b"x", Content.TEXT, 1, "i", line=True))
 
     def test_durable(self) -> None:
         """A PRODUCE is durable, and its publisher the client."""

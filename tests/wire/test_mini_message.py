@@ -121,10 +121,10 @@ class ProduceTests(SynchronousTestCase):
         """The rooms get UTF-8 text, the ids, and None for what is empty."""
         self.assertEqual(
             parse("1:::t:::é:::c:::r").asMessage(),
-            Message("é".encode(), Content.TEXT, 1, "1", "c", "r"),
+            Message("é".encode(), Content.TEXT, 1, "1", "c", "r", line=True),
         )
-        self.assertEqual(parse("1:::t:::x::::::").asMessage(), Message(b"x", Content.TEXT, 1, "1"))
-        self.assertEqual(parse("t:x").asMessage(), Message(b"x", Content.TEXT, 1, NEW, legacy=True))
+        self.assertEqual(parse("1:::t:::x::::::").asMessage(), Message(b"x", Content.TEXT, 1, "1", line=True))
+        self.assertEqual(parse("t:x").asMessage(), Message(b"x", Content.TEXT, 1, NEW, legacy=True, line=True))
 
     @given(awkwardText)
     def test_thereAndBack(self, payload: str) -> None:
@@ -198,6 +198,7 @@ class DeliveryTests(SynchronousTestCase):
                 Message(msgpack.packb(text), Content.MESSAGEPACK, message_id="own"),
                 Message(text.encode(), Content.BYTES),
                 Message(text.encode(), Content.TEXT),
+                Message(text.encode(), Content.TEXT, message_id="given by the queue"),
             ):
                 self.assertEqual(render(message), f"1:::t:::{content}::::::\n")
 
