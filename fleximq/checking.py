@@ -57,13 +57,17 @@ def configurationOf(chosen: Chosen, registry: Registry) -> Any:
 
 def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) -> Iterator[str]:
     ground = Ground.of(settings, registry.dialects)
+    onStdio = []
     for text in settings.listen:
         if elsewhere and _PASSED.match(text):
             continue
         try:
-            Listen.parse(text, ground)
+            if Listen.parse(text, ground).isStdio:
+                onStdio.append(text)
         except SettingError as error:
             yield str(error)
+    if len(onStdio) > 1:
+        yield f"listen is {' and '.join(onStdio)}, but only one client can be at standard input"
 
 
 def _faultsOfExtensions(settings: Settings, registry: Registry) -> Iterator[str]:

@@ -41,6 +41,14 @@ class FaultsTests(SynchronousTestCase):
         self.assertEqual(self.faults(), [])
         self.assertEqual(self.faults(keepalive=3, listen="plus+tcp:1", extension={"sample": {"n": 3}}), [])
 
+    def test_onlyOneStdio(self) -> None:
+        """There is only one standard input."""
+        self.assertEqual(self.faults(listen=["stdio:", "tcp:1"]), [])
+        self.assertEqual(
+            self.faults(listen=["stdio:", "minimq+stdio://"]),
+            ["listen is stdio: and minimq+stdio://, but only one client can be at standard input"],
+        )
+
     def test_all(self) -> None:
         """Everything that is wrong is said, not only the first: names, types, values, listeners, extensions."""
         self.assertEqual(

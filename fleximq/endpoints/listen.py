@@ -179,19 +179,6 @@ class Listen:
         return rest
 
 
-def listensOf(settings: Settings) -> tuple[Listen, ...]:
-    """Return all places to listen on.
-
-    :raises SettingError: one cannot be understood, or standard input and output are named twice.
-    """
-    ground = Ground.of(settings)
-    listens = tuple(Listen.parse(text, ground) for text in settings.listen)
-    onStdio = [str(each) for each in listens if each.isStdio]
-    if len(onStdio) > 1:
-        raise SettingError(f"listen is {' and '.join(onStdio)}, but only one client can be at standard input")
-    return listens
-
-
 def _reason(kind: str, error: Exception) -> str:
     """Say in words what one of Twisted's endpoint parsers meant."""
     if isinstance(error, TypeError):

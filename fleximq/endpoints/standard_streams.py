@@ -1,6 +1,7 @@
 """The process's own standard input and output as an endpoint that serves one client.
 
-Twisted's has no way to tell that the connection is over, nor to end it while the peer does not read.
+Twisted's has no way to tell that the connection is over, nor to end it while the peer does not read. The descriptors
+themselves stay open for as long as the process lives, so that no file opened later is taken for one of them.
 """
 
 from typing import Any
@@ -24,13 +25,13 @@ class StandardStreams(StandardIO):
         super().__init__(*arguments, **more)
 
     def connectionLost(self, reason: Failure) -> None:
-        """Close both streams."""
+        """Be done with both streams."""
         if not self.disconnected:
             super().connectionLost(reason)  # type: ignore[misc]  # untyped in Twisted
             self.ended.callback(None)
 
     def abortConnection(self) -> None:
-        """Close both streams now; what was not sent is dropped."""
+        """Be done with both streams now; what was not sent is dropped."""
         self.connectionLost(Failure(ConnectionAborted()))
 
     def finish(self, clock: IReactorTime) -> "Deferred[None]":

@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.stdio import PipeAddress
 from twisted.internet.task import Clock
+from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
@@ -44,11 +45,11 @@ class StandardStreamsTests(TestCase):
         self.descriptors = (ours, own)
         self.factory = Factory.forProtocol(Echo)
         self.factory.noisy = False
-        self.open = {self.stdin, self.stdout}
+        self.open = {*self.descriptors, self.stdin, self.stdout}
         self.addCleanup(lambda: [os.close(each) for each in self.open])
 
     def close(self, descriptor: int) -> None:
-        """Close one of the peer's ends."""
+        """Close one end of a pipe."""
         self.open.remove(descriptor)
         os.close(descriptor)
 
@@ -60,8 +61,6 @@ class StandardStreamsTests(TestCase):
     def test_interface(self) -> None:
         """It is an endpoint for servers; making one does nothing."""
         verifyObject(IStreamServerEndpoint, StandardStreamsEndpoint(None))
-        for each in self.descriptors:
-            os.close(each)
 
     async def test_echo(self) -> None:
         """What is written to the one is read from the other; the end of input ends it."""
@@ -69,10 +68,9 @@ class StandardStreamsTests(TestCase):
         self.assertIsInstance(streams.getPeer(), PipeAddress)
         os.write(self.stdin, b"hello")
         self.assertEqual(await streams.protocol.heard, b"hello")
-        self.assertEqual(os.read(self.stdout, 100), b"hello")
+        self.assertEqual(await deferToThread(os.read, self.stdout, 100), b"hello")
         self.close(self.stdin)
         await streams.ended
-        self.assertEqual(os.read(self.stdout, 100), b"")
 
     async def test_factory(self) -> None:
         """The factory is started and stopped with it."""
@@ -115,6 +113,6 @@ class StandardStreamsTests(TestCase):
     async def test_badDescriptor(self) -> None:
         """A stream that is closed already is a failure."""
         for each in self.descriptors:
-            os.close(each)
+            self.close(each)
         failure = self.failureResultOf(StandardStreamsEndpoint(reactor, self.descriptors).listen(self.factory))
         failure.trap(OSError)

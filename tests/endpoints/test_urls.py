@@ -56,9 +56,7 @@ class UrlTests(SynchronousTestCase):
         self.assertEqual(self.refused("tcp://a:65536"), "the port of the URL is 65536, but must be at most 65535")
         self.assertEqual([Url.parse(text).port for text in ("ws://a", "wss://a/b")], [80, 443])
         for scheme in ("tcp", "tls"):
-            self.assertEqual(
-                self.refused(f"{scheme}://a"), f"the URL must name a port, e.g. {scheme}://localhost:7890"
-            )
+            self.assertEqual(self.refused(f"{scheme}://a"), f"the URL must name a port, e.g. {scheme}://localhost:7890")
 
     def test_wrong(self) -> None:
         """What a scheme has no use for is refused."""
@@ -113,9 +111,9 @@ class UrlTests(SynchronousTestCase):
 
     def test_noTwisted(self) -> None:
         """The client library, which does without Twisted, can read URLs."""
-        code = "import sys; sys.modules['twisted'] = None; from fleximq.endpoints.urls import Url; Url.parse('stdio://')"
-        root = str(Path(fleximq.__file__).parents[1])
-        ended = subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONPATH": root}, capture_output=True, timeout=60
+        code = (
+            "import sys; sys.modules['twisted'] = None; from fleximq.endpoints.urls import Url; Url.parse('stdio://')"
         )
+        root = str(Path(fleximq.__file__).parents[1])
+        ended = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": root}, capture_output=True, timeout=60)
         self.assertEqual((ended.returncode, ended.stderr), (0, b""))
