@@ -41,15 +41,19 @@ class OpenRequests:
         :raises TooManyRequests: the requester has as many open as it may.
         """
         key = (requester.id, responder.id, id)
-        mine = self._asking.setdefault(requester.id, {})
+        mine = self._asking.get(requester.id)
+        if mine is None:
+            mine = self._asking[requester.id] = {}
         if key in mine:
             self._close(key)
-            mine = self._asking.setdefault(requester.id, {})
         elif len(mine) >= self._maximum:
             raise TooManyRequests(f"more than {self._maximum} requests wait for their answer")
+        theirs = self._asked.get(responder.id)
+        if theirs is None:
+            theirs = self._asked[responder.id] = {}
         deadline = self._deadlines.call(self._timeout, self._expire(key)) if self._timeout else None
         mine[key] = None
-        self._asked.setdefault(responder.id, {})[key] = _Request(requester, path, deadline)
+        theirs[key] = _Request(requester, path, deadline)
 
     def close(self, requester: Client, responder: Client, id: str) -> bool:
         """Note that an answer came; False if nobody waits for it."""
@@ -61,10 +65,12 @@ class OpenRequests:
 
     def leave(self, client: Client) -> None:
         """Drop what a client that is gone had asked, and tell those who asked it (502)."""
-        for key in list(self._asking.get(client.id, ())):
+        for key in tuple(self._asking.get(client.id, ())):
             self._close(key)
-        for key in list(self._asked.get(client.id, ())):
+        for key in tuple(self._asked.get(client.id, ())):
             self._fail(key, Status.BAD_GATEWAY, "the responder disconnected before it answered")
+        self._asking.pop(client.id, None)
+        self._asked.pop(client.id, None)
 
     def _expire(self, key: Key) -> Callable[[], None]:
         return lambda: self._fail(key, Status.GATEWAY_TIMEOUT, f"no answer within {self._timeout:g} seconds")
@@ -76,16 +82,10 @@ class OpenRequests:
             request.requester.peer.requestDone()
 
     def _close(self, key: Key) -> _Request | None:
-        asked = self._asked.get(key[1], {})
-        request = asked.pop(key, None)
-        if request is None:
-            return None
-        if not asked:
-            del self._asked[key[1]]
-        asking = self._asking[key[0]]
-        del asking[key]
-        if not asking:
-            del self._asking[key[0]]
-        if request.deadline is not None:
-            request.deadline.cancel()
+        theirs = self._asked.get(key[1])
+        request = theirs.pop(key, None) if theirs else None
+        if request is not None:
+            del self._asking[key[0]][key]
+            if request.deadline is not None:
+                request.deadline.cancel()
         return request

@@ -15,6 +15,7 @@ from zope.interface import implementer
 from fleximq.broker.topics import Takers
 from fleximq.broker.values import BROKER_ID, Client, Envelope
 from fleximq.dialects.context import Context
+from fleximq.dialects.direct_cache import DirectCache
 from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM, FlexiSource
 from fleximq.dialects.keepalive import KeepAlive
@@ -80,6 +81,7 @@ class FlexiSession(Session):
         self._omitsOk = False
         self._named = False
         self._envelopes = EnvelopeCache()
+        self._directs = DirectCache()
         self._keepAlive: KeepAlive | None = None
         self._inputEnded = False
 
@@ -109,6 +111,8 @@ class FlexiSession(Session):
                     continue
                 alone = _handOver(alone, takers)
                 if envelope is None:
+                    if count == 1 and self._knownDirect(bytesOfEnvelope, frames):
+                        continue
                     self._unknown(bytesOfEnvelope, frames)
                     if self.state is State.ENDING:
                         return
@@ -124,6 +128,27 @@ class FlexiSession(Session):
             self._refused(error, error.envelope)
         finally:
             _handOver(alone, takers)
+
+    def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
+        """Forward a REQ or REP whose header is known but for its id; False: it has to go the long way."""
+        found = self._directs.find(envelope)
+        if found is None:
+            return False
+        known, id = found
+        try:
+            if known.kind == MessageType.REQ:
+                self.broker.request(self._me, known.target, id, known.path, frame)
+            else:
+                self.broker.reply(self._me, known.target, id, frame)
+        except BrokerError:
+            return False
+        return True
+
+    def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Remember a header that may come again with another id, unless the frame was changed on its way."""
+        if isStamped(envelope) and frame.startswith(envelope):
+            target, path = header.routing[0]
+            self._directs.remember(envelope, target, path or "", header.id or "")
 
     def _unknown(self, envelope: bytes, frames: bytes) -> None:
         """Take the long way, frame by frame."""
@@ -198,6 +223,7 @@ class FlexiSession(Session):
             self._answer(header, path or "", payloadOf(frame, len(envelope)))
         else:
             self.broker.request(self._me, target, header.id or "", path or "", frame)
+            self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
         if len(payload) > ARGUMENT_BYTES:
@@ -220,6 +246,8 @@ class FlexiSession(Session):
             self.broker.reply(self._me, entry.client_id, header.id or "", frame)
         except ClientNotFound:
             self._reportLost(header, entry)
+        else:
+            self._rememberDirect(header, envelope, frame)
 
     def message_NOTIF(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Send a copy to every known target, then report each unknown entry by a NOTIF 600."""
