@@ -83,12 +83,12 @@ class ConversationTests(FlexiCase):
             asker.send("REQ", {"routing": route, "reqrep": {"type": "request", "id": f"id-{number}"}}, bytes([number]))
             [heard] = service.messages()
             self.assertEqual((heard.kind, heard.header["reqrep"]["id"]), ("REQ", f"id-{number}"))
-            back = [{"client_id": asker.id}]
+            answer = {"routing": [{"client_id": asker.id}], "reqrep": {"type": "correlation", "id": f"id-{number}"}}
             service.send(
                 "REP", {"routing": back, "reqrep": {"type": "correlation", "id": f"id-{number}"}}, bytes([number])
             )
             [heard] = asker.messages()
-            self.assertEqual((heard.kind, heard.sender, heard.payload), ("REP", service.id, number))
+            self.assertEqual((heard.kind, heard.sender, heard.payload), ("REP", service.id, bytes([number])))
         asker.send("REQ", {"routing": route, "reqrep": {"type": "request", "id": "id-9"}})
         service.leave()
         [heard] = asker.messages()
