@@ -105,15 +105,25 @@ class Broker:
         principal: str | None = None,
         address: str = "",
         user: bool = False,
+        id: int | None = None,
     ) -> Client:
         """Let a connection in and return it with its id and name.
 
         :param user: name it ``user-<8 hex digits>`` instead of ``<dialect>-<id>``.
+        :param id: the one that was reserved for it.
         :raises NoCapacity: there are as many clients as there may be.
         """
-        client = self.clients.add(dialect, peer, principal, address, user)
+        client = self.clients.add(dialect, peer, principal, address, user, id)
         self.observers.clientJoined(client)
         return client
+
+    def reserve(self) -> int:
+        """Return a client id for somebody who is still to come; nobody else gets it until it is released."""
+        return self.clients.reserve()
+
+    def release(self, id: int) -> None:
+        """Take a reservation back; nothing happens if it was used."""
+        self.clients.release(id)
 
     def leave(self, client: Client, reason: str) -> None:
         """Forget a connection: its subscriptions end or begin their grace time, its requests fail.

@@ -1,7 +1,8 @@
 """The register of clients: who is connected, under which id and name.
 
 Ids count up from 1000 and come again only after the whole range of the FlexiMQ document (section 4.1.1) was used;
-an id in use is passed over. All dialects share the one register.
+an id in use is passed over, and so is one that was reserved for somebody who is still to come. All dialects share
+the one register.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ class Clients:
 
     def __init__(self, maximum: int, seconds: Callable[[], float], randomHex: Callable[[int], str]) -> None:
         self._byId: dict[int, Client] = {}
+        self._reserved: set[int] = set()
         self._names: set[str] = set()
         self._next = FIRST_CLIENT_ID
         self._maximum = maximum
@@ -38,14 +40,31 @@ class Clients:
         """Return the client with this id, or None."""
         return self._byId.get(id)
 
-    def add(self, dialect: str, peer: IPeer | None, principal: str | None, address: str, user: bool) -> Client:
-        """Give a new connection its id and name; ``user`` asks for a name ``user-<8 hex digits>``.
+    def reserve(self) -> int:
+        """Return an id that nobody gets until it is asked for by :meth:`add`, or released."""
+        id = self._newId()
+        self._reserved.add(id)
+        return id
 
+    def release(self, id: int) -> None:
+        """Take a reservation back; nothing happens where there is none."""
+        self._reserved.discard(id)
+
+    def add(
+        self, dialect: str, peer: IPeer | None, principal: str | None, address: str, user: bool, id: int | None = None
+    ) -> Client:
+        """Give a new connection its id and name.
+
+        :param user: asks for a name ``user-<8 hex digits>``.
+        :param id: one that was reserved for it, which is no reservation afterwards.
         :raises NoCapacity: the broker has as many clients as it may.
         """
         if len(self._byId) >= self._maximum:
             raise NoCapacity("the broker has as many clients as it may")
-        id = self._newId()
+        if id is None:
+            id = self._newId()
+        else:
+            self._reserved.remove(id)
         name = self._newUser() if user else f"{dialect}-{id}"
         client = Client(id, dialect, name, principal, address, peer, self._seconds())
         self._byId[id] = client
@@ -67,7 +86,7 @@ class Clients:
         while True:
             id = self._next
             self._next = id + 1 if id < LAST_CLIENT_ID else FIRST_CLIENT_ID
-            if id not in self._byId:
+            if id not in self._byId and id not in self._reserved:
                 return id
 
     def _newUser(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twisted.internet.interfaces import IAddress, IReactorTime
 
@@ -11,12 +12,20 @@ from fleximq.dialects.turn import Turn
 from fleximq.settings import Settings
 
 
+class Invitation(NamedTuple):
+    """For the one who was asked to come: the client id that is reserved, and who it is."""
+
+    id: int
+    principal: str
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Handed to the factories of all dialects.
 
     ``policy`` rules the deliveries to slow consumers. ``refusal`` returns the sentence with which a peer at this
-    address is turned away, or None: it may come in.
+    address is turned away, or None: it may come in. ``invited`` is there if only one is to connect, whom the broker
+    itself has started.
     """
 
     broker: Broker
@@ -25,3 +34,4 @@ class Context:
     turn: Turn
     refusal: Callable[[IAddress], str | None]
     policy: Policy = DISCONNECT
+    invited: Invitation | None = None

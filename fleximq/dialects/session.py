@@ -85,7 +85,11 @@ class Session:
 
         :raises NoCapacity: the broker is full.
         """
-        client = self.broker.join(self.dialect, peer, principal, str(self.address), user)
+        invited = self.context.invited
+        if invited is not None:
+            principal = invited.principal
+        id = None if invited is None else invited.id
+        client = self.broker.join(self.dialect, peer, principal, str(self.address), user, id)
         self.client = client
         self.state = State.OPEN
         self.handshakeDone()
@@ -95,6 +99,12 @@ class Session:
     def refusal(self) -> str | None:
         """Return why this peer may not come in at all, or None."""
         return self.context.refusal(self.address)
+
+    def cameAt(self, seconds: float) -> None:
+        """Count the handshake's deadline from this time of the clock instead of from now."""
+        if self._deadline is not None:
+            end = seconds + self.context.settings.handshakeTimeout
+            self._deadline.reset(max(0.0, end - self.context.clock.seconds()))
 
     def handshakeDone(self) -> None:
         """Stop the clock of the handshake, or of the connection's end."""

@@ -28,9 +28,13 @@ WRITE_BYTES = 1 << 20
 class StreamProtocol(Protocol):
     """Feeds one session from a stream.
 
+    ``connectedAt`` is the clock's time at which the connection was made, if others looked at it first; the handshake's
+    deadline counts from there.
+
     :param speak: makes the session: a :class:`fleximq.dialects.session.Session` class or the like.
     """
 
+    connectedAt: float | None = None
     _log = Logger()
 
     def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
@@ -50,6 +54,8 @@ class StreamProtocol(Protocol):
         self.reading = Reading(transport, self._listening)
         self.outbox = Outbox(transport, self._turn, context.settings.limits.outboxBytes, self._slow, context.policy)
         self.session = self._speak(context, self.outbox, transport.getPeer())
+        if self.connectedAt is not None:
+            self.session.cameAt(self.connectedAt)
         self.session.opened()
 
     def dataReceived(self, data: bytes) -> None:

@@ -59,6 +59,7 @@ class WebSocketFace(BoundedProtocol):
 
     factory: "WebSocketFactory"
     outboxClass: ClassVar[type[WebSocketOutbox]] = WebSocketOutbox
+    connectedAt: float | None = None
     _log = Logger()
 
     def __init__(self, factory: "WebSocketFactory", limit: int) -> None:
@@ -88,6 +89,8 @@ class WebSocketFace(BoundedProtocol):
         self.outbox = self.outboxClass(transport, self._turn, limit, self._slow, self._farewell, context.policy)
         self._connectionMade()
         self.session = self.factory.speak(context, self.outbox, address)
+        if self.connectedAt is not None:
+            self.session.cameAt(self.connectedAt)
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""

@@ -41,6 +41,27 @@ class ClientsTests(SynchronousTestCase):
         self.clients._next = LAST_CLIENT_ID
         self.assertEqual([self.add(), self.add()], [LAST_CLIENT_ID, 1001])
 
+    def test_reserved(self) -> None:
+        """A reserved id is nobody else's until it is used or released; then it does not come again."""
+        reserved, other = self.clients.reserve(), self.clients.reserve()
+        self.assertEqual([reserved, other, self.add()], [1000, 1001, 1002])
+        self.assertEqual(len(self.clients), 1)
+        self.assertEqual(self.clients.add("any", None, None, "here", False, reserved).id, 1000)
+        self.clients.release(other)
+        self.clients._next = FIRST_CLIENT_ID
+        self.assertEqual(self.add(), 1001)
+
+    def test_reservedPassedOver(self) -> None:
+        """When ids come again, those reserved are passed over as those in use are."""
+        self.clients.reserve()
+        self.clients._next = FIRST_CLIENT_ID
+        self.assertEqual(self.add(), 1001)
+
+    def test_notReserved(self) -> None:
+        """An id that is not reserved cannot be asked for."""
+        self.assertRaises(KeyError, self.clients.add, "any", None, None, "here", False, 1000)
+        self.assertEqual(len(self.clients), 0)
+
     def test_full(self) -> None:
         """At the bound all are let in; above it nobody, until somebody leaves."""
         for _ in range(3):

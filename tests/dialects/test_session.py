@@ -1,10 +1,13 @@
 """What all sessions share, shown on a dialect that only echoes."""
 
+from dataclasses import replace
+
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.dialects.context import Invitation
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import LINGER, Session, State
 from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooLarge
@@ -70,6 +73,35 @@ class SessionTests(SynchronousTestCase):
         self.clock.advance(0.2)
         self.assertTrue(self.transport.disconnecting)
         self.assertIs(self.session.state, State.ENDING)
+
+    def test_cameAt(self) -> None:
+        """The deadline counts from when the connection came, if that is told; it may be over already."""
+        self.clock.advance(3)
+        self.session = self.make()
+        self.session.cameAt(0.0)
+        self.clock.advance(1.9)
+        self.assertFalse(self.transport.disconnecting)
+        self.clock.advance(0.2)
+        self.assertTrue(self.transport.disconnecting)
+        self.session = self.make()
+        self.session.cameAt(0.0)
+        self.clock.advance(0)
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_cameAtWhenOpen(self) -> None:
+        """Who is in already has no deadline."""
+        self.session.letIn()
+        self.session.cameAt(-100.0)
+        self.clock.advance(100)
+        self.assertFalse(self.transport.disconnecting)
+
+    def test_invited(self) -> None:
+        """Who is invited gets the id that is reserved, and its name."""
+        id = self.context.broker.reserve()
+        self.make().letIn()
+        self.context = replace(self.context, invited=Invitation(id, "spawn:worker"))
+        client = self.make().letIn("somebody")
+        self.assertEqual((client.id, client.principal, client.name), (id, "spawn:worker", f"echo-{id}"))
 
     def test_end(self) -> None:
         """The end sends what waits, and only its first reason counts."""

@@ -70,6 +70,19 @@ class ComposeTests(SynchronousTestCase):
         peer = Peer(factory).say(b"PROXY TCP4 127.0.0.1 127.0.0.1 50000 1\r\n").say(JOIN)
         self.assertIn(REFUSAL.encode(), peer.heard())
 
+    def test_oneDeadline(self) -> None:
+        """First bytes and handshake together have that time, however late the first of them came."""
+        (factory,) = self.factories(handshakeTimeout=3.0)
+        upgrade = b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n"
+        for first in (JOIN[:30], b"\0\0\0\x0c", b"PING", upgrade[:30]):
+            peer = Peer(factory)
+            self.reactor.advance(2.5)
+            peer.say(first)
+            self.reactor.advance(0.4)
+            self.assertFalse(peer.closed, first)
+            self.reactor.advance(0.2)
+            self.assertTrue(peer.closed, first)
+
     def test_deadline(self) -> None:
         """The handshake's deadline is that of the settings."""
         (factory,) = self.factories(handshakeTimeout=3.0)
