@@ -84,9 +84,7 @@ class ConversationTests(FlexiCase):
             [heard] = service.messages()
             self.assertEqual((heard.kind, heard.header["reqrep"]["id"]), ("REQ", f"id-{number}"))
             answer = {"routing": [{"client_id": asker.id}], "reqrep": {"type": "correlation", "id": f"id-{number}"}}
-            service.send(
-                "REP", {"routing": back, "reqrep": {"type": "correlation", "id": f"id-{number}"}}, bytes([number])
-            )
+            service.send("REP", answer, bytes([number]))
             [heard] = asker.messages()
             self.assertEqual((heard.kind, heard.sender, heard.payload), ("REP", service.id, bytes([number])))
         asker.send("REQ", {"routing": route, "reqrep": {"type": "request", "id": "id-9"}})
