@@ -23,7 +23,7 @@ from tests.wire.flexi_variants import MAPS, Variant
 Address = tuple[str, int] | str
 
 #: Seconds that anything may take; they cost nothing while the broker answers.
-PATIENCE = 20.0
+PATIENCE = 10.0
 READ = 1 << 18
 
 
