@@ -6,6 +6,7 @@ from fleximq.errors import SettingError
 from fleximq.options import Options
 from fleximq.services.compose import compose
 from fleximq.services.departure import Departure
+from fleximq.services.garbage import GarbageService
 
 __all__ = ["Options", "makeService"]
 
@@ -18,6 +19,8 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor
 
     try:
-        return compose(reactor, options.settings, Departure(options.parent or {}))
+        whole = compose(reactor, options.settings, Departure(options.parent or {}))
     except SettingError as error:
         raise SystemExit(f"fleximq: {error}") from None
+    GarbageService().setServiceParent(whole)
+    return whole
