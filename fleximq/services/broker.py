@@ -3,6 +3,7 @@
 import secrets
 
 from twisted.application.service import Service
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -13,6 +14,7 @@ from fleximq.broker.rules import Rules
 from fleximq.dialects.turn import Turn
 from fleximq.journal.memory import MemoryJournal
 from fleximq.message import Message
+from fleximq.services.guests import Guests
 from fleximq.settings import Settings
 from fleximq.wire.mini_message import deliveryId
 
@@ -46,15 +48,16 @@ def rulesOf(settings: Settings) -> Rules:
 
 
 class BrokerService(Service):
-    """Stops a broker's timers when it is stopped."""
+    """Ends the broker's connections and then its timers when it is stopped."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, guests: Guests) -> None:
         self.broker = broker
+        self._guests = guests
 
-    def stopService(self) -> None:
-        """Cancel everything timed."""
+    def stopService(self) -> "Deferred[None]":
+        """Say goodbye to everybody, then cancel everything timed."""
         super().stopService()
-        self.broker.stop()
+        return self._guests.dismiss().addCallback(lambda ignored: self.broker.stop())
 
 
 def _randomHex(digits: int) -> str:

@@ -17,6 +17,7 @@ from fleximq.services.broker import BrokerService, makeBroker
 from fleximq.services.departure import Departure
 from fleximq.services.entrance import Entrance
 from fleximq.services.extensions import ExtensionContext, ExtensionService
+from fleximq.services.guests import Guests
 from fleximq.services.listeners import ListenerService
 from fleximq.services.spoken import speak
 from fleximq.settings import Settings
@@ -37,7 +38,8 @@ def compose(
     turn = Turn(reactor)
     broker = makeBroker(reactor, settings, turn)
     policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
-    BrokerService(broker).setServiceParent(whole)
+    guests = Guests(reactor)
+    BrokerService(broker, guests).setServiceParent(whole)
     depart = depart or Departure({})
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
@@ -47,7 +49,8 @@ def compose(
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         protection = Protection(settings.allowAnonymous, listen.proxied)
         context = Context(broker, settings, reactor, turn, protection.refusal, policy)
-        factory = _entrance(reactor, context, protection).factoryFor(listen, speak(registry, context, listen.dialect))
+        spoken = guests.of(speak(registry, context, listen.dialect))
+        factory = _entrance(reactor, context, protection).factoryFor(listen, spoken)
         ListenerService(reactor, listen, factory, depart).setServiceParent(whole)
     return whole
 

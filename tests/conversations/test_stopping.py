@@ -1,0 +1,121 @@
+"""How a broker ends, and how it does not begin."""
+
+import signal
+import socket
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.broker_process import BrokerProcess, runToTheEnd
+from tests.conversations.clients import (
+    BlipClient,
+    Ended,
+    FlexiClient,
+    IdentityClient,
+    MiniClient,
+    Stream,
+    WebSocketStream,
+)
+
+#: Seconds within which a broker has to be gone, with room for a busy machine.
+PROMPTLY = 5.0
+
+
+class StoppingTests(SynchronousTestCase):
+    """Signals to a broker with connections of all dialects."""
+
+    def stop(self, number: int) -> None:
+        """Send a signal and check what everybody sees."""
+        with BrokerProcess("--listen", "tcp:0:interface=127.0.0.1", "--listen", "unix:broker.sock") as broker:
+            address = broker.address
+            with (
+                FlexiClient(Stream(address)) as flexi,
+                FlexiClient(WebSocketStream(address)) as web,
+                BlipClient(str(broker.folder / "broker.sock")) as blip,
+                MiniClient(address) as mini,
+                IdentityClient(address) as identity,
+                Stream(address) as silent,
+                Stream(address) as browser,
+            ):
+                flexi.join()
+                web.join()
+                blip.login()
+                mini.produce("t", "i", "x")
+                browser.say(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                browser.read()
+                began = time.monotonic()
+                broker.stop(number)
+                self.assertLess(time.monotonic() - began, PROMPTLY)
+                self.assertEqual(broker.wait(), -number)
+                self.assertEqual((flexi.untilEnd(), web.untilEnd(), web.carrier.code), ([], [], 1001))
+                self.assertEqual(self.assertRaises(Ended, identity.hear).args, (1001,))
+                for each in (blip, mini):
+                    self.assertRaises(Ended, each.hear)
+                self.assertEqual(silent.readAll(), b"")
+        self.assertIn("left: broker stopped", broker.output)
+        self.assertNotIn("Traceback", broker.output)
+
+    def test_terminated(self) -> None:
+        """SIGTERM: all connections end in order, WebSockets by a close frame; the process ends by the signal."""
+        self.stop(signal.SIGTERM)
+
+    def test_interrupted(self) -> None:
+        """SIGINT: the same."""
+        self.stop(signal.SIGINT)
+
+    def test_socketFile(self) -> None:
+        """The file of a UNIX socket goes with its broker."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "s"
+            with BrokerProcess("--listen", f"unix:{path}"), MiniClient(str(path)) as mini:
+                self.assertEqual(mini.barrier(), [])  # now it minds signals
+            self.assertEqual(list(Path(folder).iterdir()), [])
+
+
+class NotStartingTests(SynchronousTestCase):
+    """What cannot begin ends with exit code 1 and one sentence."""
+
+    def assertSentence(self, arguments: tuple[str, ...], sentence: str) -> None:
+        """Check how a broker with these arguments ends."""
+        code, output = runToTheEnd(*arguments)
+        self.assertEqual(code, 1, output)
+        said = [line for line in output.splitlines() if line.startswith("fleximq: ")]
+        self.assertEqual(said, [f"fleximq: {sentence}"])
+        self.assertNotIn("Traceback", output)
+
+    def test_takenPort(self) -> None:
+        """A port that somebody else has, also where another listener could be opened."""
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            listen = f"tcp:{other.getsockname()[1]}:interface=127.0.0.1"
+            self.assertSentence(
+                ("--listen", "tcp:0:interface=127.0.0.1", "--listen", f"minimq+{listen}"),
+                f"cannot listen on minimq+{listen}: address already in use",
+            )
+
+    def test_badPath(self) -> None:
+        """A folder that is not there."""
+        listen = "unix:/no/such/folder/s"
+        self.assertSentence(("--listen", listen), f"cannot listen on {listen}: no such file or directory")
+
+    def test_wrongOptions(self) -> None:
+        """Values and names that cannot be, each named in the sentence."""
+        for arguments in (
+            ("--keepalive", "soon"),
+            ("--redelivery", "0"),
+            ("--max-message", "2GiB"),
+            ("--listen", "nonsense:1"),
+            ("--listen", "smtp+tcp:1"),
+            ("--listen", ""),
+            ("--allowed-origin", "example.com"),
+        ):
+            code, output = runToTheEnd(*arguments)
+            self.assertEqual((code, output.count("\n")), (1, 1), output)
+            self.assertRegex(output, f"^fleximq: {arguments[0][2:]} (is|names) ")
+
+    def test_unknownOption(self) -> None:
+        """An option that does not exist."""
+        code, output = runToTheEnd("--no-such-option")
+        self.assertEqual((code, output.count("\n")), (1, 1), output)
+        self.assertIn("no-such-option", output)
