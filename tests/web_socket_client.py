@@ -9,7 +9,7 @@ import socket
 import struct
 from types import TracebackType
 
-TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
 
 class Refused(Exception):
@@ -19,18 +19,29 @@ class Refused(Exception):
 class WebSocketClient:
     """Connects to ``address``, asks for ``path`` and upgrades; a context manager that closes the socket.
 
+    A socket that is connected already may take the place of the address.
+
     :raises Refused: if the answer is anything but 101.
     """
 
     def __init__(
-        self, address: tuple[str, int], path: str = "/", seconds: float = 10.0, headers: tuple[str, ...] = ()
+        self,
+        address: tuple[str, int] | socket.socket,
+        path: str = "/",
+        seconds: float = 10.0,
+        headers: tuple[str, ...] = (),
     ) -> None:
-        self._socket = socket.create_connection(address, timeout=seconds)
+        if isinstance(address, socket.socket):
+            self._socket = address
+            host = "localhost"
+        else:
+            self._socket = socket.create_connection(address, timeout=seconds)
+            host = f"{address[0]}:{address[1]}"
         self._stream = self._socket.makefile("rb")
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
             f"GET {path} HTTP/1.1",
-            f"Host: {address[0]}:{address[1]}",
+            f"Host: {host}",
             "Upgrade: websocket",
             "Connection: Upgrade",
             "Sec-WebSocket-Version: 13",

@@ -6,8 +6,8 @@
         mini.ask("PING:")                         # "PONG:"
 
 What is said goes out at once; ``hear`` returns the next thing that comes, and ``barrier`` all that comes before the
-answer to a question asked now, which tells of silence without waiting for it. An address is a host and a port, or
-the path of a UNIX socket.
+answer to a question asked now, which tells of silence without waiting for it. An address is a host and a port, the
+path of a UNIX socket, or a socket that is connected already.
 """
 
 import socket
@@ -20,7 +20,7 @@ from tests.web_socket_client import BINARY, CLOSE, PING, PONG, TEXT, WebSocketCl
 from tests.wire.flexi_frames import Heard
 from tests.wire.flexi_variants import MAPS, Variant
 
-Address = tuple[str, int] | str
+Address = tuple[str, int] | str | socket.socket
 
 #: Seconds that anything may take; they cost nothing while the broker answers.
 PATIENCE = 10.0
@@ -68,7 +68,9 @@ class Stream(Closing):
     code = None
 
     def __init__(self, address: Address) -> None:
-        if isinstance(address, str):
+        if isinstance(address, socket.socket):
+            self.socket = address
+        elif isinstance(address, str):
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(PATIENCE)
             self.socket.connect(address)
@@ -106,7 +108,9 @@ class Stream(Closing):
 class WebSocketStream(Closing):
     """A WebSocket that carries a stream in binary messages."""
 
-    def __init__(self, address: tuple[str, int], path: str = "/ws", headers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, address: tuple[str, int] | socket.socket, path: str = "/ws", headers: tuple[str, ...] = ()
+    ) -> None:
         self.webSocket = WebSocketClient(address, path, PATIENCE, headers)
         self.code: int | None = None
 
@@ -395,7 +399,9 @@ class MiniClient(Stream):
 class IdentityClient(Closing):
     """Identity: texts over WebSocket. ``name`` and ``channels`` are what it is greeted with."""
 
-    def __init__(self, address: tuple[str, int], path: str = "/", headers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, address: tuple[str, int] | socket.socket, path: str = "/", headers: tuple[str, ...] = ()
+    ) -> None:
         self.webSocket = WebSocketClient(address, path, PATIENCE, headers)
         self.greeting = self.hear(), self.hear()
         self.name = self.greeting[0].partition(":")[2]

@@ -1,0 +1,73 @@
+"""One conversation in which all dialects take part, over whatever connects them to the broker."""
+
+import socket
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from tests.conversations.clients import (
+    BlipClient,
+    FlexiClient,
+    IdentityClient,
+    MiniClient,
+    Stream,
+    WebSocketStream,
+)
+
+
+def converse(connect: Callable[[], socket.socket]) -> None:
+    """Let a client of each dialect publish to one topic, and each hear all of it.
+
+    :param connect: returns a new connection to a place where all dialects are served.
+    :raises AssertionError: somebody heard something else.
+    """
+    topic = f"t{uuid.uuid4().hex[:12]}"
+    with ExitStack() as open:
+        flexi = open.enter_context(FlexiClient(Stream(connect()))).join().subscribe(topic)
+        browser = open.enter_context(FlexiClient(WebSocketStream(connect()))).join().subscribe(topic)
+        blip = open.enter_context(BlipClient(connect())).login()
+        mini = open.enter_context(MiniClient(connect()))
+        identity = open.enter_context(IdentityClient(connect())).subscribe(topic)
+        subscription = blip.subscribe(topic)
+        _same(mini.consume(topic), "NO_MSG")
+
+        flexi.publish(topic, "from FlexiMQ")
+        _same(flexi.barrier()[-1].value, "from FlexiMQ")
+        blip.publish(topic, b"from BlipMQ")
+        _same(blip.barrier(), [])
+        _same(mini.produce(topic, "id-1", "from MiniMQ"), "id-1")
+        identity.say(f"PUBLISH:{topic}:from Identity")
+        _same(identity.barrier()[-1].rpartition(":")[2], "from Identity")
+
+        spoken = ["from FlexiMQ", "from BlipMQ", "from MiniMQ", "from Identity"]
+        _same([_text(each.value) for each in flexi.barrier()], spoken[1:])
+        _same([_text(each.value) for each in browser.barrier()], spoken)
+        _same([_delivered(blip, subscription) for _ in spoken], spoken)
+        _same([_consumed(mini, topic) for _ in spoken], spoken)
+
+        browser.request(flexi.id, "/add", "r1", [1, 2])
+        request = flexi.hear()
+        flexi.reply(request.sender, "r1", sum(request.value))
+        _same(browser.hear().value, 3)
+
+
+def _same(seen: object, wanted: object) -> None:
+    if seen != wanted:
+        raise AssertionError(f"heard {seen!r}, not {wanted!r}")
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _delivered(blip: BlipClient, subscription: int) -> str:
+    delivery = blip.poll(subscription)
+    blip.ack(delivery.tag, subscription)
+    text: str = delivery.message.decode()
+    return text
+
+
+def _consumed(mini: MiniClient, topic: str) -> str:
+    id, _, content, *_ = mini.consume(topic).split(":::")
+    mini.ack(id)
+    return content

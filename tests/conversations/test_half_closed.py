@@ -1,0 +1,134 @@
+"""Peers that end their input and still listen, as ``printf ... | nc -N`` does."""
+
+import shutil
+import subprocess
+
+import msgpack
+
+from tests.conversations.case import SocketCase
+from tests.conversations.clients import PATIENCE, FlexiClient, Stream
+from tests.wire.flexi_frames import cut, frame
+
+
+def blipFrames() -> bytes:
+    """Return HELLO, AUTH and a PING."""
+    frames = ((1, 1, b"\0\1"), (2, 2, b"\0\1k"), (7, 3, b""))
+    return b"".join(
+        (9 + len(payload)).to_bytes(4, "big") + bytes([kind]) + number.to_bytes(8, "big") + payload
+        for kind, number, payload in frames
+    )
+
+
+class HalfClosedTests(SocketCase):
+    """All that was asked is answered, then the broker closes."""
+
+    def whole(self, address: tuple[str, int] | str, said: bytes) -> bytes:
+        """Return all that comes when this is said and the input ended at once."""
+        stream = self.opened(Stream(address))
+        stream.say(said)
+        stream.endInput()
+        return stream.readAll()
+
+    def addresses(self) -> list[tuple[str, int] | str]:
+        """Return where to find the broker, by TCP and by UNIX socket."""
+        return [self.place.address("fleximq"), self.place.unixAddress]
+
+    def test_fleximq(self) -> None:
+        """FlexiMQ: a JOIN and what its sender asks before it knows its id."""
+        for address in self.addresses():
+            answers = cut(self.whole(address, frame("JOIN") + frame("SUB", 0, {"topic": "t"})))
+            self.assertEqual([each.status for each in answers], [200, 403])
+
+    def test_blipmq(self) -> None:
+        """BlipMQ: the PONG comes."""
+        for address in self.addresses():
+            answers = self.whole(address, blipFrames())
+            self.assertEqual((len(answers), answers[-13:-8]), (21 + 21 + 13, bytes([0, 0, 0, 9, 8])))
+
+    def test_minimq(self) -> None:
+        """MiniMQ: both answers come."""
+        for address in self.addresses():
+            topic = f"{self.topic}.{len(address)}{type(address).__name__}"
+            said = f"PRODUCE:1:::{topic}:::x::::::\nCONSUME:{topic}\n"
+            self.assertEqual(self.whole(address, said.encode()).decode(), f"1\n1:::{topic}:::x::::::\n")
+
+    def test_minimqPart(self) -> None:
+        """MiniMQ: a line that does not end is dropped, those before it are answered."""
+        self.assertEqual(self.whole(self.place.unixAddress, b"PING:\nPING:"), b"PONG:\n")
+
+    def test_http(self) -> None:
+        """HTTP: the page comes."""
+        for address in self.addresses():
+            answer = self.whole(address, b"GET / HTTP/1.0\r\n\r\n")
+            self.assertIn(b" 200 OK\r\n", answer)
+            self.assertIn(b"FlexiMQ", answer)
+
+    def test_large(self) -> None:
+        """An answer that does not fit the sockets' buffers comes whole."""
+        content = "x" * 8_000_000
+        self.mini().produce(self.topic, "big", content)
+        answer = self.whole(self.place.address("minimq"), f"CONSUME:{self.topic}\n".encode())
+        self.assertEqual(answer.decode(), f"big:::{self.topic}:::{content}::::::\n")
+
+    def test_request(self) -> None:
+        """A FlexiMQ client that waits for a REP gets it, and then the end."""
+        for address in self.addresses():
+            responder = self.flexi()
+            stream = self.opened(Stream(address))
+            asking = FlexiClient(stream).join()
+            asking.request(responder.id, "/slow", "R", "?")
+            stream.endInput()
+            asked = responder.hear()
+            self.assertEqual(responder.barrier(), [])
+            responder.reply(asked.sender, "R", "!")
+            self.assertEqual([(each.kind, each.value) for each in asking.untilEnd()], [("REP", "!")])
+
+    def test_responderGone(self) -> None:
+        """A FlexiMQ client that waits for a REP in vain gets the 502, and then the end."""
+        responder = self.flexi()
+        stream = self.opened(Stream(self.place.unixAddress))
+        asking = FlexiClient(stream).join()
+        asking.request(responder.id, "/slow", "R")
+        stream.endInput()
+        responder.hear()
+        responder.close()
+        self.assertEqual([each.status for each in asking.untilEnd()], [502])
+
+    def test_publications(self) -> None:
+        """What a publisher said before it ended its input is delivered."""
+        bob = self.flexi().subscribe(self.topic)
+        bob.barrier()
+        stream = self.opened(Stream(self.place.address("fleximq")))
+        alice = FlexiClient(stream).join()
+        header = {"topic": self.topic}
+        stream.say(b"".join(frame("PUB", alice.id, header, msgpack.packb(number)) for number in range(1000)))
+        stream.endInput()
+        self.assertEqual(alice.untilEnd(), [])
+        self.assertEqual([bob.hear().value for _ in range(1000)], list(range(1000)))
+
+    def test_nothing(self) -> None:
+        """Who says nothing at all is closed as well."""
+        for address in self.addresses():
+            self.assertEqual(self.whole(address, b""), b"")
+
+    def test_many(self) -> None:
+        """200 peers at once all get their answers."""
+        said = f"PRODUCE:{{0}}:::{self.topic}.{{0}}:::x::::::\nCONSUME:{self.topic}.{{0}}\n"
+        streams = [self.opened(Stream(self.addresses()[number % 2])) for number in range(200)]
+        for number, stream in enumerate(streams):
+            stream.say(said.format(number).encode())
+            stream.endInput()
+        answered = [stream.readAll().decode() for stream in streams]
+        wanted = [f"{n}\n{n}:::{self.topic}.{n}:::x::::::\n" for n in range(200)]
+        self.assertEqual(answered, wanted)
+
+    def test_netcat(self) -> None:
+        """Netcat prints both answers."""
+        netcat = shutil.which("nc")
+        usage = netcat and subprocess.run([netcat, "-h"], capture_output=True, timeout=PATIENCE).stderr.decode()
+        if not usage or "-N" not in usage:
+            self.skipTest("there is no netcat that knows -N")
+        port = self.place.address("minimq")[1]
+        line = f"printf 'PRODUCE:1:::{self.topic}:::x::::::\\nCONSUME:{self.topic}\\n' | nc -N 127.0.0.1 {port}"
+        printed = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE).stdout
+        self.assertEqual(printed, f"1\n1:::{self.topic}:::x::::::\n")
