@@ -30,8 +30,8 @@ class Limits:
 
     ``message``: a whole FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
     ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue,
-    ``outboxBytes`` what one connection may leave unread, ``clients`` the connections in all,
-    ``subscriptions`` those of one client, ``topics`` the idle topics that are remembered, ``queues`` the MiniMQ
+    ``outboxBytes`` what one connection may leave unread, ``clients`` the connections that were let in, ``waiting``
+    those that were not yet, ``clientsPerAddress`` both from one other machine, ``subscriptions`` those of one client, ``topics`` the idle topics that are remembered, ``queues`` the MiniMQ
     queues in all, ``requests`` the unanswered REQs of one client.
 
     :raises SettingError: for a value outside its range.
@@ -44,6 +44,8 @@ class Limits:
     queueBytes: int = 256 * MEBIBYTE
     outboxBytes: int = 64 * MEBIBYTE
     clients: int = 100_000
+    waiting: int = 10_000
+    clientsPerAddress: int = 1_000
     subscriptions: int = 10_000
     topics: int = 100_000
     queues: int = 100_000
@@ -58,6 +60,8 @@ class Limits:
             ("queue-bytes", self.queueBytes),
             ("outbox-bytes", self.outboxBytes),
             ("max-clients", self.clients),
+            ("max-waiting", self.waiting),
+            ("max-clients-per-address", self.clientsPerAddress),
             ("max-subscriptions", self.subscriptions),
             ("max-topics", self.topics),
             ("max-queues", self.queues),

@@ -5,10 +5,12 @@ methods of the second, so that a read costs nothing extra. The found protocol mu
 ``dataReceived`` later, unless it is a :class:`Handover` itself.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocol
 from twisted.internet.protocol import Protocol
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 
@@ -17,10 +19,12 @@ class Handover(Protocol):
     """Base of the protocols that look at a connection first.
 
     ``connectedAt`` is the clock's time at which the connection was made; a protocol that has an attribute of this
-    name is told it, so that its handshake deadline counts from there.
+    name is told it, so that its handshake deadline counts from there. ``whenLost``, where it is set, is called when the
+    connection is lost after it was handed over.
     """
 
     connectedAt: float = 0.0
+    whenLost: Callable[[], None] | None = None
     _outer: "Handover | None" = None
 
     def handOver(self, inner: IProtocol | None, received: bytes) -> None:
@@ -47,11 +51,21 @@ class Handover(Protocol):
         half = IHalfCloseableProtocol(inner, None)
         bound: Any = self
         bound.dataReceived = inner.dataReceived
-        bound.connectionLost = inner.connectionLost
+        bound.connectionLost = inner.connectionLost if self.whenLost is None else self._lostThen(inner)
         bound.readConnectionLost = half.readConnectionLost if half else self._endAll
         bound.writeConnectionLost = half.writeConnectionLost if half else _nothing
         if self._outer is not None:
             self._outer._follow(inner)
+
+    def _lostThen(self, inner: IProtocol) -> Callable[[Failure], None]:
+        def lost(reason: Failure) -> None:
+            try:
+                inner.connectionLost(reason)
+            finally:
+                if self.whenLost is not None:
+                    self.whenLost()
+
+        return lost
 
     def readConnectionLost(self) -> None:
         """The peer said all it will say, and it was not enough to know what it wanted: close."""

@@ -1,0 +1,156 @@
+"""How many connections there may be before anybody has said a word: in all that wait to be let in, and per address.
+
+A connection costs memory and a file from its first moment on, so these are counted where it is accepted, whatever it
+says later. One that is too much is closed without an answer, since its dialect is not known yet. Peers on this
+machine are not counted by address: behind a local proxy everybody has the same one.
+"""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any
+
+from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory, IReactorTime
+from twisted.internet.protocol import Factory, Protocol
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from fleximq.dialects.handover import Handover
+from fleximq.limits import Limits
+from fleximq.security.protection import isLocal
+
+#: What is counted where a connection is closed at once.
+TOO_MANY_WAIT = "refused: too many connections wait to be let in"
+TOO_MANY_THERE = "refused: too many connections from one address"
+#: Seconds between two lines of the log about this; a flood of connections must not become one of lines.
+QUIET = 1.0
+
+_OPTIONS = {TOO_MANY_WAIT: "--max-waiting", TOO_MANY_THERE: "--max-clients-per-address"}
+
+
+class Gate:
+    """Counts the connections of all listeners.
+
+    :param clients: returns how many clients have been let in.
+    :param counted: called with the reason and 1 for every connection that is closed at once.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self, clock: IReactorTime, limits: Limits, clients: Callable[[], int], counted: Callable[[str, int], object]
+    ) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._clients = clients
+        self._counted = counted
+        self._open = 0
+        self._there: Counter[Hashable] = Counter()
+        self._unsaid: Counter[str] = Counter()
+        self._quietUntil = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """How many connections have not been let in yet."""
+        return max(0, self._open - self._clients())
+
+    def before(self, factory: IProtocolFactory) -> IProtocolFactory:
+        """Return a factory that builds the same protocols while there may be more connections."""
+        return _GatedFactory(factory, self)
+
+    def enter(self, address: object) -> Callable[[], None] | None:
+        """Count a connection, and return what takes it back; None if it is too much."""
+        place = placeOf(address)
+        if self.waiting >= self._limits.waiting:
+            return self._refuse(TOO_MANY_WAIT, address)
+        if place is not None and self._there[place] >= self._limits.clientsPerAddress:
+            return self._refuse(TOO_MANY_THERE, address)
+        self._open += 1
+        if place is not None:
+            self._there[place] += 1
+        return partial(self._leave, place)
+
+    def _leave(self, place: Hashable | None) -> None:
+        self._open -= 1
+        if place is not None:
+            self._there[place] -= 1
+            if not self._there[place]:
+                del self._there[place]
+
+    def _refuse(self, reason: str, address: object) -> None:
+        self._counted(reason, 1)
+        now = self._clock.seconds()
+        if now < self._quietUntil:
+            self._unsaid[reason] += 1
+            return
+        self._quietUntil = now + QUIET
+        self._log.warn(
+            "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
+            peer=address,
+            reason=reason.removeprefix("refused: "),
+            option=_OPTIONS[reason],
+            more=self._unsaid.pop(reason, 0),
+        )
+
+
+def placeOf(address: object) -> Hashable | None:
+    """Return what connections are counted by: an address, of IPv6 its first 64 bits; None for this machine's own."""
+    host = getattr(address, "host", None)
+    if host is None or isLocal(address):
+        return None
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return str(host)
+    if isinstance(ip, ipaddress.IPv6Address):
+        return ip.ipv4_mapped or int(ip) >> 64
+    return ip
+
+
+class _Closed(Protocol):
+    """Closes its connection."""
+
+    def makeConnection(self, transport: Any) -> None:
+        """Close."""
+        transport.abortConnection() if hasattr(transport, "abortConnection") else transport.loseConnection()
+
+
+class _GatedFactory(Factory[Any]):
+    """Builds what another factory builds, as long as the gate is open."""
+
+    noisy = False
+
+    def __init__(self, inner: IProtocolFactory, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+        """Build a protocol whose end is noticed by the gate, or one that closes at once."""
+        leave = self._gate.enter(addr)
+        if leave is None:
+            return _Closed()
+        protocol: Any = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
+        if protocol is None:
+            leave()
+            return None
+        if isinstance(protocol, Handover):
+            protocol.whenLost = leave
+        protocol.connectionLost = partial(lostThen, protocol.connectionLost, leave)
+        return protocol  # type: ignore[no-any-return]
+
+    def startFactory(self) -> None:
+        """Start with the first port."""
+        self._inner.doStart()
+
+    def stopFactory(self) -> None:
+        """Stop with the last port."""
+        self._inner.doStop()
+
+
+def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure) -> None:
+    """Tell a protocol that its connection is lost, and the gate in any case."""
+    try:
+        lost(reason)
+    finally:
+        leave()
