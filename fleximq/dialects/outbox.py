@@ -25,7 +25,7 @@ _PORTION = 1 << 20
 #: So few chunks are given to the kernel as they are; more are joined first.
 _VECTOR = 16
 #: Chunks below this size are held in one growing piece: as objects of their own they would weigh more.
-_SMALL = 1 << 14
+_SMALL = 1 << 17
 
 
 @implementer(IPushProducer, IPullProducer)
