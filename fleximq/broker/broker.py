@@ -333,6 +333,11 @@ class Broker:
         self._queue(name)
         return self.queues.consume(name, client)
 
+    def consumeMany(self, client: Client, name: str, most: int) -> Sequence[Delivery]:
+        """Take up to ``most`` messages; as :meth:`consume` for each, with the same errors."""
+        self._queue(name)
+        return self.queues.consumeMany(name, most, client)
+
     def whenAvailable(self, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a topic's work queue has something to take; returns what takes the wish back."""
         return self._queue(name).whenReady(call)

@@ -5,9 +5,13 @@ ids are used once, so a single message costs one dict entry, and only namesakes 
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fleximq.broker.queues import Queue
+from fleximq.broker.values import Delivery
+
+_new = tuple.__new__
 
 
 class Place(NamedTuple):
@@ -46,6 +50,16 @@ class DeliveredIds:
             known = self._places[id] = self._withNamesakes(known)
         known.returned.pop(place, None)
         known.inFlight[place] = None
+
+    def deliveredMany(self, queue: Queue, deliveries: Sequence[Delivery]) -> None:
+        """Note that these were handed out by a queue; as :meth:`delivered` for the id of each message."""
+        places = self._places
+        for tag, message, _ in deliveries:
+            id = message.message_id or ""
+            if id in places:
+                self.delivered(id, Place(queue, tag))
+            else:
+                places[id] = _new(Place, (queue, tag))
 
     def returned(self, id: str, place: Place) -> None:
         """Note that the message there is in flight no longer but waits again."""

@@ -6,6 +6,7 @@ a dict whose front was emptied is linear.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from fleximq.broker.values import Delivery
 
@@ -32,13 +33,19 @@ class InFlight:
 
         ``holder`` is any hashable object; it is remembered until :meth:`leave`. None is nobody.
         """
-        held = None
-        if holder is not None:
-            held = self._held.get(holder)
-            if held is None:
-                held = self._held[holder] = set()
+        held = self._heldBy(holder)
+        if held is not None:
             held.add(delivery.tag)
         self._handed[delivery.tag] = (delivery, due, held)
+
+    def handMany(self, deliveries: Sequence[Delivery], due: float, holder: object) -> None:
+        """Note deliveries that are due back together; as :meth:`hand` for each."""
+        held = self._heldBy(holder)
+        if held is not None:
+            held.update([delivery.tag for delivery in deliveries])
+        handed = self._handed
+        for delivery in deliveries:
+            handed[delivery.tag] = (delivery, due, held)
 
     def remove(self, tag: int) -> Delivery | None:
         """Forget a delivery and return it; None if it is not in flight."""
@@ -77,3 +84,12 @@ class InFlight:
         """Forget everything, the holders included."""
         self._handed.clear()
         self._held.clear()
+
+    def _heldBy(self, holder: object) -> set[int] | None:
+        """Return the tags of what a holder has, which grow with it; None for nobody."""
+        if holder is None:
+            return None
+        held = self._held.get(holder)
+        if held is None:
+            held = self._held[holder] = set()
+        return held

@@ -6,7 +6,7 @@ came back too often goes to the dead letters. Nothing here knows a dialect: Blip
 topic queues are built on it, in files of their own.
 
 Measured on Python 3.11 and one core: taking and acknowledging a message cost 0.8 us together, in batches of 100
-0.55 us; putting one in costs 0.03 us in runs of 1000. There is one deadline per queue, armed by a delivery and
+0.5 us; putting one in costs 0.03 us in runs of 1000. There is one deadline per queue, armed by a delivery and
 left standing until it comes up, since arming it anew for each message would cost more than all the rest.
 """
 
@@ -191,15 +191,11 @@ class Queue:
             again = self._takeAgain(holder)
             if again is not None:
                 deliveries.append(again)
-        due = self._seconds() + self._retryAfter
-        tag = self.lastTag
-        hand = self._inFlight.hand
-        for message in self._backlog.popMany(number - len(deliveries)):
-            tag += 1
-            delivery: Delivery = _new(Delivery, (tag, message, 1))
-            hand(delivery, due, holder)
-            deliveries.append(delivery)
-        self.lastTag = tag
+        messages = self._backlog.popMany(number - len(deliveries))
+        first = [_new(Delivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
+        self.lastTag += len(first)
+        self._inFlight.handMany(first, self._seconds() + self._retryAfter, holder)
+        deliveries += first
         if self._deadline is None and deliveries:
             self._arm(self._retryAfter)
         return deliveries

@@ -468,6 +468,13 @@ class QueueTests(BrokerCase):
         self.broker.acknowledgeMessage("unknown")
         self.assertIsNone(self.broker.consume(self.bob, "t"))
 
+    def test_consumedTogether(self) -> None:
+        """Several are handed out at once, from a queue that exists from then on too."""
+        self.assertEqual(self.broker.consumeMany(self.bob, "t", 2), [])
+        self.publish("a", "b", "c")
+        handedOut = [[each.message.payload for each in self.broker.consumeMany(self.bob, "t", 2)] for _ in range(2)]
+        self.assertEqual(handedOut, [[b"a", b"b"], [b"c"]])
+
     def test_notAChannel(self) -> None:
         """A work queue makes no channel of its topic."""
         self.broker.consume(self.bob, "t")

@@ -4,7 +4,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.delivered_ids import DeliveredIds, Place
 from fleximq.broker.queues import Queue
-from tests.broker.queueing import World, messages
+from fleximq.broker.values import Delivery
+from tests.broker.queueing import World, message, messages
 
 
 class DeliveredIdsTests(SynchronousTestCase):
@@ -25,6 +26,18 @@ class DeliveredIdsTests(SynchronousTestCase):
         self.queue.deliver(messages("abc"), 3)
         self.a, self.b, self.c = (Place(self.queue, each.tag) for each in self.queue.takeMany(None, 3))
         self.ids = DeliveredIds()
+
+    def test_manyTogether(self) -> None:
+        """Each is found by the id that its message has."""
+        self.ids.deliveredMany(self.queue, [Delivery(1, message("a", id="i"), 1), Delivery(2, message("b", id="j"), 1)])
+        self.assertEqual([self.ids.meant(id) for id in "ij"], [self.a, self.b])
+
+    def test_namesakesTogether(self) -> None:
+        """Of several that are handed out together the first was handed out first."""
+        self.ids.deliveredMany(self.queue, [Delivery(tag, message("x", id="i"), 1) for tag in (2, 1)])
+        self.assertEqual(self.ids.meant("i"), self.b)
+        self.ids.forget("i", self.b)
+        self.assertEqual(self.ids.meant("i"), self.a)
 
     def test_unknown(self) -> None:
         self.assertIsNone(self.ids.meant("i"))

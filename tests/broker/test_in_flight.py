@@ -21,6 +21,12 @@ class InFlightTests(SynchronousTestCase):
         self.inFlight.hand(_delivery(5), 12.0, "x")
         self.inFlight.hand(_delivery(9), 12.0, None)
 
+    def test_manyTogether(self) -> None:
+        """Those that are handed out together are due together and held by one holder, behind those before."""
+        self.inFlight.handMany([_delivery(11), _delivery(10)], 13.0, "x")
+        self.assertEqual(self.inFlight.due(13), [7, 3, 5, 9, 11, 10])
+        self.assertEqual(self.inFlight.leave("x"), [5, 7, 10, 11])
+
     def test_contains(self) -> None:
         self.assertEqual([tag in self.inFlight for tag in (3, 4, 5, 7, 9)], [True, False, True, True, True])
 

@@ -114,6 +114,19 @@ class ConsumingTests(TopicQueueCase):
         self.put("abc")
         self.assertEqual(self.consume(4), "abc-")
 
+    def test_manyAtOnce(self) -> None:
+        self.put("abc")
+        self.assertEqual([names(self.queues.consumeMany("t", 2)) for _ in range(3)], ["ab", "c", ""])
+
+    def test_manyOfNoQueue(self) -> None:
+        self.assertEqual(self.queues.consumeMany("u", 2), [])
+
+    def test_askingForManyIsUse(self) -> None:
+        self.advance(EXPIRY - 1)
+        self.queues.consumeMany("t", 2)
+        self.advance(EXPIRY - 1)
+        self.assertEqual(self.expired, [])
+
     def test_unknownTopic(self) -> None:
         self.assertIsNone(self.queues.consume("u"))
         self.assertIsNone(self.queues.get("u"))

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
+from fleximq.broker.values import Delivery
 from fleximq.message import Message
 from tests.broker.queueing import World, message
 
@@ -69,13 +70,21 @@ class TopicQueuesMachine(RuleBasedStateMachine):
     @rule(topic=st.sampled_from("tu"))
     def consume(self, topic: str) -> None:
         got = self.queues.consume(topic)
-        first = next((each for each in self.kept if each.topic == topic and each.due is None), None)
-        assert (got and got.message) == (first and first.message)
-        if first is not None:
+        self.handedOut(topic, [] if got is None else [got], 1)
+
+    @rule(topic=st.sampled_from("tu"), number=st.integers(0, 5))
+    def consumeMany(self, topic: str, number: int) -> None:
+        self.handedOut(topic, self.queues.consumeMany(topic, number), number)
+
+    def handedOut(self, topic: str, got: list[Delivery], number: int) -> None:
+        """Compare what was handed out with the oldest that wait, and hide these."""
+        first = [each for each in self.kept if each.topic == topic and each.due is None][:number]
+        assert [each.message for each in got] == [each.message for each in first]
+        for each in first:
             self.order += 1
-            first.order = self.order
-            first.attempts += 1
-            first.due = self.world.clock.seconds() + RETRY
+            each.order = self.order
+            each.attempts += 1
+            each.due = self.world.clock.seconds() + RETRY
 
     @rule(id=st.sampled_from(["i", "j", "new"]))
     def acknowledge(self, id: str) -> None:
