@@ -50,11 +50,10 @@ def renderError(error: BrokerError) -> bytes:
     return encodeError(code, str(error))
 
 
-def renderAnswer(topic: str, delivery: Delivery | None) -> bytes:
-    """Return the line that answers a CONSUME; without a delivery it is NO_MSG."""
-    if delivery is None:
-        return NO_MESSAGE
-    return renderDelivery(delivery.message, topic, delivery.message.message_id or "")
+def renderAnswers(topic: str, deliveries: Sequence[Delivery], asked: int) -> bytes:
+    """Return the lines that answer so many CONSUMEs; those without a delivery are NO_MSG."""
+    lines = [renderDelivery(message, topic, message.message_id or "") for _, message, _ in deliveries]
+    return b"".join(lines) + NO_MESSAGE * (asked - len(lines))
 
 
 def newUlid() -> str:

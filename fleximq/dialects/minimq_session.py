@@ -5,8 +5,11 @@ behind them; a CONSUME moreover is not looked at before this connection's own me
 them. A command that has to wait makes the session ``busy``: its face keeps the lines behind it and goes on when
 ``goOn`` is called.
 
-Measured over a StringTransport, contents of 100 bytes pipelined in rounds of 10,000, one core: 0.25 M PRODUCEs, 0.23 M
-CONSUMEs and 0.7 M ACKs a second.
+Neighbouring PRODUCEs to one topic are one publication, and equal CONSUMEs take all their messages at once; only where
+CONSUMEs wait (``--consume-wait``) they are done one by one.
+
+Measured over TCP, contents of 100 bytes pipelined in rounds of 100,000 (benchmarks, scene ``minimq``): 0.29 M PRODUCEs,
+0.40 M CONSUMEs and 0.60 M ACKs a second; with 400,000 in flight 0.35 M CONSUMEs.
 """
 
 from collections.abc import Callable
@@ -16,7 +19,7 @@ from twisted.internet.interfaces import IAddress
 from fleximq.broker.values import Client, Delivery, Envelope
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
-from fleximq.dialects.minimq_messages import SOURCE, TurnedAway, newUlid, renderAnswer, renderError
+from fleximq.dialects.minimq_messages import SOURCE, TurnedAway, newUlid, renderAnswers, renderError
 from fleximq.dialects.minimq_wait import WaitingConsume
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import Session, State
@@ -51,6 +54,9 @@ class MiniSession(Session):
         self._run: list[MiniMessage] = []
         self._batch: list[bytes] = []
         self._promising = False
+        self._repeated: bytes | None = None
+        self._topic = ""
+        self._asked = 0
         self._wait: WaitingConsume | None = None
         self._inputEnded = False
 
@@ -61,6 +67,11 @@ class MiniSession(Session):
         try:
             if self.state is not State.OPEN and not self._comeIn():
                 return
+            if line == self._repeated:
+                self._asked += 1
+                return
+            if self._asked:
+                self._takeAsked()
             kind, payload = parseCommand(line)
             if kind is _PRODUCE:
                 self._produce(payload)
@@ -68,7 +79,7 @@ class MiniSession(Session):
             if self._run:
                 self._publish()
             if kind is _CONSUME:
-                self._consume(payload)
+                self._consume(line, payload)
             elif kind is _ACK:
                 self.broker.acknowledgeMessage(payload)
             else:
@@ -141,31 +152,46 @@ class MiniSession(Session):
             self._run = [said]
             self._publish()
 
-    def _consume(self, topic: str) -> None:
+    def _consume(self, line: bytes, topic: str) -> None:
+        """Begin a run of CONSUMEs: its answers are taken together when another line comes, or the read ends."""
         if self._promising:
             self._seal()
-        if not self.answers.waiting:
-            self._take(topic)
+        if self.answers.waiting:
+            self.busy = True
+            self.answers.whenSent(lambda: self._goOnWith(topic))
+        elif self.context.settings.consumeWait:
+            self._take(topic, 1)
+        else:
+            self._repeated, self._topic, self._asked = line, topic, 1
+
+    def _takeAsked(self) -> None:
+        """Answer the run of neighbouring CONSUMEs of one topic."""
+        asked, self._asked, self._repeated = self._asked, 0, None
+        if not asked:
             return
-        self.busy = True
-        self.answers.whenSent(lambda: self._goOnWith(topic))
+        try:
+            self._take(self._topic, asked)
+        except BrokerError as error:
+            for _ in range(asked):
+                self.failed(error)
 
     def _goOnWith(self, topic: str) -> None:
         """Take up a CONSUME that had to wait for this connection's own messages."""
         if self.state is not State.OPEN:
             return
         try:
-            self._take(topic)
+            self._take(topic, 1)
         except BrokerError as error:
             self.failed(error)
         if self._wait is None:
             self._goOnSoon()
 
-    def _take(self, topic: str) -> None:
-        delivery = self.broker.consume(self._me, topic)
+    def _take(self, topic: str, asked: int) -> None:
+        """Answer so many CONSUMEs, or wait with the answer: only one is asked at a time where that can be."""
+        deliveries = self.broker.consumeMany(self._me, topic, asked)
         seconds = self.context.settings.consumeWait
-        if delivery is not None or not seconds or self._inputEnded:
-            self._batch.append(renderAnswer(topic, delivery))
+        if deliveries or not seconds or self._inputEnded:
+            self._batch.append(renderAnswers(topic, deliveries, asked))
             return
         self._seal()
         self.busy = True
@@ -175,7 +201,7 @@ class MiniSession(Session):
 
     def _waited(self, topic: str, delivery: Delivery | None) -> None:
         self._wait = None
-        self._batch.append(renderAnswer(topic, delivery))
+        self._batch.append(renderAnswers(topic, [] if delivery is None else [delivery], 1))
         self._goOnSoon()
 
     def _goOnSoon(self) -> None:
@@ -192,6 +218,7 @@ class MiniSession(Session):
 
     def _seal(self) -> None:
         """Pass on the answers collected so far, when the messages whose ids are among them are kept."""
+        self._takeAsked()
         self._publish()
         if not self._batch:
             return
@@ -205,6 +232,7 @@ class MiniSession(Session):
 
     def answerError(self, error: BrokerError) -> None:
         """Answer by one ERROR line."""
+        self._takeAsked()
         self._publish()
         self._batch.append(renderError(error))
 

@@ -15,6 +15,8 @@ from fleximq.message import Content, Message
 from tests.dialects.conversations import REFUSAL, SlowJournal, inPieces, makeContext, refuseAll
 from tests.dialects.minimq import NEW_IDS, MiniCase
 
+T1, T2, T3 = (b"%d:::t:::x::::::\n" % n for n in (1, 2, 3))
+
 
 class ExampleTests(MiniCase):
     """The conversations of the document, sections 5, 6 and 8."""
@@ -331,6 +333,65 @@ class JoinTests(MiniCase):
         self.assertTrue(peer.closed)
 
 
+class RunTests(MiniCase):
+    """Neighbouring CONSUMEs of one topic are answered together, and as if they were not."""
+
+    def setUp(self) -> None:
+        """Three messages wait, and one elsewhere."""
+        super().setUp()
+        self.client = self.peer()
+        self.client.ask(b"".join(b"PRODUCE:%d:::t:::x\n" % n for n in (1, 2, 3)) + b"PRODUCE:4:::u:::y\n")
+
+    def test_enough(self) -> None:
+        """There are as many messages as CONSUMEs."""
+        self.assertEqual(self.client.ask(b"CONSUME:t\n" * 3), T1 + T2 + T3)
+
+    def test_tooFew(self) -> None:
+        """Those that find nothing are told so, behind those that do."""
+        self.assertEqual(self.client.ask(b"CONSUME:t\n" * 5), T1 + T2 + T3 + b"NO_MSG\n" * 2)
+
+    def test_twoTopics(self) -> None:
+        """Another topic's CONSUME is answered in its place."""
+        answers = self.client.ask(b"CONSUME:t\nCONSUME:t\nCONSUME:u\nCONSUME:t\n")
+        self.assertEqual(answers, T1 + T2 + b"4:::u:::y::::::\n" + T3)
+
+    def test_pingBetween(self) -> None:
+        """So is a PING between them."""
+        self.assertEqual(self.client.ask(b"CONSUME:t\nPING:\nCONSUME:t\n"), T1 + b"PONG:\n" + T2)
+
+    def test_produceBehind(self) -> None:
+        """A PRODUCE behind them comes too late for them."""
+        answers = self.client.ask(b"CONSUME:t\n" * 4 + b"PRODUCE:5:::t:::x\nCONSUME:t\n")
+        self.assertEqual(answers, T1 + T2 + T3 + b"NO_MSG\n5\n5:::t:::x::::::\n")
+
+    def test_acknowledgedBetween(self) -> None:
+        """An ACK behind them finds what they brought."""
+        self.client.ask(b"CONSUME:t\n" * 3 + b"ACK:1\nACK:3\n")
+        self.clock.advance(self.context.settings.redelivery + 1)
+        self.assertEqual(self.client.ask(b"CONSUME:t\n" * 2), T2 + b"NO_MSG\n")
+
+    def test_wrongLineBehind(self) -> None:
+        """What is wrong behind them is answered behind them."""
+        for line in (b"", b"CONSUME:", b"PRODUCE:x", b"CONSUME"):
+            answers = self.client.ask(b"CONSUME:t\n" + line + b"\n").split(b"\n")
+            self.assertEqual([answer[:9] for answer in answers], [answers[0][:9], b"ERROR:400", b""], line)
+            self.assertNotIn(b"ERROR", answers[0])
+
+    def test_tooLongBehind(self) -> None:
+        """So is what ends the connection."""
+        self.listen(limits=Limits(line=1024))
+        peer = self.peer()
+        answers = peer.ask(b"CONSUME:t\nCONSUME:t\n" + b"x" * 1025)
+        self.assertEqual(answers, b"NO_MSG\nNO_MSG\nERROR:400:the line is longer than 1024 bytes\n")
+        self.assertTrue(peer.closed)
+
+    def test_refused(self) -> None:
+        """Each is answered by an error where the topic can have no queue."""
+        self.listen(limits=Limits(queues=1))
+        error = b"ERROR:500:there are 1 queues already\n"
+        self.assertEqual(self.peer().ask(b"CONSUME:t\n" + b"CONSUME:u\n" * 2), b"NO_MSG\n" + error * 2)
+
+
 class FullTests(MiniCase):
     """Queues and subscriptions that are full."""
 
@@ -508,7 +569,7 @@ class EndTests(MiniCase):
 
     def test_internalError(self) -> None:
         """What nobody foresaw is answered by 500, logged, and ends the connection."""
-        self.patch(self.context.broker, "consume", _break)
+        self.patch(self.context.broker, "consumeMany", _break)
         peer = self.peer()
         self.assertEqual(peer.ask(b"PING:\nCONSUME:t\nPING:\n"), b"PONG:\nERROR:500:internal error\n")
         self.assertTrue(peer.closed)
@@ -530,6 +591,15 @@ def _break(*arguments: object) -> None:
 
 globals().update(
     inPieces(
-        ExampleTests, ContentTests, OrderTests, FlightTests, RefusedTests, JoinTests, FullTests, SafetyTests, EndTests
+        ExampleTests,
+        ContentTests,
+        OrderTests,
+        FlightTests,
+        RefusedTests,
+        JoinTests,
+        RunTests,
+        FullTests,
+        SafetyTests,
+        EndTests,
     )
 )
