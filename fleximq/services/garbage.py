@@ -2,7 +2,21 @@
 
 The broker's own values are freed by their reference counts. Cycles come from Failures, closures and Autobahn's
 connections, so the collector stays on; but it also walks what is alive, and in a broker those are the messages of
-its queues. By Python's own thresholds (700, 10, 10) it takes a third of the time of a queue with 100,000 messages.
+its queues.
+
+Measured with the benchmarks' queue scenes, 100,000 messages of 100 bytes, thousands a second:
+
+=============== ============== ============== ==============
+thresholds      BlipMQ PUBLISH MiniMQ PRODUCE MiniMQ CONSUME
+=============== ============== ============== ==============
+700, 10, 10     937            235            148
+50,000, 5, 5    1,368          279            210
+200,000, 10, 10 1,458          291            220
+never           1,670          306            239
+=============== ============== ============== ==============
+
+What it costs: 50,000 connections that come and go leave a broker of 59 MiB at 71 MiB if they speak WebSocket, at 68 if
+each says something wrong, all of it within the first 10,000 (by Python's thresholds: 60 and 59 MiB).
 """
 
 import gc
