@@ -1,5 +1,9 @@
 """What ``twistd fleximq`` runs: the command line's options, and the service made of them."""
 
+import sys
+from collections.abc import Mapping
+from typing import Any
+
 from twisted.application.service import IService
 
 from fleximq.errors import SettingError
@@ -7,6 +11,7 @@ from fleximq.options import Options
 from fleximq.services.compose import compose
 from fleximq.services.departure import Departure
 from fleximq.services.garbage import GarbageService
+from fleximq.services.listeners import ListenerService
 
 __all__ = ["Options", "makeService"]
 
@@ -14,13 +19,22 @@ __all__ = ["Options", "makeService"]
 def makeService(options: Options) -> IService:
     """Return the broker with all its listeners, none of them open yet.
 
-    :raises SystemExit: with a sentence, for a plug-in that is named but cannot be loaded.
+    Where a client is served at standard output, the log and all that is printed go to standard error.
+
+    :raises SystemExit: with a sentence, for a plug-in that is named but cannot be loaded, and for a daemon that is to
+        serve a client at standard input.
     """
     from twisted.internet import reactor
 
+    twistd: Mapping[str, Any] = options.parent or {}
+    departure = Departure(twistd)
     try:
-        whole = compose(reactor, options.settings, Departure(options.parent or {}))
+        whole = compose(reactor, options.settings, departure, departLate=departure.late)
     except SettingError as error:
         raise SystemExit(f"fleximq: {error}") from None
+    if any(isinstance(each, ListenerService) and each.listen.isStdio for each in whole):
+        if not twistd.get("nodaemon", True):
+            raise SystemExit("fleximq: stdio has no client in a daemon; start the broker with twistd -n")
+        sys.stdout = sys.stderr
     GarbageService().setServiceParent(whole)
     return whole

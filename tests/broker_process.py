@@ -21,9 +21,10 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import fleximq
 
@@ -44,17 +45,22 @@ class BrokerProcess:
     """Runs ``twistd -n fleximq`` with these arguments; without a ``--listen`` among them, with ``ANY_PORT``.
 
     As a context manager it is entered when every listener is open, and left when the process is gone.
-    ``environment`` adds to the variables that the broker sees. Its working directory, ``folder``, is new and empty,
+    ``environment`` adds to the variables that the broker sees, ``launcher`` is a program and its arguments that start
+    it in their turn, ``more`` goes to :class:`subprocess.Popen`. Its working directory, ``folder``, is new and empty,
     and removed at the end; a relative ``unix:`` path in ``--listen`` is created there.
     """
 
     #: The interpreter that runs it.
     python = sys.executable
 
-    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *arguments: str, environment: dict[str, str] | None = None, launcher: Sequence[str] = (), **more: Any
+    ) -> None:
         self.arguments = arguments if "--listen" in arguments else (*ANY_PORT, *arguments)
         self.folder = Path(tempfile.mkdtemp(prefix="fleximq-"))
         self._environment = environment or {}
+        self._launcher = launcher
+        self._more = more
         self._process: subprocess.Popen[bytes] | None = None
         self._printed = ""
         self._news = threading.Condition()
@@ -64,19 +70,28 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start the process, and do not wait for anything."""
-        twistd = Path(sysconfig.get_path("scripts")) / "twistd"
-        command = [self.python, str(twistd), "-n", "--pidfile=", "fleximq", *self.arguments]
         self._process = subprocess.Popen(
-            command,
+            self.command,
             cwd=self.folder,
-            env=self._variables(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            env=self.variables,
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **self._more},
         )
         threading.Thread(target=self._collect, args=(self._process,), daemon=True).start()
 
-    def _variables(self) -> dict[str, str]:
+    def closeInput(self) -> None:
+        """End the broker's standard input, where it was given a pipe (``stdin=subprocess.PIPE``)."""
+        assert self._process is not None and self._process.stdin is not None, "there is no pipe to the broker"
+        self._process.stdin.close()
+
+    @property
+    def command(self) -> list[str]:
+        """The words with which it is started."""
+        twistd = Path(sysconfig.get_path("scripts")) / "twistd"
+        return [*self._launcher, self.python, str(twistd), "-n", "--pidfile=", "fleximq", *self.arguments]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment in which it is started."""
         source = str(Path(fleximq.__file__).parents[1])
         inherited = os.environ.get("PYTHONPATH")
         path = os.pathsep.join([source, inherited] if inherited else [source])

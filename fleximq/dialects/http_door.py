@@ -106,6 +106,7 @@ class HttpDoorFactory(Factory[HttpDoor]):
     :param clock: the reactor's time.
     :param deadline: how many seconds after its begin a connection must have sent the head of its request.
     :param counted: called with the reason and 1 for every request that is refused here.
+    :param path: the only path on which there are WebSockets, "" for all.
     """
 
     noisy = False
@@ -119,6 +120,7 @@ class HttpDoorFactory(Factory[HttpDoor]):
         clock: IReactorTime,
         deadline: float,
         counted: Callable[[str, int], object] = lambda event, number: None,
+        path: str = "",
     ) -> None:
         self._webSockets = dict(webSockets)
         self._site = site
@@ -127,6 +129,7 @@ class HttpDoorFactory(Factory[HttpDoor]):
         self.clock = clock
         self.deadline = deadline
         self.counted = counted
+        self._path = path
 
     def buildProtocol(self, addr: IAddress | None) -> HttpDoor:
         """Return the door for one connection."""
@@ -147,6 +150,8 @@ class HttpDoorFactory(Factory[HttpDoor]):
             return self._site
         if not self._origins.admit(head.only("origin"), head.only("host")):
             raise HttpError(403, "pages of this origin are not admitted, see --allowed-origin")
+        if self._path not in ("", head.path):
+            raise HttpError(404, "there are no WebSockets on this path")
         return self._webSockets[webSocketDialect(head, frozenset(self._webSockets))]
 
     def startFactory(self) -> None:

@@ -17,12 +17,23 @@ from zope.interface import implementer
 PATIENCE = 2.0
 
 
+class StandardAddress(PipeAddress):
+    """Where the client is."""
+
+    def __str__(self) -> str:
+        return "standard input"
+
+
 class StandardStreams(StandardIO):
     """The one connection; ``ended`` fires with None when it is lost."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         self.ended: Deferred[None] = Deferred()
         super().__init__(*arguments, **more)
+
+    def getPeer(self) -> StandardAddress:
+        """Return where the client is."""
+        return StandardAddress()
 
     def connectionLost(self, reason: Failure) -> None:
         """Be done with both streams."""
@@ -57,7 +68,7 @@ class StandardStreamsEndpoint:
     def listen(self, factory: IProtocolFactory) -> "Deferred[Any]":
         """Return the connection, which has begun."""
         factory.doStart()
-        protocol = factory.buildProtocol(PipeAddress())
+        protocol = factory.buildProtocol(StandardAddress())
         connected: Deferred[StandardStreams] = Deferred()
         try:
             streams = StandardStreams(protocol, *self._descriptors, reactor=self._reactor)

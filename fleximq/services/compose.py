@@ -1,6 +1,7 @@
 """The one place that knows every room: settings in, the whole broker out, as one service."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
@@ -14,9 +15,11 @@ from fleximq.dialects.turn import Turn
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.security.protection import Protection
 from fleximq.services.broker import BrokerService, makeBroker
+from fleximq.services.children import ChildService
 from fleximq.services.departure import Departure
 from fleximq.services.entrance import Entrance
 from fleximq.services.extensions import ExtensionContext, ExtensionService
+from fleximq.services.gate import Gate
 from fleximq.services.guests import Guests
 from fleximq.services.listeners import ListenerService
 from fleximq.services.spoken import speak
@@ -24,12 +27,19 @@ from fleximq.settings import Settings
 
 
 def compose(
-    reactor: Any, settings: Settings, depart: Callable[[str], NoReturn] | None = None, registry: Registry | None = None
+    reactor: Any,
+    settings: Settings,
+    depart: Callable[[str], NoReturn] | None = None,
+    registry: Registry | None = None,
+    departLate: Callable[[str, Any], None] | None = None,
+    environment: Mapping[str, str] = os.environ,
 ) -> MultiService:
     """Return a service that is the broker with all its listeners; nothing is open before it starts.
 
     :param depart: called with a sentence if a listener cannot be opened; by default it ends the process.
+    :param departLate: called with a sentence and the reactor if that turns out when it runs; by default as well.
     :param registry: which plug-ins there are; by default those that are installed.
+    :param environment: what spawned programs inherit of it.
     :raises SettingError: for a listener or an extension that cannot be understood, and for plug-ins that collide.
     """
     registry = registry or installed()
@@ -39,8 +49,11 @@ def compose(
     broker = makeBroker(reactor, settings, turn)
     policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
     guests = Guests(reactor)
+    gate = Gate(reactor, settings.limits, lambda: len(broker.clients), broker.observers.counted)
     BrokerService(broker, guests).setServiceParent(whole)
-    depart = depart or Departure({})
+    departure = Departure({})
+    depart = depart or departure
+    departLate = departLate or departure.late
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
         surroundings = ExtensionContext(broker, settings, reactor)
@@ -50,8 +63,11 @@ def compose(
         protection = Protection(settings.allowAnonymous, listen.proxied)
         context = Context(broker, settings, reactor, turn, protection.refusal, policy)
         spoken = guests.of(speak(registry, context, listen.dialect))
-        factory = _entrance(reactor, context, protection).factoryFor(listen, spoken)
-        ListenerService(reactor, listen, factory, depart).setServiceParent(whole)
+        factory = gate.before(_entrance(reactor, context, protection).factoryFor(listen, spoken))
+        ListenerService(reactor, listen, factory, depart, departLate).setServiceParent(whole)
+    for line in settings.spawn:
+        context = Context(broker, settings, reactor, turn, Protection().refusal, policy)
+        ChildService(reactor, line, context, environment).setServiceParent(whole)
     return whole
 
 

@@ -1,15 +1,17 @@
 """Ends a start that cannot succeed: one sentence where the operator sees it, exit code 1, no pid file.
 
 ``twistd`` sends standard error into the log before it starts services, forks if it is to be a daemon, and removes
-its pid file only for exceptions that it shows with a traceback. So all of this is done here.
+its pid file only for exceptions that it shows with a traceback. So all of this is done here. Nor has it a way to say
+that a run of the reactor was in vain.
 """
 
+import atexit
 import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from twisted.logger import Logger
 
@@ -36,12 +38,25 @@ class Departure:
 
         :raises SystemExit: always, with 1.
         """
-        _log.critical("{sentence}", sentence=sentence)
-        line = f"fleximq: {sentence}"
-        self._say(line)
+        line = self._tell(sentence)
         self._tellParent(line)
         self._removePidfile()
         raise SystemExit(1)
+
+    def late(self, sentence: str, reactor: Any) -> None:
+        """Say why, and let the process end with 1 after everything was stopped in good order.
+
+        :param reactor: one that runs, or is about to.
+        """
+        self._tell(sentence)
+        atexit.register(_exitWithFailure)
+        reactor.callWhenRunning(reactor.stop)
+
+    def _tell(self, sentence: str) -> str:
+        _log.critical("{sentence}", sentence=sentence)
+        line = f"fleximq: {sentence}"
+        self._say(line)
+        return line
 
     def _say(self, line: str) -> None:
         stderr = self._stderr or sys.__stderr__
@@ -62,3 +77,11 @@ class Departure:
             with suppress(OSError):
                 if Path(path).read_bytes().strip() == b"%d" % os.getpid():
                     os.remove(path)
+
+
+def _exitWithFailure() -> NoReturn:
+    """End the interpreter, in its last moment, with another exit code than the one ``twistd`` gave it."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(1)

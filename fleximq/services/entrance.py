@@ -29,16 +29,23 @@ class Entrance:
 
     def factoryFor(self, listen: Listen, spoken: Spoken) -> IProtocolFactory:
         """Return what serves the connections of a listener: its one dialect, or all, told apart by first bytes."""
-        streams = spoken.streams
+        streams = {} if listen.onlyWebSockets else spoken.streams
         if listen.dialect is not None and listen.dialect in streams and not spoken.webSockets:
             return streams[listen.dialect]
-        door = self._door(spoken)
-        if not streams:
+        door = None if listen.isStdio else self._door(spoken, listen)
+        if door is not None and not streams:
             return door
         return SniffingFactory(streams, door, self.reactor, self.deadline, self.counted, spoken.claims)
 
-    def _door(self, spoken: Spoken) -> HttpDoorFactory:
+    def _door(self, spoken: Spoken, listen: Listen) -> HttpDoorFactory:
         site = WelcomeSite(self.reactor, spoken.ways)
         return HttpDoorFactory(
-            spoken.webSockets, site, self.protection, self.origins, self.reactor, self.deadline, self.counted
+            spoken.webSockets,
+            site,
+            self.protection,
+            self.origins,
+            self.reactor,
+            self.deadline,
+            self.counted,
+            listen.url.path if listen.url is not None and listen.onlyWebSockets else "",
         )

@@ -1,7 +1,8 @@
 """Opens a listener when the broker starts and closes it when it stops.
 
-A listener that cannot be opened ends the start with one sentence. Connections that came in by it are ended by their
-dialects, not here.
+A listener that cannot be opened ends the process with one sentence. Connections that came in by it are ended by
+their dialects, not here. Only standard input and output are a listener and a connection in one: when their client has
+gone, so does the broker.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.endpoints.listen import Listen
-from fleximq.endpoints.unix_path import sweep
+from fleximq.endpoints.standard_streams import StandardStreams
+from fleximq.endpoints.unix_path import makeFolder, sweep
 
 _log = Logger()
 
@@ -27,15 +29,22 @@ class ListenerService(Service):
     :param listen: where, and what for.
     :param factory: makes the protocols of its connections.
     :param depart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
+    :param departLate: called with a sentence and the reactor, if that turns out only later.
     """
 
     def __init__(
-        self, reactor: Any, listen: Listen, factory: IProtocolFactory, depart: Callable[[str], NoReturn]
+        self,
+        reactor: Any,
+        listen: Listen,
+        factory: IProtocolFactory,
+        depart: Callable[[str], NoReturn],
+        departLate: Callable[[str, Any], None],
     ) -> None:
         self.listen = listen
         self._reactor = reactor
         self._factory = factory
         self._depart = depart
+        self._departLate = departLate
         self._opening: Deferred[Any] | None = None
         self.port: Any = None
 
@@ -64,25 +73,42 @@ class ListenerService(Service):
         self._opening = maybeDeferred(self._begin)
         self._opening.addCallbacks(self._opened, failures.append)
         if failures:
-            self._depart(f"cannot listen on {self.listen}: {_words(failures[0].value)}")
+            self._depart(self._sentence(failures[0]))
+        elif not self._opening.called:
+            self._opening.addCallback(lambda _: self._failedLate(failures))
+
+    def _failedLate(self, failures: list[Failure]) -> None:
+        for failure in failures:
+            self._departLate(self._sentence(failure), self._reactor)
+
+    def _sentence(self, failure: Failure) -> str:
+        return f"cannot listen on {self.listen}: {_words(failure.value)}"
 
     def _begin(self) -> Any:
-        if self.listen.socketPath is not None:
-            sweep(self.listen.socketPath)
-        return self.listen.open(self._reactor).listen(self._factory)
+        listen = self.listen
+        if listen.socketPath is not None:
+            if listen.url is not None:
+                makeFolder(listen.socketPath)
+            sweep(listen.socketPath)
+        return listen.open(self._reactor).listen(self._factory)
 
     def _opened(self, port: Any) -> None:
         self.port = port
         where = spelt(self.listen.kind, port.getHost())
         _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)
+        if isinstance(port, StandardStreams):
+            port.ended.addCallback(lambda _: self._clientGone())
+
+    def _clientGone(self) -> None:
+        if self.running:
+            _log.info("The client at standard input has gone: the broker stops")
+            self._reactor.callWhenRunning(self._reactor.stop)
 
     def _close(self) -> Any:
         port, self.port = self.port, None
         if IListeningPort.providedBy(port):
             return port.stopListening()
-        if port is not None:
-            port.loseConnection()
-        return None
+        return None if port is None else port.finish(self._reactor)
 
 
 def spelt(kind: str, address: Any) -> str:

@@ -66,6 +66,7 @@ class StandardStreamsTests(TestCase):
         """What is written to the one is read from the other; the end of input ends it."""
         streams = await self.connect()
         self.assertIsInstance(streams.getPeer(), PipeAddress)
+        self.assertEqual(str(streams.getPeer()), "standard input")
         os.write(self.stdin, b"hello")
         self.assertEqual(await streams.protocol.heard, b"hello")
         self.assertEqual(await deferToThread(os.read, self.stdout, 100), b"hello")

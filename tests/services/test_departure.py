@@ -2,9 +2,13 @@
 
 import io
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+import fleximq
 from fleximq.services.departure import STATUS_BYTES, Departure
 
 
@@ -62,3 +66,27 @@ class DepartureTests(SynchronousTestCase):
         told = self.told("\u00fc" + "x" * 200)
         self.assertEqual(len(told), STATUS_BYTES)
         self.assertTrue(told.startswith(b"1 fleximq: \\xfcxxx"), told)
+
+    def test_late(self) -> None:
+        """When the reactor runs, it is stopped, and the exit code is 1 all the same."""
+        code = (
+            "from twisted.internet import reactor\n"
+            "from twisted.logger import globalLogBeginner\n"
+            "globalLogBeginner.beginLoggingTo([], redirectStandardIO=False)\n"
+            "from fleximq.services.departure import Departure\n"
+            "reactor.callLater(0, Departure({}).late, 'cannot listen on x: taken', reactor)\n"
+            "reactor.addSystemEventTrigger('after', 'shutdown', print, 'stopped')\n"
+            "reactor.run()\n"
+            "print('in good order')\n"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONPATH": str(Path(fleximq.__file__).parents[1])},
+            capture_output=True,
+            timeout=60,
+            text=True,
+        )
+        self.assertEqual(
+            (ended.returncode, ended.stdout, ended.stderr),
+            (1, "stopped\nin good order\n", "fleximq: cannot listen on x: taken\n"),
+        )

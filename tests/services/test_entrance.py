@@ -110,3 +110,22 @@ class EntranceTests(SynchronousTestCase):
         self.assertEqual(
             self.answers("both+tcp:0", b"+", b"\x01", UPGRADE % b"/"), [b"both", b"both", b"HTTP/1.1 404 Not Found"]
         )
+
+    def test_webSocketsOnly(self) -> None:
+        """A ws:// URL is for HTTP only; with a path there are WebSockets on no other."""
+        self.assertEqual(
+            self.answers("ws://*:0", UPGRADE % b"/ws", UPGRADE % b"/", b"GET / HTTP/1.0\r\n\r\n", b"PING:\r\n\r\n"),
+            [b"fleximq web", b"identity web", b"HTTP/1.0 200 OK", b"HTTP/1.1 400 Bad Request"],
+        )
+        self.assertEqual(
+            self.answers("ws://*:0/ws", UPGRADE % b"/ws", UPGRADE % b"/", b"GET / HTTP/1.0\r\n\r\n"),
+            [b"fleximq web", b"HTTP/1.1 404 Not Found", b"HTTP/1.0 200 OK"],
+        )
+
+    def test_stdio(self) -> None:
+        """Standard input is for streams only."""
+        self.assertEqual(
+            self.answers("stdio:", b"\x01", b"\x00", b"PING:", UPGRADE % b"/ws"),
+            [b"fleximq", b"blipmq", b"minimq", b""],
+        )
+        self.assertEqual(self.answers("minimq+stdio:", b"\x01"), [b"minimq"])

@@ -32,6 +32,11 @@ def leave(sentence: str) -> NoReturn:
     raise Left(sentence)
 
 
+def leaveLate(sentence: str, reactor: object) -> None:
+    """Depart when the reactor runs."""
+    raise Left(sentence)
+
+
 def logged(test: SynchronousTestCase) -> Callable[[], list[str]]:
     """Return a function that returns what the listeners' module has logged since now."""
     texts: list[str] = []
@@ -52,7 +57,7 @@ class MemoryTests(SynchronousTestCase):
         """A listener on a reactor that only notes."""
         self.reactor = MemoryReactor()
         self.factory = Factory()
-        self.service = ListenerService(self.reactor, Listen.parse("minimq+tcp:5677"), self.factory, leave)
+        self.service = ListenerService(self.reactor, Listen.parse("minimq+tcp:5677"), self.factory, leave, leaveLate)
         self.log = logged(self)
 
     def test_notYet(self) -> None:
@@ -77,7 +82,7 @@ class MemoryTests(SynchronousTestCase):
 
     def test_proxyLog(self) -> None:
         """What stands behind a proxy is told as such."""
-        ListenerService(self.reactor, Listen.parse("haproxy:tcp:80"), self.factory, leave).startService()
+        ListenerService(self.reactor, Listen.parse("haproxy:tcp:80"), self.factory, leave, leaveLate).startService()
         self.assertEqual(self.log(), ["Listening on haproxy:tcp:0.0.0.0:80 (all dialects)"])
 
     def test_neverStarted(self) -> None:
@@ -98,7 +103,7 @@ class MemoryTests(SynchronousTestCase):
             def listenTCP(self, *ignored: Any, **more: Any) -> NoReturn:
                 raise error
 
-        service = ListenerService(Failing(), Listen.parse(text), self.factory, leave)
+        service = ListenerService(Failing(), Listen.parse(text), self.factory, leave, leaveLate)
         return str(self.assertRaises(Left, service.privilegedStartService))
 
     def test_sentences(self) -> None:
@@ -138,14 +143,14 @@ class SocketTests(TestCase):
         """Return a listener that is open and will be closed."""
         factory = Factory.forProtocol(Protocol)
         factory.noisy = False
-        service = ListenerService(globalReactor, Listen.parse(text), factory, leave)
+        service = ListenerService(globalReactor, Listen.parse(text), factory, leave, leaveLate)
         service.privilegedStartService()
         self.addCleanup(service.stopService)
         return service
 
     def sentence(self, text: str) -> str:
         """Return the sentence with which a listener departs."""
-        service = ListenerService(globalReactor, Listen.parse(text), Factory.forProtocol(Protocol), leave)
+        service = ListenerService(globalReactor, Listen.parse(text), Factory.forProtocol(Protocol), leave, leaveLate)
         return str(self.assertRaises(Left, service.privilegedStartService))
 
     def test_realPort(self) -> None:
@@ -213,9 +218,9 @@ class SocketTests(TestCase):
         """Services in one parent open in order, and all are closed when its stop fires."""
         parent = MultiService()
         for text in ("tcp:0:interface=127.0.0.1", f"minimq+unix:{self.path}"):
-            ListenerService(globalReactor, Listen.parse(text), Factory.forProtocol(Protocol), leave).setServiceParent(
-                parent
-            )
+            ListenerService(
+                globalReactor, Listen.parse(text), Factory.forProtocol(Protocol), leave, leaveLate
+            ).setServiceParent(parent)
         parent.privilegedStartService()
         parent.startService()
         self.assertEqual([line.split(" ", 3)[2][:5] for line in self.log()], ["tcp:1", "unix:"])
@@ -231,7 +236,7 @@ class LateTests(SynchronousTestCase):
     def test_stopWhileOpening(self) -> None:
         """A listener that is stopped before it is open is closed once it is."""
         opening: Deferred[Any] = Deferred()
-        service = ListenerService(None, Listen.parse("tcp:0"), Factory(), leave)
+        service = ListenerService(None, Listen.parse("tcp:0"), Factory(), leave, leaveLate)
         self.patch(ListenerService, "_begin", lambda self: opening)
         service.startService()
         stopped = service.stopService()
@@ -241,8 +246,21 @@ class LateTests(SynchronousTestCase):
         self.successResultOf(stopped)
         self.assertIsNone(service.port)
 
+    def test_failsLate(self) -> None:
+        """A failure that comes later is told with the reactor, which has to be stopped."""
+        told: list[object] = []
+        opening: Deferred[Any] = Deferred()
+        reactor = MemoryReactor()
+        service = ListenerService(reactor, Listen.parse("tcp:0"), Factory(), leave, lambda *all: told.append(all))
+        self.patch(ListenerService, "_begin", lambda self: opening)
+        service.startService()
+        self.assertEqual(told, [])
+        opening.errback(OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
+        self.assertEqual(told, [("cannot listen on tcp:0: address already in use", reactor)])
+        self.successResultOf(service.stopService())
+
     def test_failsAtOnce(self) -> None:
         """A failure that is there at once ends the start."""
-        service = ListenerService(None, Listen.parse("tcp:0"), Factory(), leave)
+        service = ListenerService(None, Listen.parse("tcp:0"), Factory(), leave, leaveLate)
         self.patch(ListenerService, "_begin", lambda self: fail(RuntimeError("no luck")))
         self.assertEqual(str(self.assertRaises(Left, service.startService)), "cannot listen on tcp:0: no luck")
