@@ -24,9 +24,10 @@ Without --allow-anonymous only this machine is served.
 """
 
 _EXAMPLES = """
-ENDPOINT is a server endpoint of Twisted (tcp:, unix:, ssl:, systemd: ...),
-DIALECT one of fleximq, blipmq, minimq, identity, or a plug-in's. Sizes may end
-in KiB, MiB or GiB; times are seconds and may have a fraction.
+ENDPOINT is a URL (tcp:// tls:// ipc:// ws:// wss:// stdio://) or a server
+endpoint of Twisted (tcp: unix: ssl: systemd: ...), DIALECT one of fleximq,
+blipmq, minimq, identity, or a plug-in's. Sizes may end in KiB, MiB or GiB;
+times are seconds and may have a fraction.
 
 Examples:
   twistd -n fleximq

@@ -93,7 +93,9 @@ class StreamProtocol(Protocol):
 
     def writeConnectionLost(self) -> None:
         """Our own output was ended; nothing more can be said."""
+        transport: Any = self.transport
         self.session.end("connection lost")
+        transport.loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection is gone."""

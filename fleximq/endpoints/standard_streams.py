@@ -7,7 +7,7 @@ themselves stay open for as long as the process lives, so that no file opened la
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectionAborted
+from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.interfaces import IProtocolFactory, IReactorTime, IStreamServerEndpoint
 from twisted.internet.stdio import PipeAddress, StandardIO
 from twisted.python.failure import Failure
@@ -27,6 +27,8 @@ class StandardAddress(PipeAddress):
 class StandardStreams(StandardIO):
     """The one connection; ``ended`` fires with None when it is lost."""
 
+    _writer: Any
+
     def __init__(self, *arguments: Any, **more: Any) -> None:
         self.ended: Deferred[None] = Deferred()
         super().__init__(*arguments, **more)
@@ -34,6 +36,12 @@ class StandardStreams(StandardIO):
     def getPeer(self) -> StandardAddress:
         """Return where the client is."""
         return StandardAddress()
+
+    def loseConnection(self) -> None:
+        """Send what waits, then be done with both streams."""
+        super().loseConnection()
+        if self._writer is None:
+            self.connectionLost(Failure(ConnectionDone()))
 
     def connectionLost(self, reason: Failure) -> None:
         """Be done with both streams."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.error import ConnectionDone, ProcessExitedAlready
 from twisted.internet.interfaces import IAddress, IConsumer, IDelayedCall, IPushProducer, IReactorTime, ITransport
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
@@ -143,7 +143,7 @@ class Child(ProcessProtocol):
     def _lost(self) -> None:
         if self._connected:
             self._connected = False
-            self._protocol.connectionLost()
+            self._protocol.connectionLost(Failure(ConnectionDone()))
 
     def _countdown(self) -> None:
         if self._timer is None:

@@ -8,11 +8,13 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
+from fleximq.dialects.session import LINGER
 from tests.broker_process import BrokerProcess, runToTheEnd
 from tests.certificates import makeCertificate
 from tests.conversations.all_dialects import converse
@@ -285,6 +287,30 @@ class StdioTests(TransportCase):
             self.assertEqual(ended.returncode, 0)
             self.assertIn(b"Listening on stdio:", ended.stderr)
             self.assertIn(b"starting up", ended.stderr)
+
+    def test_readsNoMore(self) -> None:
+        """A client that closes what it reads from ends it as soon as there is something to tell it."""
+        reading, writing = os.pipe()
+        broker = BrokerProcess("--listen", "minimq+stdio:")
+        self.addCleanup(shutil.rmtree, broker.folder)
+        with subprocess.Popen(
+            broker.command,
+            cwd=broker.folder,
+            env=broker.variables,
+            stdin=subprocess.PIPE,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+        ) as process:
+            self.addCleanup(process.kill)
+            os.close(writing)
+            os.close(reading)
+            assert process.stdin is not None and process.stderr is not None
+            process.stdin.write(b"PING:\n")
+            process.stdin.flush()
+            begin = time.monotonic()
+            self.assertIn(b" left: connection lost", process.stderr.read())
+            self.assertEqual(process.wait(PATIENCE), 0)
+            self.assertLess(time.monotonic() - begin, LINGER)
 
     def test_garbage(self) -> None:
         """What is no dialect ends it as well."""

@@ -5,13 +5,14 @@ from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.interfaces import IHalfCloseableProtocol, IStreamServerEndpoint
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.stdio import PipeAddress
 from twisted.internet.task import Clock
 from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
+from zope.interface import directlyProvides
 from zope.interface.verify import verifyObject
 
 from fleximq.endpoints.standard_streams import PATIENCE, StandardStreams, StandardStreamsEndpoint
@@ -99,6 +100,19 @@ class StandardStreamsTests(TestCase):
         self.assertNoResult(ended)
         clock.advance(0.2)
         await ended
+
+    async def test_peerReadsNoMore(self) -> None:
+        """When the peer has closed what it reads from, closing takes no time, though it may still write."""
+        streams = await self.connect()
+        gone: Deferred[None] = Deferred()
+        half: Any = streams.protocol
+        half.readConnectionLost = lambda: None
+        half.writeConnectionLost = lambda: gone.callback(None)
+        directlyProvides(half, IHalfCloseableProtocol)
+        self.close(self.stdout)
+        await gone
+        streams.loseConnection()
+        self.successResultOf(streams.ended)
 
     async def test_abort(self) -> None:
         """Aborting drops what waits, and tells the protocol once."""
