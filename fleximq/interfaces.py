@@ -43,7 +43,7 @@ class IGuard(Interface):
     """A subscriber that may refuse a publication, because it must not lose one."""
 
     def admits(count: int, size: int) -> str | None:
-        """Return None if so many messages with so many bytes of payload fit, else a short reason."""
+        """Return None if so many messages with so many bytes in them fit, else a short reason."""
 
 
 class IPeer(ISubscriber):

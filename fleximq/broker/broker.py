@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from fleximq.broker import paths
+from fleximq.broker.backlog import ANY, OVERHEAD, costOf, weigh
 from fleximq.broker.clients import Clients
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.observers import Counts, Observers
@@ -293,14 +294,15 @@ class Broker:
         self.topics.subscribe(subscription, name, guard=subscription if qos else None)
         return subscription
 
-    def poll(self, client: Client, owner: str | None, id: int, most: int) -> Sequence[Delivery]:
-        """Take up to ``most`` messages that are due on a subscription.
+    def poll(self, client: Client, owner: str | None, id: int, number: int, most: int = ANY) -> Sequence[Delivery]:
+        """Take up to ``number`` messages that are due on a subscription.
 
+        :param most: no more are taken when these cost so many bytes.
         :raises NotFound: there is no such subscription, or it is another owner's.
         """
         subscription = self.subscriptions.find(id, owner)
         subscription.attach(client)
-        return subscription.pollMany(client, most)
+        return subscription.pollMany(client, number, most)
 
     def acknowledge(self, owner: str | None, id: int, tag: int) -> bool:
         """Be done with a message taken from a subscription; False if the tag is unknown.
@@ -312,7 +314,7 @@ class Broker:
     def produce(self, envelope: Envelope, body: Any, count: int, size: int) -> None:
         """Publish a run of ``count`` messages to a topic that has a work queue from now on.
 
-        :param size: bytes of their payloads in all.
+        :param size: bytes of their payloads and ids in all.
         :raises NotKept: the queue cannot hold all of them, then all are refused and nothing was published; or a
             subscription that loses nothing is full, see :meth:`publish`.
         :raises NoCapacity: there are as many queues as there may be.
@@ -378,7 +380,7 @@ class Broker:
             raise NotKept(reason, refused)
 
     def _admitsAll(self, envelope: Envelope, body: Any, count: int) -> bool:
-        size = sum([len(message.payload) for message in envelope.source.messages(body)])
+        size = weigh(envelope.source.messages(body))
         return all(guard.admits(count, size) is None for guard in envelope.topic.guards.values())
 
     def _admitted(self, envelope: Envelope, body: Any) -> tuple[list[int], list[int], str]:
@@ -388,7 +390,7 @@ class Broker:
         words = ""
         size = 0
         for place, message in enumerate(envelope.source.messages(body)):
-            more = size + len(message.payload)
+            more = size + costOf(message) - OVERHEAD
             reasons = (guard.admits(len(taken) + 1, more) for guard in envelope.topic.guards.values())
             reason = next((reason for reason in reasons if reason is not None), None)
             if reason is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.backlog import OVERHEAD, Backlog, cost
+from fleximq.broker.backlog import ANY, OVERHEAD, Backlog, cost, costOf
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.in_flight import InFlight
 from fleximq.broker.returned import Returned
@@ -65,7 +65,7 @@ class Queue:
     :param retryAfter: seconds for which a delivery is hidden.
     :param maxDeliveries: how often a message is handed out before it is dead; 0 for no end.
     :param maxMessages: bound of what is waiting and in flight together.
-    :param maxBytes: the same in bytes, a message costing its payload and :data:`fleximq.broker.backlog.OVERHEAD`.
+    :param maxBytes: the same in bytes, as :mod:`fleximq.broker.backlog` counts them.
     :param onDead: is given the queue's name and the message that is dead; None for no end to deliveries.
     :param counted: is told what is worth counting: :data:`DROPPED` and :data:`DEAD_LETTERS`.
     :param dropsOldest: whether :meth:`deliver` keeps the bounds by dropping; if not, the caller keeps them by
@@ -147,7 +147,7 @@ class Queue:
         return self._inFlight.deliveries() + self._returned.deliveries()
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` more messages with ``size`` payload bytes in all fit, else why they do not."""
+        """Return None if ``count`` more messages with ``size`` bytes in them fit, else why they do not."""
         return FULL if self._exceeds(count, size + OVERHEAD * count) else None
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
@@ -184,14 +184,18 @@ class Queue:
             self._arm(self._retryAfter)
         return delivery
 
-    def takeMany(self, holder: object, number: int) -> list[Delivery]:
-        """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`take` for each."""
+    def takeMany(self, holder: object, number: int, most: int = ANY) -> list[Delivery]:
+        """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`take` for each.
+
+        :param most: no more are handed out when these cost so many bytes.
+        """
         deliveries: list[Delivery] = []
-        while self._returned and len(deliveries) < number:
+        while self._returned and len(deliveries) < number and most > 0:
             again = self._takeAgain(holder)
             if again is not None:
                 deliveries.append(again)
-        messages = self._backlog.popMany(number - len(deliveries))
+                most -= costOf(again.message)
+        messages = self._backlog.popMany(number - len(deliveries), most)
         first = [_new(Delivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
         self.lastTag += len(first)
         self._inFlight.handMany(first, self._seconds() + self._retryAfter, holder)
@@ -210,7 +214,7 @@ class Queue:
             delivery = self._returned.remove(tag)
             if delivery is None:
                 return False
-        self.size -= len(delivery.message.payload) + OVERHEAD
+        self.size -= costOf(delivery.message)
         return True
 
     def release(self, holder: object) -> None:
@@ -309,7 +313,7 @@ class Queue:
     def _squeezeIn(self, messages: Sequence[Message]) -> None:
         """Put in what can fit at all, then drop the oldest until the bounds hold again."""
         room = self._backlog.size + self._returned.size + self.maxBytes - self.size
-        fitting = [message for message in messages if len(message.payload) + OVERHEAD <= room]
+        fitting = [message for message in messages if costOf(message) <= room]
         size = cost(fitting)
         self._backlog.append(fitting, size)
         self.size += size
@@ -323,7 +327,7 @@ class Queue:
         if self._returned:
             delivery = self._returned.popleft()
             if delivery is not None:
-                self.size -= len(delivery.message.payload) + OVERHEAD
+                self.size -= costOf(delivery.message)
                 self._moved(delivery, True)
                 return True
         size = self._backlog.dropOldest()

@@ -8,7 +8,7 @@ most of its tags are such leftovers.
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from fleximq.broker.backlog import OVERHEAD
+from fleximq.broker.backlog import costOf
 from fleximq.broker.values import Delivery
 
 
@@ -30,7 +30,7 @@ class Returned:
         """Take these back, in whatever order."""
         for delivery in deliveries:
             self._byTag[delivery.tag] = delivery
-            self.size += len(delivery.message.payload) + OVERHEAD
+            self.size += costOf(delivery.message)
         if len(deliveries) * 8 > len(self._heap):
             self._heap.extend([delivery.tag for delivery in deliveries])
             heapify(self._heap)
@@ -50,7 +50,7 @@ class Returned:
         """Take out the one with this tag, or return None if it is not here."""
         delivery = self._byTag.pop(tag, None)
         if delivery is not None:
-            self.size -= len(delivery.message.payload) + OVERHEAD
+            self.size -= costOf(delivery.message)
             if len(self._heap) > 2 * len(self._byTag) + 16:
                 self._heap[:] = sorted(self._byTag)
         return delivery

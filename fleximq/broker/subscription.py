@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from zope.interface import implementer
 
-from fleximq.broker.backlog import OVERHEAD, Backlog, cost
+from fleximq.broker.backlog import ANY, Backlog, cost, costOf
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.queues import DROPPED, QUEUED, Queue
 from fleximq.broker.values import Delivery
@@ -85,7 +85,7 @@ class Subscription:
         return self._queue.size + self._untracked.size
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` QoS1 messages with ``size`` payload bytes in all can be kept, else why not.
+        """Return None if ``count`` QoS1 messages with ``size`` bytes in them can be kept, else why not.
 
         A QoS0 subscription keeps no promises and admits everything. Messages of QoS0 are no obstacle, they make
         room; for publications of QoS0 there is nothing to ask.
@@ -116,19 +116,25 @@ class Subscription:
             return self._pollUntracked()
         return self._queue.take(holder)
 
-    def pollMany(self, holder: object, number: int) -> list[Delivery]:
-        """Hand out ``number`` messages or as many as there are; as :meth:`poll` for each, but quicker."""
+    def pollMany(self, holder: object, number: int, most: int = ANY) -> list[Delivery]:
+        """Hand out ``number`` messages or as many as there are; as :meth:`poll` for each, but quicker.
+
+        :param most: no more are handed out when these cost so many bytes.
+        """
         self._use(holder)
         if not self._untracked:
-            return self._queue.takeMany(holder, number)
+            return self._queue.takeMany(holder, number, most)
         deliveries: list[Delivery] = []
-        while self._untracked and len(deliveries) < number:
+        while self._untracked and len(deliveries) < number and most > 0:
             ahead = self._queue.returned + self._after[0] - self._queue.lastTag
             if ahead > 0:
-                deliveries += self._queue.takeMany(holder, min(ahead, number - len(deliveries)))
+                taken = self._queue.takeMany(holder, min(ahead, number - len(deliveries)), most)
+                most -= cost([delivery.message for delivery in taken])
+                deliveries += taken
             else:
                 deliveries.append(self._pollUntracked())
-        return deliveries + self._queue.takeMany(holder, number - len(deliveries))
+                most -= costOf(deliveries[-1].message)
+        return deliveries + self._queue.takeMany(holder, number - len(deliveries), most)
 
     def acknowledge(self, tag: int) -> bool:
         """Remove the message with this tag for good, also after it has returned; False if it is unknown."""
@@ -181,7 +187,7 @@ class Subscription:
 
     def _deliverUntracked(self, messages: Sequence[Message]) -> None:
         room = self._queue.maxBytes - self._queue.size
-        fitting = [message for message in messages if len(message.payload) + OVERHEAD <= room]
+        fitting = [message for message in messages if costOf(message) <= room]
         if len(fitting) < len(messages):
             self._counted(DROPPED, len(messages) - len(fitting))
         self._untracked.append(fitting, cost(fitting))

@@ -77,7 +77,7 @@ class TopicQueue:
         return self._queue.waiting
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return why ``count`` more messages with ``size`` payload bytes in all are refused; None if they are not.
+        """Return why ``count`` more messages with ``size`` bytes in them are refused; None if they are not.
 
         Asked for what MiniMQ itself produces. A queue that was ever consumed refuses when it is full; one that
         never was only refuses what would be too much for it alone, since all else in it can make room.
@@ -93,13 +93,15 @@ class TopicQueue:
 
     def consume(self) -> Delivery | None:
         """Hand out the oldest message, None if there is none; either way the queue is in use now."""
-        deliveries = self.consumeMany(1)
-        return deliveries[0] if deliveries else None
+        self._use()
+        delivery = self._queue.take()
+        if delivery is not None:
+            self._ids.delivered(delivery.message.message_id or "", Place(self._queue, delivery.tag))
+        return delivery
 
     def consumeMany(self, number: int) -> list[Delivery]:
         """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`consume` for each."""
-        self.everConsumed = True
-        self.lastUsed = self._seconds()
+        self._use()
         deliveries = self._queue.takeMany(None, number)
         self._ids.deliveredMany(self._queue, deliveries)
         return deliveries
@@ -116,6 +118,10 @@ class TopicQueue:
         for delivery in self._queue.delivered():
             self._moved(delivery, True)
         return self._queue.close()
+
+    def _use(self) -> None:
+        self.everConsumed = True
+        self.lastUsed = self._seconds()
 
     def _named(self, message: Message) -> Message:
         id = self._idOf(message)

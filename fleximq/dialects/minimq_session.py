@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from twisted.internet.interfaces import IAddress
 
+from fleximq.broker.backlog import weigh
 from fleximq.broker.values import Client, Delivery, Envelope
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
@@ -144,7 +145,7 @@ class MiniSession(Session):
     def _keep(self, run: list[MiniMessage]) -> None:
         if self._envelope is not None:
             body = [said.asMessage() for said in run]
-            self.broker.produce(self._envelope, body, len(body), sum([len(message.payload) for message in body]))
+            self.broker.produce(self._envelope, body, len(body), weigh(body))
 
     def _publishSingly(self, run: list[MiniMessage]) -> None:
         """Publish those messages that fit of a run that was too much as a whole."""

@@ -63,9 +63,11 @@ class Gate:
         """Count a connection, and return what takes it back; None if it is too much."""
         place = placeOf(address)
         if self.waiting >= self._limits.waiting:
-            return self._refuse(TOO_MANY_WAIT, address)
+            self._refuse(TOO_MANY_WAIT, address)
+            return None
         if place is not None and self._there[place] >= self._limits.clientsPerAddress:
-            return self._refuse(TOO_MANY_THERE, address)
+            self._refuse(TOO_MANY_THERE, address)
+            return None
         self._open += 1
         if place is not None:
             self._there[place] += 1

@@ -182,14 +182,14 @@ class OrderTests(SubscriptionCase):
 class BoundTests(SubscriptionCase):
     """Tracked messages are refused before they come, untracked ones make room."""
 
-    limits = {"maxMessages": 4, "maxBytes": 1000}
+    limits = {"maxMessages": 4, "maxBytes": 2000}
 
     def test_admitsCount(self) -> None:
         self.put("ab")
         self.assertEqual([self.one.admits(count, 0) for count in (1, 2, 3)], [None, None, FULL])
 
     def test_admitsBytes(self) -> None:
-        self.assertEqual([self.one.admits(1, 1000 - OVERHEAD + more) for more in (-1, 0, 1)], [None, None, FULL])
+        self.assertEqual([self.one.admits(1, 2000 - OVERHEAD + more) for more in (-1, 0, 1)], [None, None, FULL])
 
     def test_zeroAdmitsEverything(self) -> None:
         self.put("abcd", self.zero)
@@ -223,6 +223,22 @@ class BoundTests(SubscriptionCase):
         self.put("abcdef")
         self.assertEqual((self.poll(7), self.world.counts), ("abcdef-", {}))
 
+    def test_pollWithinBytes(self) -> None:
+        """Polling many stops at so many bytes, whatever their QoS, and goes on in order."""
+        self.put("aBcD")
+        polled = []
+        while found := self.one.pollMany("c1", 4, 1):
+            polled.append(names(found))
+        self.assertEqual(polled, ["a", "B", "c", "D"])
+
+    def test_pollWithinBytesAgain(self) -> None:
+        """So it does with what was polled before and came back."""
+        self.put("abcd")
+        self.one.pollMany("c1", 3)
+        self.one.detach("c1")
+        polled = [names(self.one.pollMany("c2", 4, 2 * (1 + OVERHEAD))) for _ in range(2)]
+        self.assertEqual(polled, ["ab", "cd"])
+
     def test_zeroDropsItsOldest(self) -> None:
         self.put("abc", self.zero)
         self.assertEqual(self.world.counts, {})
@@ -232,7 +248,7 @@ class BoundTests(SubscriptionCase):
         self.assertEqual((self.poll(5, at=self.zero), self.world.counts), ("bcde-", {DROPPED: 1}))
 
     def test_zeroByBytes(self) -> None:
-        for size, kept in ((500 - OVERHEAD, "ab-"), (501 - OVERHEAD, "b--")):
+        for size, kept in ((1000 - OVERHEAD, "ab-"), (1001 - OVERHEAD, "b--")):
             zero = self.subscriptions.open("x", "key", "t", 0)
             for name in "ab":
                 zero.deliver([message(name, size=size)], 1)
@@ -240,7 +256,7 @@ class BoundTests(SubscriptionCase):
 
     def test_hugeUntrackedHurtsNoOther(self) -> None:
         self.put("AB")
-        self.one.deliver([message("X", qos=0, size=1001 - OVERHEAD)], 1)
+        self.one.deliver([message("X", qos=0, size=2001 - OVERHEAD)], 1)
         self.assertEqual((self.poll(3), self.world.counts), ("AB-", {DROPPED: 1}))
 
 

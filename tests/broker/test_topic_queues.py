@@ -134,7 +134,7 @@ class ConsumingTests(TopicQueueCase):
     def test_hidden(self) -> None:
         self.put("a")
         self.consume(1)
-        self.assertEqual((self.t.depth, self.t.inFlight, self.t.size), (0, 1, 1 + OVERHEAD))
+        self.assertEqual((self.t.depth, self.t.inFlight, self.t.size), (0, 1, 2 + OVERHEAD))
         self.advance(RETRY - 0.125)
         self.assertEqual(self.consume(1), "-")
         self.advance(0.125)
