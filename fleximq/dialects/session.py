@@ -104,7 +104,10 @@ class Session:
         """Count the handshake's deadline from this time of the clock instead of from now."""
         if self._deadline is not None:
             end = seconds + self.context.settings.handshakeTimeout
-            self._deadline.reset(max(0.0, end - self.context.clock.seconds()))
+            # Not reset(): to move a timer forward, Twisted looks through all that there are.
+            self._deadline.cancel()
+            left = max(0.0, end - self.context.clock.seconds())
+            self._deadline = self.context.clock.callLater(left, self._handshakeLate)
 
     def handshakeDone(self) -> None:
         """Stop the clock of the handshake, or of the connection's end."""
