@@ -19,7 +19,7 @@ from fleximq.dialects.direct_cache import DirectCache
 from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM, FlexiSource
 from fleximq.dialects.keepalive import KeepAlive
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
@@ -92,7 +92,7 @@ class FlexiSession(Session):
         known = self._envelopes.get
         publish = self.broker.publish
         takers: Takers = ()
-        alone: list[bytes] = []  # neighbouring frames of their own for these takers, whatever their topics
+        alone: list[Chunk] = []  # neighbouring frames of their own for these takers, whatever their topics
         try:
             for bytesOfEnvelope, frames, count in self._scanner.feed(data):
                 envelope = known(bytesOfEnvelope)
@@ -110,15 +110,16 @@ class FlexiSession(Session):
                         deliver(frames, count)
                     continue
                 alone = _handOver(alone, takers)
+                run = bytes(frames)
                 if envelope is None:
-                    if count == 1 and self._knownDirect(bytesOfEnvelope, frames):
+                    if count == 1 and self._knownDirect(bytesOfEnvelope, run):
                         continue
-                    self._unknown(bytesOfEnvelope, frames)
+                    self._unknown(bytesOfEnvelope, run)
                     if self.state is State.ENDING:
                         return
                 else:
                     try:
-                        publish(envelope, frames, count)
+                        publish(envelope, run, count)
                     except NotKept as error:
                         for _ in error.refused:
                             self._refused(error, bytesOfEnvelope)
@@ -369,7 +370,7 @@ class FlexiSession(Session):
             self._keepAlive = None
 
 
-def _handOver(frames: list[bytes], takers: Takers) -> list[bytes]:
+def _handOver(frames: list[Chunk], takers: Takers) -> list[Chunk]:
     """Deliver frames, which FlexiMQ subscribers take verbatim, as one chunk; return an empty list to go on with."""
     if frames:
         chunk = frames[0] if len(frames) == 1 else b"".join(frames)

@@ -59,7 +59,7 @@ class FlexiForm:
             for message in envelope.source.messages(body)
         )
 
-    def cut(self, frames: bytes, room: int) -> tuple[int, int]:
+    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
         return fitting(frames, room)
 
@@ -81,7 +81,7 @@ class LayoutBForm:
         """Return the run as frames that carry the publisher's id."""
         return toLayoutB(FLEXI_FORM.render(envelope, body, count))
 
-    def cut(self, frames: bytes, room: int) -> tuple[int, int]:
+    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
         return fittingLayoutB(frames, room)
 

@@ -28,6 +28,10 @@ _VECTOR = 16
 _SMALL = 1 << 17
 
 
+#: Bytes to send; a view where they need not be copied out of what was read.
+Chunk = bytes | memoryview
+
+
 @implementer(IPushProducer, IPullProducer)
 class Outbox:
     """Collects chunks and writes them in order.
@@ -57,7 +61,7 @@ class Outbox:
         self._overflow = overflow
         self._policy = policy
         self._direct = isinstance(transport, Connection) and not transport.TLS
-        self._fresh: list[bytes] = []
+        self._fresh: list[Chunk] = []
         self._held: list[bytes | bytearray | memoryview] = []
         self._unsent = 0
         self._paused = False
@@ -65,7 +69,7 @@ class Outbox:
         self._overflowed = False
         self._registered = not self._direct
         self._reliefs: list[Callable[[], None]] = []
-        self.cut: Callable[[bytes, int], tuple[int, int]] = lambda chunk, room: (0, 0)
+        self.cut: Callable[[Chunk, int], tuple[int, int]] = lambda chunk, room: (0, 0)
         self.limit = limit
         self.waiting = 0
         if not self._direct:
@@ -77,12 +81,17 @@ class Outbox:
         return self.limit - self.waiting - self._unsent
 
     @property
+    def full(self) -> bool:
+        """Whether the peer leaves so much unread that nothing more should be asked for; its relief is told."""
+        return self._paused and self.room <= 0
+
+    @property
     def reader(self) -> "StreamProtocol | None":
         """Whose read is being worked through: who publishes, if somebody does."""
         reader: StreamProtocol | None = self._turn.reader
         return reader
 
-    def deliver(self, chunk: bytes, count: int = 1) -> None:
+    def deliver(self, chunk: Chunk, count: int = 1) -> None:
         """Send a run of ``count`` messages at the end of the turn, behind all that was taken before."""
         if self._paused:
             if not self._closing:
@@ -93,7 +102,7 @@ class Outbox:
             self._turn.add(self)
         fresh.append(chunk)
 
-    def take(self, chunk: bytes) -> None:
+    def take(self, chunk: Chunk) -> None:
         """Send an answer at the end of the turn, behind all that was taken before."""
         if self._paused:
             if not self._closing:
@@ -106,7 +115,7 @@ class Outbox:
             self._turn.add(self)
         fresh.append(chunk)
 
-    def hold(self, chunk: bytes) -> None:
+    def hold(self, chunk: Chunk) -> None:
         """Keep these bytes until the peer has read what came before them."""
         size = len(chunk)
         self.waiting += size
@@ -165,7 +174,7 @@ class Outbox:
         """Call once, when the peer has read so much that nothing is held here any more, or is gone."""
         self._reliefs.append(call)
 
-    def _send(self, chunks: Sequence[bytes]) -> None:
+    def _send(self, chunks: Sequence[Chunk]) -> None:
         """Give the kernel what it takes, and hold the rest."""
         try:
             sent = self._transport.socket.sendmsg(chunks)
@@ -183,7 +192,7 @@ class Outbox:
             self._paused = self._registered = True
             self._transport.registerProducer(self, False)  # which asks for the first portion
 
-    def _write(self, chunk: bytes) -> None:
+    def _write(self, chunk: Chunk) -> None:
         if len(chunk) <= _PORTION:
             self._unsent = len(chunk)
             self._transport.write(chunk)

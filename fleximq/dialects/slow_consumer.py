@@ -32,7 +32,7 @@ class Disconnect:
     #: How many times the mark answers may take up.
     patience = 1
 
-    def late(self, outbox: "Outbox", chunk: bytes, count: int) -> None:
+    def late(self, outbox: "Outbox", chunk: bytes | memoryview, count: int) -> None:
         """Take what fits; more ends the connection."""
         room = outbox.room
         if room > 0 and (count == 1 or len(chunk) <= room):
@@ -55,7 +55,7 @@ class Drop:
     def __init__(self, counted: Callable[[str, int], None]) -> None:
         self._counted = counted
 
-    def late(self, outbox: "Outbox", chunk: bytes, count: int) -> None:
+    def late(self, outbox: "Outbox", chunk: bytes | memoryview, count: int) -> None:
         """Take what fits, at the end of a message, and count the rest."""
         room = outbox.room
         if room > 0 and len(chunk) > room and count > 1:
@@ -77,7 +77,7 @@ class Block:
         self._clock = clock
         self._waiting: dict[Outbox, IDelayedCall] = {}
 
-    def late(self, outbox: "Outbox", chunk: bytes, count: int) -> None:
+    def late(self, outbox: "Outbox", chunk: bytes | memoryview, count: int) -> None:
         """Take it, and read no more from whoever published it while the backlog is over the mark."""
         outbox.hold(chunk)
         if outbox.room >= 0:

@@ -4,10 +4,10 @@ Autobahn's own frames (the upgrade's answer, PONGs, the close frame) go through 
 anything: a PONG stands behind the answers to what came before its PING, the close frame behind everything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.slow_consumer import DISCONNECT, Policy
 from fleximq.dialects.turn import Turn
 from fleximq.wire.websocket_frame import BINARY, frameHead
@@ -71,7 +71,7 @@ class FramingOutbox(WebSocketOutbox):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._framed: list[bytes] = []
+        self._framed: list[Chunk] = []
 
     def takeFrame(self, frame: bytes) -> None:
         """Send a whole frame behind the bytes taken before."""
@@ -83,7 +83,7 @@ class FramingOutbox(WebSocketOutbox):
         self._framed.append(frame)
         self._fresh = [b""]
 
-    def hold(self, chunk: bytes) -> None:
+    def hold(self, chunk: Chunk) -> None:
         """Keep these bytes as a message of their own."""
         for part in _messages([chunk]):
             super().hold(part)
@@ -96,13 +96,13 @@ class FramingOutbox(WebSocketOutbox):
         super().flush()
 
 
-def _messages(chunks: list[bytes]) -> list[bytes]:
+def _messages(chunks: Sequence[Chunk]) -> list[Chunk]:
     """Return heads and bodies of the messages that carry these bytes; none where there are no bytes."""
     size = sum(map(len, chunks))
     if size <= MESSAGE_BYTES:
         return [frameHead(BINARY, size), *chunks] if size else []
     joined = memoryview(b"".join(chunks))
-    parts: list[bytes] = []
+    parts: list[Chunk] = []
     for start in range(0, size, MESSAGE_BYTES):
         part = joined[start : start + MESSAGE_BYTES]
         parts += frameHead(BINARY, len(part)), part.tobytes()

@@ -148,7 +148,7 @@ def toLayoutB(frames: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def fittingLayoutB(frames: bytes, room: int) -> tuple[int, int]:
+def fittingLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     """Return how many bytes, and how many frames, end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):

@@ -22,7 +22,10 @@ VERSION = 1
 _headerLength = Struct(">22xI").unpack_from
 _payloadLength = Struct(">Q").unpack_from
 
-Run = tuple[bytes, bytes, int]
+#: A run above this size, and above half of its read, is not copied out of it.
+_LARGE = 1 << 16
+
+Run = tuple[bytes, bytes | memoryview, int]
 
 
 class FrameTooLarge(TooLarge):
@@ -55,7 +58,8 @@ class FlexiScanner:
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield ``(envelope, frames, count)`` for each run that is complete, in order.
 
-        ``frames`` are ``count`` whole frames as they were received. A run ends where the input ends, and the first
+        ``frames`` are ``count`` whole frames as they were received; where they are most of a large read, a view of
+        it. A run ends where the input ends, and the first
         frame of another envelope than the one before comes alone. The error, if there is one, is raised when all
         before it was yielded; nothing may be fed after it.
 
@@ -103,6 +107,11 @@ class FlexiScanner:
                     offset = next
                     count += 1
                 end = offset
+                length = end - start
+                if length > _LARGE and length * 2 > size:
+                    yield envelope, memoryview(data)[start:end], count
+                    start = end
+                    continue
             else:
                 self._last = envelope
             yield envelope, data[start:end], count
@@ -151,7 +160,7 @@ def singles(frames: bytes, envelopeBytes: int) -> list[bytes]:
     return found
 
 
-def fitting(frames: bytes, room: int) -> tuple[int, int]:
+def fitting(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     """Return how many bytes, and how many frames, of any envelopes end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):

@@ -95,7 +95,7 @@ def readWhole(
     return offset
 
 
-def endOfFrame(data: bytes, offset: int) -> int:
+def endOfFrame(data: bytes | memoryview, offset: int) -> int:
     """Return where the frame that begins at ``offset`` ends, at or behind the end of what was read if it is cut."""
     head = data[offset : offset + HEAD_BYTES]
     if len(head) < 2:
@@ -108,7 +108,7 @@ def endOfFrame(data: bytes, offset: int) -> int:
     return body + width + (int.from_bytes(head[2 : 2 + width], "big") if width else length)
 
 
-def fittingFrames(frames: bytes, room: int) -> tuple[int, int]:
+def fittingFrames(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     """Return how many bytes, and how many of these unmasked frames, end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):
