@@ -31,8 +31,9 @@ class Limits:
     ``message``: a whole FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
     ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue,
     ``outboxBytes`` what one connection may leave unread, ``clients`` the connections that were let in, ``waiting``
-    those that were not yet, ``clientsPerAddress`` both from one other machine, ``subscriptions`` those of one client, ``topics`` the idle topics that are remembered, ``queues`` the MiniMQ
-    queues in all, ``requests`` the unanswered REQs of one client.
+    those that were not yet, ``clientsPerAddress`` both from one other machine, ``subscriptions`` those of one client,
+    ``topics`` the idle topics that are remembered, ``queues`` the MiniMQ queues, as many again for dead letters and as
+    many BlipMQ subscriptions, ``requests`` the unanswered REQs of one client.
 
     :raises SettingError: for a value outside its range.
     """

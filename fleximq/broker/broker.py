@@ -335,10 +335,13 @@ class Broker:
         self._queue(name)
         return self.queues.consume(name, client)
 
-    def consumeMany(self, client: Client, name: str, most: int) -> Sequence[Delivery]:
-        """Take up to ``most`` messages; as :meth:`consume` for each, with the same errors."""
+    def consumeMany(self, client: Client, name: str, number: int, most: int = ANY) -> Sequence[Delivery]:
+        """Take up to ``number`` messages; as :meth:`consume` for each, with the same errors.
+
+        :param most: no more are taken when these cost so many bytes.
+        """
         self._queue(name)
-        return self.queues.consumeMany(name, most, client)
+        return self.queues.consumeMany(name, number, client, most)
 
     def whenAvailable(self, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a topic's work queue has something to take; returns what takes the wish back."""

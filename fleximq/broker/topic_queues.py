@@ -12,7 +12,7 @@ from typing import Protocol
 
 from zope.interface import implementer
 
-from fleximq.broker.backlog import OVERHEAD
+from fleximq.broker.backlog import ANY, OVERHEAD
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.delivered_ids import DeliveredIds, Place
 from fleximq.broker.queues import DEAD_PREFIX, FULL, QUEUED, Queue
@@ -99,10 +99,13 @@ class TopicQueue:
             self._ids.delivered(delivery.message.message_id or "", Place(self._queue, delivery.tag))
         return delivery
 
-    def consumeMany(self, number: int) -> list[Delivery]:
-        """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`consume` for each."""
+    def consumeMany(self, number: int, most: int = ANY) -> list[Delivery]:
+        """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`consume` for each.
+
+        :param most: no more are handed out when these cost so many bytes.
+        """
         self._use()
-        deliveries = self._queue.takeMany(None, number)
+        deliveries = self._queue.takeMany(None, number, most)
         self._ids.deliveredMany(self._queue, deliveries)
         return deliveries
 
@@ -222,10 +225,13 @@ class TopicQueues:
         queue = self._byTopic.get(topic)
         return None if queue is None else queue.consume()
 
-    def consumeMany(self, topic: str, number: int, holder: object = None) -> list[Delivery]:
-        """Hand out ``number`` messages or as many as there are; as :meth:`consume` for each, but quicker."""
+    def consumeMany(self, topic: str, number: int, holder: object = None, most: int = ANY) -> list[Delivery]:
+        """Hand out ``number`` messages or as many as there are; as :meth:`consume` for each, but quicker.
+
+        :param most: no more are handed out when these cost so many bytes.
+        """
         queue = self._byTopic.get(topic)
-        return [] if queue is None else queue.consumeMany(number)
+        return [] if queue is None else queue.consumeMany(number, most)
 
     def acknowledge(self, id: str) -> bool:
         """Remove a delivered message with this id for good: the one longest in flight, else one that returned.

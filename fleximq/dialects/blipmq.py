@@ -9,8 +9,9 @@ alternate.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from itertools import chain
 
 from twisted.internet.interfaces import IAddress
 
@@ -21,12 +22,12 @@ from fleximq.dialects.blipmq_messages import SOURCES, renderDeliveries
 from fleximq.dialects.context import Context
 from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.patient import PatientProtocol
+from fleximq.dialects.patient import PORTION, PatientProtocol
 from fleximq.dialects.quick_ack import quickAcks
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BadRequest, BrokerError, NotFound, NotKept, Unauthorized
-from fleximq.wire.blip_frame import BlipScanner, FrameType, encodeFrame
+from fleximq.wire.blip_frame import BlipScanner, FrameType, Run, encodeFrame
 from fleximq.wire.blip_payload import (
     VERSION,
     decodeAck,
@@ -65,14 +66,33 @@ class BlipSession(Session):
         self._envelopes = EnvelopeCache()
         self._owner = ""
         self._asked: Sequence[int] = ()
+        self._runs: Iterator[Run] = iter(())
+        self._unanswered: tuple[bytes, list[int]] = b"", []
+        self._polled = 0
+        self._inputEnded = False
         self._enter(Phase.GREETING)
 
     def _enter(self, phase: Phase) -> None:
         self._steps = _STEPS[phase]
 
     def received(self, data: bytes) -> None:
-        """Work through what was read, run by run."""
-        for kind, head, asked, messages in self._scanner.feed(data):
+        """Work through what was read, run by run, as far as the peer reads the answers; later go on with b""."""
+        runs = self._scanner.feed(data)
+        if not self.stuck:
+            self._runs = runs
+        elif data:
+            self._runs = chain(self._runs, runs)
+            return
+        else:
+            self.stuck = False
+            head, asked = self._unanswered
+            self._runs = chain([(FrameType.POLL, head, asked, [])] if asked else [], self._runs)
+        self._work()
+        if self._inputEnded and not self.stuck:
+            self.end("client closed")
+
+    def _work(self) -> None:
+        for kind, head, asked, messages in self._runs:
             try:
                 self._steps[kind](self, head, asked, messages)
             except NotKept as error:
@@ -84,6 +104,8 @@ class BlipSession(Session):
             except Exception:
                 self._asked = asked[:1]
                 raise
+            if self.stuck:
+                return
 
     # -- the handshake -----------------------------------------------------------------------------
 
@@ -127,11 +149,22 @@ class BlipSession(Session):
         self._acknowledge(asked[0], subscription.id)
 
     def _poll(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        """Answer POLLs in portions, until there is nothing more, or no more room for what the peer does not read."""
         id = decodePoll(head)
-        deliveries = self.broker.poll(self._me, self._owner, id, len(asked))
-        if deliveries:
+        while asked and not self.stuck:
+            deliveries = self.broker.poll(self._me, self._owner, id, len(asked), PORTION)
+            if not deliveries:
+                return
             topic = self.broker.subscriptions.find(id, self._owner).topic
-            self.answers.take(renderDeliveries(topic, deliveries, asked))
+            chunk = renderDeliveries(topic, deliveries, asked)
+            self.answers.take(chunk)
+            asked = asked[len(deliveries) :]
+            self._polled += len(chunk)
+            if self._polled >= PORTION:
+                self._polled = 0
+                self.outbox.flush()
+                self.stuck = self.outbox.full
+                self._unanswered = head, asked
 
     def _ack(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         id = decodeAck(head)
@@ -161,6 +194,12 @@ class BlipSession(Session):
         nacks = [encodeFrame(FrameType.NACK, correlation, payload) for correlation in self._asked]
         if nacks:
             self.answers.take(b"".join(nacks))
+
+    def inputEnded(self) -> None:
+        """Answer what was asked, then close."""
+        self._inputEnded = True
+        if not self.stuck:
+            self.end("client closed")
 
     def close(self) -> None:
         """Close when the last PONG that is due was sent."""
@@ -218,6 +257,12 @@ class BlipProtocol(PatientProtocol):
         """Work through a read."""
         super().dataReceived(data)
         self._quickAck()
+
+    def feed(self, data: bytes) -> None:
+        """Hand these bytes to the session, and read no more while it is stuck."""
+        super().feed(data)
+        if self.session.stuck:
+            self.waitForReader()
 
 
 class BlipFactory(StreamFactory):

@@ -46,6 +46,8 @@ class MiniProtocol(PatientProtocol, LineReceiver):
         session = self.session
         if data:
             self._reads.append(data)
+        elif session.stuck and not self.outbox.full:
+            session.readerCaughtUp()
         while not session.busy:
             for line in self._lines:
                 self.lineReceived(line)
@@ -60,10 +62,8 @@ class MiniProtocol(PatientProtocol, LineReceiver):
             self.reading.stop(Reason.UNANSWERED)
         else:
             self.reading.go(Reason.UNANSWERED)
-
-    def _goOn(self) -> None:
-        """Go on with what was kept."""
-        self.work(b"")
+        if session.stuck:
+            self.waitForReader()
 
 
 class MiniFactory(StreamFactory):

@@ -12,7 +12,7 @@ Measured over TCP, contents of 100 bytes pipelined in rounds of 100,000 (benchma
 0.40 M CONSUMEs and 0.60 M ACKs a second; with 400,000 in flight 0.35 M CONSUMEs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from twisted.internet.interfaces import IAddress
 
@@ -23,9 +23,10 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.minimq_messages import SOURCE, TurnedAway, newUlid, renderAnswers, renderError
 from fleximq.dialects.minimq_wait import WaitingConsume
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.patient import PORTION
 from fleximq.dialects.session import Session, State
 from fleximq.errors import BrokerError, NoCapacity, NotKept
-from fleximq.wire.mini_line import PONG, CommandKind, encodeId, parseCommand
+from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, encodeId, parseCommand
 from fleximq.wire.mini_message import MiniMessage, parseProduce
 
 # Compared by identity: to look an enum's member up in a dict costs as much as the rest of a line.
@@ -58,6 +59,9 @@ class MiniSession(Session):
         self._repeated: bytes | None = None
         self._topic = ""
         self._asked = 0
+        self._taken = 0
+        self._unanswered: tuple[str, int] = "", 0
+        self._behind: bytes | None = None
         self._wait: WaitingConsume | None = None
         self._inputEnded = False
 
@@ -73,6 +77,9 @@ class MiniSession(Session):
                 return
             if self._asked:
                 self._takeAsked()
+                if self.stuck:
+                    self._behind = line
+                    return
             kind, payload = parseCommand(line)
             if kind is _PRODUCE:
                 self._produce(payload)
@@ -93,6 +100,20 @@ class MiniSession(Session):
         self._seal()
         if self._inputEnded and not self.busy:
             self.end("client closed")
+
+    def readerCaughtUp(self) -> None:
+        """Go on where the session was ``stuck``."""
+        self.stuck = self.busy = False
+        topic, asked = self._unanswered
+        try:
+            self._take(topic, asked)
+        except BrokerError as error:
+            for _ in range(asked):
+                self.failed(error)
+        line = self._behind
+        if line is not None and not self.stuck:
+            self._behind = None
+            self.lineReceived(line)
 
     def _comeIn(self) -> bool:
         """Join with the first line, whatever it says; False if the conversation is over."""
@@ -188,11 +209,28 @@ class MiniSession(Session):
             self._goOnSoon()
 
     def _take(self, topic: str, asked: int) -> None:
-        """Answer so many CONSUMEs, or wait with the answer: only one is asked at a time where that can be."""
-        deliveries = self.broker.consumeMany(self._me, topic, asked)
+        """Answer so many CONSUMEs, or wait with the answer: only one is asked at a time where that can be.
+
+        They are answered in portions. When there is no more room for what the peer does not read, the session is
+        stuck.
+        """
+        while asked and not self.stuck:
+            deliveries = self._deliveries(topic, asked)
+            if not deliveries:
+                break
+            asked -= len(deliveries)
+            self._answer(renderAnswers(topic, deliveries, len(deliveries)))
+            if self._taken >= PORTION:
+                self._taken = 0
+                self._seal()
+                self.outbox.flush()
+                self.stuck = self.busy = self.outbox.full
+                self._unanswered = topic, asked
+        if not asked or self.stuck:
+            return
         seconds = self.context.settings.consumeWait
-        if deliveries or not seconds or self._inputEnded:
-            self._batch.append(renderAnswers(topic, deliveries, asked))
+        if not seconds or self._inputEnded:
+            self._batch.append(NO_MESSAGE * asked)
             return
         self._seal()
         self.busy = True
@@ -200,9 +238,19 @@ class MiniSession(Session):
             self.broker, self.context.clock, self._me, topic, seconds, lambda found: self._waited(topic, found)
         )
 
+    def _deliveries(self, topic: str, asked: int) -> Sequence[Delivery]:
+        if asked > 1:
+            return self.broker.consumeMany(self._me, topic, asked, PORTION)
+        delivery = self.broker.consume(self._me, topic)
+        return () if delivery is None else (delivery,)
+
+    def _answer(self, lines: bytes) -> None:
+        self._batch.append(lines)
+        self._taken += len(lines)
+
     def _waited(self, topic: str, delivery: Delivery | None) -> None:
         self._wait = None
-        self._batch.append(renderAnswers(topic, [] if delivery is None else [delivery], 1))
+        self._answer(renderAnswers(topic, [] if delivery is None else [delivery], 1))
         self._goOnSoon()
 
     def _goOnSoon(self) -> None:
@@ -212,7 +260,7 @@ class MiniSession(Session):
 
     def _goOn(self) -> None:
         if self.state is State.OPEN:
-            self.busy = False
+            self.busy = self.stuck
             self.goOn()
 
     # -- answers and the end -----------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Session:
 
     Subclasses define ``dialect``, :meth:`received` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
     the peer was last heard, in the clock's seconds; the face sets it. ``reason`` is why it ends, "" until it does.
+    ``stuck`` says that it left something undone until the peer has read more.
     """
 
     dialect: ClassVar[str]
@@ -55,6 +56,7 @@ class Session:
         self.state = State.WAITING
         self.heard = context.clock.seconds()
         self.listening = True
+        self.stuck = False
         self.reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate

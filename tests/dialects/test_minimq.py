@@ -569,7 +569,7 @@ class EndTests(MiniCase):
 
     def test_internalError(self) -> None:
         """What nobody foresaw is answered by 500, logged, and ends the connection."""
-        self.patch(self.context.broker, "consumeMany", _break)
+        self.patch(self.context.broker, "consume", _break)
         peer = self.peer()
         self.assertEqual(peer.ask(b"PING:\nCONSUME:t\nPING:\n"), b"PONG:\nERROR:500:internal error\n")
         self.assertTrue(peer.closed)
