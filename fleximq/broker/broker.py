@@ -286,7 +286,10 @@ class Broker:
         :param owner: who may poll it, from whichever connection.
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises SubscriptionFailed: the client has as many as it may.
+        :raises NoCapacity: there are as many as there may be, those included that outlive their connection.
         """
+        if len(self.subscriptions) >= self.rules.limits.queues:
+            raise NoCapacity(f"there are {len(self.subscriptions)} subscriptions already")
         if self.subscriptions.heldBy(client) >= self.rules.limits.subscriptions:
             raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
         topic = self.topics.get(name)

@@ -61,11 +61,11 @@ class InFlight:
         """Forget a holder and return the tags of what it held, ascending; the deliveries stay in flight."""
         return sorted(self._held.pop(holder, ()))
 
-    def due(self, now: float) -> list[int]:
-        """Return the tags of all deliveries that are due by ``now``, first due first."""
-        tags = []
+    def due(self, now: float, most: int) -> list[int]:
+        """Return the tags of deliveries that are due by ``now``, first due first, at most so many."""
+        tags: list[int] = []
         for tag, (_, due, _) in self._handed.items():
-            if due > now:
+            if due > now or len(tags) >= most:
                 break
             tags.append(tag)
         return tags

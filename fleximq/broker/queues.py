@@ -31,6 +31,8 @@ FULL = "queue is full"
 #: What is counted.
 DROPPED = "dropped: queue full"
 DEAD_LETTERS = "dead letters"
+#: So many deliveries are taken back at once when their time is over: about 30 ms.
+PORTION = 10_000
 
 _new = tuple.__new__
 
@@ -262,13 +264,16 @@ class Queue:
         self._deadline = self._deadlines.call(delay, self._comeUp)
 
     def _comeUp(self) -> None:
-        """Take back what is due and stand by for what comes next; with nothing in flight the deadline rests."""
+        """Take back what is due and stand by for what comes next; with nothing in flight the deadline rests.
+
+        Very much at once is taken back in portions, between which the broker does other things.
+        """
         self._deadline = None
         now = self._seconds()
-        due = self._remove(self._inFlight.due(now + TOLERANCE))
+        due = self._remove(self._inFlight.due(now + TOLERANCE, PORTION))
         first = self._inFlight.firstDue()
         if first is not None:
-            self._arm(first - now)
+            self._arm(max(0.0, first - now))
         self._takeBack(due)
 
     def _remove(self, tags: list[int]) -> list[Delivery]:

@@ -142,8 +142,8 @@ class TopicQueues:
     :param maxDeliveries: after so many deliveries a message is dead.
     :param maxMessages: bound of one queue.
     :param maxBytes: bound of one queue in bytes.
-    :param maxQueues: how many queues there may be; those of dead letters come on top of it, for a dead letter
-        must not get lost because somebody else made too many queues.
+    :param maxQueues: how many queues there may be, and how many more of dead letters, for a dead letter must not
+        get lost because somebody else made too many queues.
     :param expiry: seconds without a consumer after which a queue expires; those of dead letters never do.
     :param idOf: returns a message's own id if MiniMQ can use it, otherwise a new one.
     :param onDead: is given the topic and the dead message.
@@ -207,7 +207,8 @@ class TopicQueues:
         if queue is not None:
             return queue, False
         dead = topic.startswith(DEAD_PREFIX)
-        if not dead and len(self._expiries) >= self._maxQueues:
+        alike = len(self._byTopic) - len(self._expiries) if dead else len(self._expiries)
+        if alike >= self._maxQueues:
             raise NoCapacity(f"there are {self._maxQueues} queues already")
         queue = self._byTopic[topic] = TopicQueue(
             topic, makeQueue=self._makeQueue, seconds=self._deadlines.seconds, ids=self._ids, idOf=self._idOf

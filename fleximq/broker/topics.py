@@ -23,6 +23,8 @@ from fleximq.limits import TOPIC_BYTES
 Takers = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, Takers]
 
+#: Most levels of a pattern: each takes half a kilobyte, and a name has room for 512.
+PATTERN_LEVELS = 32
 #: Before the name of a topic: where its undeliverable messages go. Only the broker publishes there.
 DEAD = "$dead/"
 #: The broker's own topics; nobody else publishes there.
@@ -225,10 +227,12 @@ class TopicTable:
     def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Add a subscriber to every topic that matches, now and later; each call wants one to take it back.
 
-        :raises InvalidTopic: the pattern is too long.
+        :raises InvalidTopic: the pattern is too long, or has more than :data:`PATTERN_LEVELS` levels.
         """
         checkName(pattern)
         levels = _levels(pattern)
+        if len(levels) > PATTERN_LEVELS:
+            raise InvalidTopic(f"a pattern has at most {PATTERN_LEVELS} levels")
         rest = levels[-1] == "#"
         node = self._root
         for level in levels[:-1] if rest else levels:

@@ -63,7 +63,7 @@ class BlipSession(Session):
         super().__init__(context, outbox, address)
         self.answers = Answers(outbox)
         self._scanner = BlipScanner()
-        self._envelopes = EnvelopeCache()
+        self._envelopes = EnvelopeCache(context.envelopes)
         self._owner = ""
         self._asked: Sequence[int] = ()
         self._runs: Iterator[Run] = iter(())
@@ -200,6 +200,10 @@ class BlipSession(Session):
         self._inputEnded = True
         if not self.stuck:
             self.end("client closed")
+
+    def left(self) -> None:
+        """Forget what was remembered."""
+        self._envelopes.clear()
 
     def close(self) -> None:
         """Close when the last PONG that is due was sent."""

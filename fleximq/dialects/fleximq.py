@@ -80,7 +80,7 @@ class FlexiSession(Session):
         self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
         self._omitsOk = False
         self._named = False
-        self._envelopes = EnvelopeCache()
+        self._envelopes = EnvelopeCache(context.envelopes)
         self._directs = DirectCache()
         self._keepAlive: KeepAlive | None = None
         self._inputEnded = False
@@ -364,7 +364,8 @@ class FlexiSession(Session):
         self.requestDone()
 
     def left(self) -> None:
-        """Stop the keep-alive."""
+        """Stop the keep-alive, and forget."""
+        self._envelopes.clear()
         if self._keepAlive is not None:
             self._keepAlive.stop()
             self._keepAlive = None

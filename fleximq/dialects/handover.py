@@ -57,8 +57,8 @@ class Handover(Protocol):
         if self._outer is not None:
             self._outer._follow(inner)
 
-    def _lostThen(self, inner: IProtocol) -> Callable[[Failure], None]:
-        def lost(reason: Failure) -> None:
+    def _lostThen(self, inner: IProtocol) -> Callable[..., None]:
+        def lost(reason: Failure = connectionDone) -> None:
             try:
                 inner.connectionLost(reason)
             finally:

@@ -75,10 +75,11 @@ class FramingOutbox(WebSocketOutbox):
 
     def takeFrame(self, frame: bytes) -> None:
         """Send a whole frame behind the bytes taken before."""
-        if self._paused:
-            super().hold(frame)
-            return
         self.take(b"")
+        if self._paused:
+            if not self._closing:
+                super().hold(frame)
+            return
         self._framed += _messages(self._fresh)
         self._framed.append(frame)
         self._fresh = [b""]

@@ -59,7 +59,11 @@ dt{font-weight:600;color:var(--mark)}
 code{display:block;color:var(--soft);font:.85rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
 """
 
-_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+#: Nothing is loaded; connections are allowed for those who try a WebSocket in the browser's console on this page.
+_POLICY = (
+    b"default-src 'none'; style-src 'unsafe-inline'; connect-src 'self' ws: wss:; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 def asText(ways: Sequence[Way], address: object) -> str:

@@ -25,6 +25,9 @@ _payloadLength = Struct(">Q").unpack_from
 #: A run above this size, and above half of its read, is not copied out of it.
 _LARGE = 1 << 16
 
+#: Longer headers are not kept to compare the next with: every connection has one.
+_REPEATED = 4096
+
 Run = tuple[bytes, bytes | memoryview, int]
 
 
@@ -113,7 +116,7 @@ class FlexiScanner:
                     start = end
                     continue
             else:
-                self._last = envelope
+                self._last = envelope if length <= _REPEATED else b""
             yield envelope, data[start:end], count
             start = end
         if start < size:

@@ -28,7 +28,7 @@ class BacklogTests(SynchronousTestCase):
     def test_wideIds(self) -> None:
         """A text that is not ASCII takes up to four bytes a character."""
         for place in ("message_id", "correlation_id", "reply_to"):
-            wide = message("x")._replace(**{place: "\U0001f40d\xe9"})
+            wide = message("x")._replace(**{place: "\U0001f40d\xe9"})  # type: ignore[arg-type]
             self.assertEqual((cost([wide]), costOf(wide)), (1 + 8 + OVERHEAD,) * 2, place)
 
     def test_popManyWithinBytes(self) -> None:

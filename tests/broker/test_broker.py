@@ -9,6 +9,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.broker import Broker
+from fleximq.broker.rules import Rules
 from fleximq.broker.values import Client, Envelope
 from fleximq.errors import (
     ClientNotFound,
@@ -361,6 +362,16 @@ class DirectTests(BrokerCase):
         self.broker.request(self.carol, self.dave.id, "r", "/p", "question")
         self.assertRaises(TooManyRequests, self.broker.request, self.carol, self.dave.id, "s", "/p", "more")
         self.assertEqual(self.told(), [[], ["question"]])
+
+    def test_subscriptionsInAll(self) -> None:
+        """Subscriptions that are polled are bounded in all, whoever has them, also while their owner is away."""
+        self.meet(limits=Limits(queues=2))
+        for client in (self.carol, self.dave):
+            self.broker.openSubscription(client, "key", "t", 1)
+        self.broker.leave(self.carol, "gone")
+        self.assertRaises(NoCapacity, self.broker.openSubscription, self.dave, "key", "t", 1)
+        self.clock.advance(Rules().grace + 1)
+        self.broker.openSubscription(self.dave, "key", "t", 1)
 
     def test_notify(self) -> None:
         """One copy for each distinct target that is there."""

@@ -24,7 +24,7 @@ class InFlightTests(SynchronousTestCase):
     def test_manyTogether(self) -> None:
         """Those that are handed out together are due together and held by one holder, behind those before."""
         self.inFlight.handMany([_delivery(11), _delivery(10)], 13.0, "x")
-        self.assertEqual(self.inFlight.due(13), [7, 3, 5, 9, 11, 10])
+        self.assertEqual(self.inFlight.due(13, 99), [7, 3, 5, 9, 11, 10])
         self.assertEqual(self.inFlight.leave("x"), [5, 7, 10, 11])
 
     def test_contains(self) -> None:
@@ -52,7 +52,7 @@ class InFlightTests(SynchronousTestCase):
         self.assertEqual(self.inFlight.leave(None), [])
 
     def test_due(self) -> None:
-        self.assertEqual([self.inFlight.due(now) for now in (9.9, 10, 11.9, 12)], [[], [7], [7, 3], [7, 3, 5, 9]])
+        self.assertEqual([self.inFlight.due(now, 99) for now in (9.9, 10, 11.9, 12)], [[], [7], [7, 3], [7, 3, 5, 9]])
 
     def test_firstDue(self) -> None:
         moments = []
@@ -72,5 +72,5 @@ class InFlightTests(SynchronousTestCase):
             inFlight.hand(_delivery(0)._replace(tag=tag), tag, None)
         looked = 0
         while inFlight.firstDue() is not None:
-            looked += len([inFlight.remove(tag) for tag in inFlight.due(looked)])
+            looked += len([inFlight.remove(tag) for tag in inFlight.due(looked, 10**6)])
         self.assertEqual(looked, 200_000)

@@ -8,7 +8,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.backlog import OVERHEAD
-from fleximq.broker.queues import QUEUED
+from fleximq.broker.queues import PORTION, QUEUED
 from fleximq.broker.topics import Topic
 from fleximq.broker.values import Client, Delivery, Envelope
 from fleximq.interfaces import IForm, ISource, ISubscriber
@@ -83,6 +83,28 @@ class TakingTests(QueueCase):
         deliveries = self.queue.takeMany(None, 3)
         self.assertEqual([each[::2] for each in deliveries], [(1, 2), (2, 2), (3, 1)])
         self.assertEqual(names(deliveries), "abc")
+
+    def test_takeManyWithinBytes(self) -> None:
+        """No more is taken when it costs as much as is wanted, also of what returned."""
+        self.put("abcd")
+        self.take(2)
+        self.advance(RETRY)
+        one = 1 + OVERHEAD
+        taken = [names(self.queue.takeMany(None, 9, most)) for most in (0, 1, one + 1, 9 * one)]
+        self.assertEqual(taken, ["", "a", "bc", "d"])
+
+    def test_returnsInPortions(self) -> None:
+        """Very much that is due at once comes back over several turns, in its order."""
+        many = PORTION * 2 + 1
+        self.queue = self.make(maxMessages=many, maxBytes=1 << 40)
+        self.queue.deliver([message("x")] * many, many)
+        self.queue.takeMany(None, many)
+        meanwhile: list[int] = []
+        self.world.clock.callLater(RETRY, lambda: meanwhile.append(self.queue.returned))
+        self.advance(RETRY)
+        self.assertEqual(meanwhile, [PORTION])
+        self.assertEqual((self.queue.returned, self.queue.inFlight), (many, 0))
+        self.assertEqual([each.tag for each in self.queue.takeMany(None, 3)], [1, 2, 3])
 
     def test_takeManyHides(self) -> None:
         self.put("ab")

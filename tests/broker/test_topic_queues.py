@@ -90,6 +90,13 @@ class EnsuringTests(TopicQueueCase):
         self.assertRaises(NoCapacity, self.queues.ensure, "w")
         self.assertEqual([queue.name for queue in self.queues], ["t", "u", "v"])
 
+    def test_limitOfDeadLetters(self) -> None:
+        """There are as many queues of dead letters at most, which take nobody else's place."""
+        for topic in "abc":
+            self.queues.ensure("$dead/" + topic)
+        self.assertRaises(NoCapacity, self.queues.ensure, "$dead/d")
+        self.queues.ensure("u")
+
     def test_knownOnesAtTheLimit(self) -> None:
         for topic in "uv":
             self.queues.ensure(topic)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.topics import Topic, TopicTable, checkName, isPattern
+from fleximq.broker.topics import PATTERN_LEVELS, Topic, TopicTable, checkName, isPattern
 from fleximq.errors import InvalidTopic
 from tests.broker.parts import AsMessages, Collector
 
@@ -169,13 +169,20 @@ class MatchTests(TableCase):
         self.table.subscribePattern(Collector(), "x" * 1022 + ".*")
         self.assertRaises(InvalidTopic, self.table.subscribePattern, Collector(), "x" * 1023 + ".*")
 
+    def test_levels(self) -> None:
+        """A pattern has so many levels and no more, however they are separated; nothing is left of one too deep."""
+        for name in ("*" + "/a" * (PATTERN_LEVELS - 1), "a." * (PATTERN_LEVELS - 1) + "#"):
+            self.table.subscribePattern(Collector(), name)
+            self.assertRaises(InvalidTopic, self.table.subscribePattern, Collector(), "b." + name)
+        self.assertFalse(self.table.heard("b" + ".a" * PATTERN_LEVELS))
+
     def test_deepNames(self) -> None:
         """Names of many levels against patterns of many wildcards take no long time."""
-        for depth in range(1, 500, 5):
+        for depth in range(1, PATTERN_LEVELS + 1):
             self.table.subscribePattern(Collector(), ".".join("*" * depth))
         began = time.process_time()
-        for depth in range(1, 500, 50):
-            self.assertEqual(len(self.takers(".".join("a" * depth))), (depth - 1) % 5 == 0)
+        for depth in range(1, 500, 10):
+            self.assertEqual(len(self.takers(".".join("a" * depth))), depth <= PATTERN_LEVELS)
         self.assertLess(time.process_time() - began, 0.5)
 
 

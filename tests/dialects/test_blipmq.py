@@ -228,6 +228,13 @@ class RefusedPublishTests(BlipCase):
         answers = peer.ask(subscribe("a") + subscribe("b") + subscribe("c", correlation=9))
         self.assertEqual(answers, ack(3, 1) + ack(3, 2) + nack(9, 500, "more than 2 subscriptions"))
 
+    def test_manySubscriptionsInAll(self) -> None:
+        """So it does where all clients together have as many as they may."""
+        self.listen(limits=Limits(queues=1))
+        self.login().ask(subscribe("a"))
+        answer = self.login().ask(subscribe("b", correlation=9))
+        self.assertEqual(answer, nack(9, 500, "there are 1 subscriptions already"))
+
     def test_counted(self) -> None:
         """What was refused is counted by its status."""
         self.login().ask(publish("", b"x"))

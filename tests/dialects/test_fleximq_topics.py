@@ -161,6 +161,13 @@ class NameTests(TopicCase):
         self.assertEqual([self.status("UNSUB", "b.*"), self.status("SUB", "d")], [None, None])
 
 
+    def test_levels(self) -> None:
+        """A pattern with too many levels: 603. A name may have as many as its length allows."""
+        self.assertEqual(self.status("SUB", "a." * 31 + "*"), None)
+        self.assertEqual(self.status("SUB", "a." * 32 + "*"), 603)
+        self.assertEqual(self.status("SUB", "a." * 511 + "a"), None)
+
+
 class WildcardTests(TopicCase):
     """``*`` and ``#``; the table of matches is in tests/broker/test_topics.py."""
 

@@ -105,6 +105,14 @@ class WebSocketOutboxTests(OutboxCase):
         self.assertEqual(self.written(), CLOSE_FRAME)
         self.assertTrue(self.transport.disconnecting)
 
+    def test_frameOverflow(self) -> None:
+        """The budget holds for what answers control frames as well."""
+        self.outbox.pauseProducing()
+        self.outbox.takeFrame(bytes(1000))
+        self.outbox.takeFrame(PONG_FRAME)
+        self.outbox.takeFrame(PONG_FRAME)
+        self.assertEqual(self.overflows, 1)
+
     def test_overflow(self) -> None:
         """The byte budget holds: at it nothing happens, above it the peer is too slow."""
         self.outbox.pauseProducing()

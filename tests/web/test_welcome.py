@@ -68,6 +68,13 @@ class WelcomeTests(SynchronousTestCase):
         for word in (__version__, "FlexiMQ", "BlipMQ", "MiniMQ", "Identity", "ws://127.0.0.1:7890/ws"):
             self.assertIn(word, page.text)
 
+    def test_policy(self) -> None:
+        """The page loads nothing, but a WebSocket may be opened from the browser's console on it."""
+        policy = self.ask("GET / HTTP/1.1", f"Accept: {BROWSER}").fields["content-security-policy"]
+        rules = {name: set(sources) for name, *sources in (each.split() for each in policy.split(";"))}
+        self.assertEqual(rules["default-src"], {"'none'"})
+        self.assertLessEqual({"ws:", "wss:"}, rules["connect-src"])
+
     def test_nothingEchoed(self) -> None:
         """Nothing that the request said stands in the page."""
         for accept in (BROWSER, "text/plain"):
