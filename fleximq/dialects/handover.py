@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocol
-from twisted.internet.protocol import Protocol
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
