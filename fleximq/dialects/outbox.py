@@ -8,17 +8,14 @@ the mark, counted together with what the transport has not sent; while it does n
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.interfaces import IPullProducer, IPushProducer
 from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
-from fleximq.dialects.slow_consumer import DISCONNECT, Policy
+from fleximq.dialects.slow_consumer import DISCONNECT, Policy, Reader
 from fleximq.dialects.turn import Turn
-
-if TYPE_CHECKING:
-    from fleximq.dialects.stream import StreamProtocol
 
 #: The most that is handed to the transport at once when a slow reader catches up.
 _PORTION = 1 << 20
@@ -86,10 +83,9 @@ class Outbox:
         return self._paused and self.room <= 0
 
     @property
-    def reader(self) -> "StreamProtocol | None":
+    def reader(self) -> Reader | None:
         """Whose read is being worked through: who publishes, if somebody does."""
-        reader: StreamProtocol | None = self._turn.reader
-        return reader
+        return self._turn.reader
 
     def deliver(self, chunk: Chunk, count: int = 1) -> None:
         """Send a run of ``count`` messages at the end of the turn, behind all that was taken before."""

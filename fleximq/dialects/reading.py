@@ -1,6 +1,6 @@
 """Whether a connection is read at present: it is, unless somebody has a reason against it."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 
@@ -15,21 +15,21 @@ class Reading:
     def __init__(self, transport: Any, changed: Callable[[bool], None]) -> None:
         self._transport = transport
         self._changed = changed
-        self._reasons: set[Hashable] = set()
+        self._reasons: set[object] = set()
 
     @property
     def stopped(self) -> bool:
         """Whether somebody has a reason against reading."""
         return bool(self._reasons)
 
-    def stop(self, reason: Hashable) -> None:
+    def stop(self, reason: object) -> None:
         """Read no more until :meth:`go` was called for every reason given here."""
         if not self._reasons:
             self._changed(False)
             self._transport.pauseProducing()
         self._reasons.add(reason)
 
-    def go(self, reason: Hashable) -> None:
+    def go(self, reason: object) -> None:
         """Take one reason back; one that was not given changes nothing."""
         if reason in self._reasons:
             self._reasons.remove(reason)

@@ -11,19 +11,53 @@ that would go over it, the policy decides.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from fleximq.dialects.reading import Reading
 from fleximq.settings import SlowConsumer
-
-if TYPE_CHECKING:
-    from fleximq.dialects.outbox import Outbox
 
 #: Seconds for which a consumer may hold up its publishers.
 LONGEST = 10.0
 #: What is left out is counted under this name.
 DROPPED = "dropped: slow consumer"
+
+
+class Backlog(Protocol):
+    """What a policy sees of an outbox."""
+
+    limit: int
+    cut: Callable[[bytes | memoryview, int], tuple[int, int]]
+
+    @property
+    def room(self) -> int:
+        """How many bytes there are up to the mark; negative above it."""
+
+    @property
+    def reader(self) -> "Reader | None":
+        """Whose read is being worked through: who publishes, if somebody does."""
+
+    def hold(self, chunk: bytes | memoryview) -> None:
+        """Keep these bytes until the peer has read what came before them."""
+
+    def overflow(self) -> None:
+        """Say that the consumer is too slow."""
+
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call once, when the peer has read all that is held, or is gone."""
+
+
+class Reader(Protocol):
+    """What a policy sees of a connection that publishes."""
+
+    @property
+    def outbox(self) -> Backlog:
+        """Its own outbox."""
+
+    @property
+    def reading(self) -> Reading:
+        """Whether it is read."""
 
 
 class Disconnect:
@@ -32,7 +66,7 @@ class Disconnect:
     #: How many times the mark answers may take up.
     patience = 1
 
-    def late(self, outbox: "Outbox", chunk: bytes | memoryview, count: int) -> None:
+    def late(self, outbox: Backlog, chunk: bytes | memoryview, count: int) -> None:
         """Take what fits; more ends the connection."""
         room = outbox.room
         if room > 0 and (count == 1 or len(chunk) <= room):
@@ -55,7 +89,7 @@ class Drop:
     def __init__(self, counted: Callable[[str, int], None]) -> None:
         self._counted = counted
 
-    def late(self, outbox: "Outbox", chunk: bytes | memoryview, count: int) -> None:
+    def late(self, outbox: Backlog, chunk: bytes | memoryview, count: int) -> None:
         """Take what fits, at the end of a message, and count the rest."""
         room = outbox.room
         if room > 0 and len(chunk) > room and count > 1:
@@ -75,9 +109,9 @@ class Block:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._waiting: dict[Outbox, IDelayedCall] = {}
+        self._waiting: dict[Backlog, IDelayedCall] = {}
 
-    def late(self, outbox: "Outbox", chunk: bytes | memoryview, count: int) -> None:
+    def late(self, outbox: Backlog, chunk: bytes | memoryview, count: int) -> None:
         """Take it, and read no more from whoever published it while the backlog is over the mark."""
         outbox.hold(chunk)
         if outbox.room >= 0:
@@ -92,12 +126,12 @@ class Block:
             self._waiting[outbox] = self._clock.callLater(LONGEST, self._giveUp, outbox)
             outbox.whenRelieved(lambda: self._relieved(outbox))
 
-    def _relieved(self, outbox: "Outbox") -> None:
+    def _relieved(self, outbox: Backlog) -> None:
         timer = self._waiting.pop(outbox, None)
         if timer is not None and timer.active():
             timer.cancel()
 
-    def _giveUp(self, outbox: "Outbox") -> None:
+    def _giveUp(self, outbox: Backlog) -> None:
         if self._waiting.pop(outbox, None) is not None:
             outbox.overflow()
 

@@ -4,10 +4,12 @@ While a read is being worked through, outboxes that were given something note th
 writes once. What is said outside a read (a deadline, a lost connection) is written on the reactor's next round.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+
+from fleximq.dialects.slow_consumer import Reader
 
 
 class Writes(Protocol):
@@ -28,7 +30,7 @@ class Turn:
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
-        self.reader: Any = None
+        self.reader: Reader | None = None
         self._clock = clock
         self._waiting: list[Writes] = []
 
