@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory, IReactorTime
-from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -150,7 +150,7 @@ class _GatedFactory(Factory[Any]):
         self._inner.doStop()
 
 
-def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure) -> None:
+def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure = connectionDone) -> None:
     """Tell a protocol that its connection is lost, and the gate in any case."""
     try:
         lost(reason)
