@@ -172,8 +172,9 @@ class Outbox:
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
         """Give the kernel what it takes, and hold the rest."""
+        socket = self._transport.socket
         try:
-            sent = self._transport.socket.sendmsg(chunks)
+            sent = socket.send(chunks[0]) if len(chunks) == 1 else socket.sendmsg(chunks)
         except OSError:  # full, or an error that the transport's next write shows too
             sent = 0
         for chunk in chunks:
