@@ -1,0 +1,127 @@
+"""What each FlexiMQ message type does (FlexiMQ document 3, docs/dialects.rst).
+
+``message_<TYPE>`` is called with the checked header, the envelope and the whole frame, reserved bytes zero. It acts, or
+raises what is to be answered.
+"""
+
+import msgpack
+from twisted.internet.interfaces import IAddress
+
+from fleximq.broker.values import BROKER_ID, Envelope
+from fleximq.dialects.context import Context
+from fleximq.dialects.direct_cache import DirectCache
+from fleximq.dialects.envelope_cache import EnvelopeCache
+from fleximq.dialects.fleximq_form import FlexiSource
+from fleximq.dialects.fleximq_voice import FlexiVoice, correlation
+from fleximq.dialects.outbox import Outbox
+from fleximq.errors import BadRequest, ClientNotFound, InvalidTopic, SubscriptionFailed
+from fleximq.limits import KIBIBYTE
+from fleximq.status import Status
+from fleximq.wire.flexi_header import Header
+from fleximq.wire.flexi_message import MessageType, isStamped, payloadOf
+
+#: The longest payload of a REQ to the broker itself: reading MessagePack can cost a hundred times its bytes.
+ARGUMENT_BYTES = 64 * KIBIBYTE
+#: A PUB with one of these keys differs from message to message: its envelope is not worth remembering.
+_PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
+
+
+class FlexiMessages(FlexiVoice):
+    """The inward half of a FlexiMQ session, from the checked header on."""
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self._envelopes = EnvelopeCache(context.envelopes)
+        self._directs = DirectCache()
+
+    def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Forward a request, or answer it where the broker itself is asked."""
+        target, path = header.routing[0]
+        if target == BROKER_ID:
+            self._answer(header, path or "", payloadOf(frame, len(envelope)))
+        else:
+            self.broker.request(self._me, target, header.id or "", path or "", frame)
+            self._rememberDirect(header, envelope, frame)
+
+    def _answer(self, header: Header, path: str, payload: bytes) -> None:
+        if len(payload) > ARGUMENT_BYTES:
+            raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
+        try:
+            arguments = msgpack.unpackb(payload, strict_map_key=False, timestamp=1) if payload else None
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise BadRequest("the payload is not MessagePack") from None
+        value = self.broker.ask(path, arguments)
+        routing = self._routing({"client_id": self.id, "path": path})
+        fields = {"status": int(Status.OK), "routing": routing} | correlation(header.id)
+        self._say(MessageType.REP, fields, msgpack.packb(value))
+
+    def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Forward an answer to its requester; one that is not there is reported by a NOTIF 600."""
+        entry = header.routing[0]
+        if entry.client_id == BROKER_ID:
+            return
+        try:
+            self.broker.reply(self._me, entry.client_id, header.id or "", frame)
+        except ClientNotFound:
+            self._reportLost(header, entry)
+        else:
+            self._rememberDirect(header, envelope, frame)
+
+    def message_NOTIF(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Send a copy to every known target, then report each unknown entry by a NOTIF 600."""
+        lost = [
+            entry
+            for entry in header.routing
+            if entry.client_id != BROKER_ID and not self.broker.takesDirect(entry.client_id)
+        ]
+        self.broker.notify((entry.client_id for entry in header.routing), frame)
+        for entry in lost:
+            self._reportLost(header, entry)
+
+    def message_BCAST(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Send a copy to everybody else."""
+        self.broker.broadcast(self._me, frame)
+
+    def message_PUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Publish, and remember the envelope where it is likely to come again."""
+        topic = self.broker.topicFor(self._me, header.topic)
+        found = Envelope(topic, self._me, FlexiSource(len(envelope), header))
+        audience = [entry.client_id for entry in header.routing if entry.client_id != BROKER_ID]
+        if audience:
+            self.broker.publishNarrowed(found, frame, 1, dict.fromkeys(audience))
+            return
+        if isStamped(envelope) and _PASSING.isdisjoint(header.fields):
+            self._envelopes.remember(envelope, found)
+        self.broker.publish(found, frame, 1)
+
+    def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Subscribe to a topic or pattern."""
+        try:
+            self.broker.subscribe(self._me, self, header.topic)
+        except InvalidTopic as error:
+            raise SubscriptionFailed(str(error)) from error
+
+    def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """End a subscription, named as it was made; one that does not exist is no error."""
+        self.broker.unsubscribe(self._me, header.topic)
+
+    def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Answer with a PONG once all that was published before is safe."""
+        if header.interval is not None and self._keepAlive is not None:
+            self._keepAlive.suggest(header.interval)
+        fields = {"keepalive": {"timestamp": header.timestamp}}
+        self.broker.whenSafe(lambda: self._say(MessageType.PONG, fields))
+
+    def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Nothing to do: that it came is what counts."""
+
+    def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Remember a header that may come again with another id, unless the frame was changed on its way."""
+        if isStamped(envelope) and frame.startswith(envelope):
+            target, path = header.routing[0]
+            self._directs.remember(envelope, target, path or "", header.id or "")
+
+    def left(self) -> None:
+        """Forget what envelopes mean."""
+        super().left()
+        self._envelopes.clear()

@@ -1,0 +1,121 @@
+"""What the broker says to a FlexiMQ client: its own messages, errors, and all of it in the client's layout."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IAddress
+from zope.interface import implementer
+
+from fleximq.broker.values import BROKER_ID, Client
+from fleximq.dialects.context import Context
+from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM
+from fleximq.dialects.keepalive import KeepAlive
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.session import Session, State
+from fleximq.errors import BrokerError
+from fleximq.interfaces import IForm, IPeer, ISubscriber
+from fleximq.status import Status
+from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, reportsError
+from fleximq.wire.flexi_layouts import toLayoutB
+from fleximq.wire.flexi_message import FIXED_BYTES, MessageType, encodeMessage, words
+
+
+@implementer(ISubscriber, IPeer)
+class FlexiVoice(Session):
+    """The outward half of a FlexiMQ session. ``id`` is the client's, 0 before its JOIN."""
+
+    dialect = "fleximq"
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self.form: IForm = FLEXI_FORM
+        self.deliver = outbox.deliver
+        self.hear: Callable[[bytes], None] = outbox.deliver
+        self.forward: Callable[[bytes], None] = outbox.take
+        outbox.cut = FLEXI_FORM.cut
+        self.id = 0
+        self._me: Client  # there from the JOIN on
+        self._named = False
+        self._keepAlive: KeepAlive | None = None
+        self._inputEnded = False
+
+    def speakLayoutB(self) -> None:
+        """Send everything in layout B from now on."""
+        outbox = self.outbox
+        self.form = LAYOUT_B_FORM
+        self.forward = lambda frame: outbox.take(toLayoutB(frame))
+        self.hear = lambda frame: outbox.deliver(toLayoutB(frame))
+        outbox.cut = LAYOUT_B_FORM.cut
+
+    def _say(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
+        self.forward(encodeMessage(kind, sender, fields, payload))
+
+    def _routing(self, entry: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the routing of a message from the broker, as this client can read it."""
+        return [entry | {"client_name": ""} if self._named else entry]
+
+    def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
+        """Tell that a request will not be answered."""
+        self._sayError(status, reason, path, id)
+
+    def requestDone(self) -> None:
+        """End a connection that only waited for its last answer, behind the PONGs that are still due."""
+        if self._inputEnded and (self.client is None or not self.broker.waiting(self.client)):
+            self.broker.whenSafe(lambda: self.end("client closed"))
+
+    def _sayError(self, status: int, reason: str, path: str, id: str | None) -> None:
+        routing = self._routing({"client_id": self.id, "path": path})
+        fields = {"status": int(status), "routing": routing} | correlation(id)
+        self._say(MessageType.REP, fields, words(reason))
+
+    def _reportLost(self, header: Header, entry: Entry) -> None:
+        """A NOTIF or REP that reports an error itself is never answered."""
+        if not reportsError(header.fields):
+            fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
+            self._say(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
+
+    def _refused(self, error: BrokerError, envelope: bytes) -> None:
+        """Answer an error to the message with this envelope, unless that reports one itself."""
+        fields = peek(envelope[FIXED_BYTES:])
+        kind = envelope[1] if envelope else None
+        if kind in (MessageType.REP, MessageType.NOTIF) and reportsError(fields):
+            self.failed(error, silently=True)
+            return
+        self.failed(error, id=peekId(fields), path=peekPath(fields))
+
+    def failed(self, error: BrokerError, id: str | None = None, path: str = "", silently: bool = False) -> None:
+        """Answer what a client did wrong; before the JOIN every error ends the connection."""
+        joined = self.state is not State.WAITING
+        self.counted(error)
+        if not silently and joined:
+            self._sayError(error.status, str(error), path, id)
+        elif not silently:
+            self._say(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
+        if error.closes or not joined:
+            self.end(f"error {int(error.status)}")
+
+    def _ping(self) -> None:
+        keepalive = {"timestamp": time.time_ns() // 1_000_000}
+        if self._keepAlive is not None and self._keepAlive.interval >= 1:
+            keepalive["interval"] = int(self._keepAlive.interval)
+        self._say(MessageType.PING, {"keepalive": keepalive})
+
+    def _silent(self) -> None:
+        self.end("keep-alive")
+
+    def inputEnded(self) -> None:
+        """Wait for the answers that are due, then close."""
+        self._inputEnded = True
+        self.requestDone()
+
+    def left(self) -> None:
+        """Stop the keep-alive."""
+        if self._keepAlive is not None:
+            self._keepAlive.stop()
+            self._keepAlive = None
+
+
+def correlation(id: str | None) -> dict[str, Any]:
+    """Return the header field that says which request a message answers; none without an id."""
+    return {} if id is None else {"reqrep": {"type": "correlation", "id": id}}
