@@ -17,6 +17,7 @@ from fleximq.dialects.handover import Handover
 from fleximq.dialects.http_head import HEAD_BYTES, HttpError, RequestHead, webSocketDialect
 from fleximq.dialects.origins import Origins
 from fleximq.security.protection import Protection, nameProxy
+from fleximq.security.whence import whence
 
 _log = Logger()
 
@@ -72,7 +73,7 @@ class HttpDoor(Handover):
     def _tooSlow(self) -> None:
         self._timer = None
         if not self._received:
-            _log.debug("{peer} said nothing before the handshake deadline", peer=self._peer())
+            _log.debug("{peer} said nothing before the handshake deadline", peer=whence(self._peer()))
             self._endAll()
         else:
             self._refuse(HttpError(408, "the head of the request did not arrive in time"))
@@ -81,7 +82,10 @@ class HttpDoor(Handover):
         """Answer with an error and close."""
         self.factory.counted(f"refused: HTTP {error.code}", 1)
         _log.warn(
-            "Refusing HTTP from {peer} with {code}: {sentence}", peer=self._peer(), code=error.code, sentence=error
+            "Refusing HTTP from {peer} with {code}: {sentence}",
+            peer=whence(self._peer()),
+            code=error.code,
+            sentence=error,
         )
         transport: Any = self.transport
         transport.write(_response(error, withBody=self._method != "HEAD"))

@@ -22,6 +22,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IPeer
+from fleximq.security.whence import whence
 
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
@@ -91,11 +92,12 @@ class Session:
         if invited is not None:
             principal = invited.principal
         id = None if invited is None else invited.id
-        client = self.broker.join(self.dialect, peer, principal, str(self.address), user, id)
+        place = whence(self.address)
+        client = self.broker.join(self.dialect, peer, principal, place, user, id)
         self.client = client
         self.state = State.OPEN
         self.handshakeDone()
-        self._log.info("{client} joined from {address}", client=client.name, address=self.address)
+        self._log.info("{client} joined from {address}", client=client.name, address=place)
         return client
 
     def refusal(self) -> str | None:
@@ -153,7 +155,7 @@ class Session:
     def counted(self, error: BrokerError) -> None:
         """Count and log what a client did wrong."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
-        self._log.debug("{dialect}: {error}", dialect=self.dialect, error=error)
+        self._log.debug("{who}: {error}", who=self._who(), error=error)
 
     def slow(self) -> None:
         """The peer does not read what it asked for."""
@@ -180,7 +182,7 @@ class Session:
         self._log.info("{who} left: {reason}", who=self._who(), reason=reason)
 
     def _who(self) -> str:
-        return self.client.name if self.client is not None else f"{self.dialect} peer at {self.address}"
+        return self.client.name if self.client is not None else f"{self.dialect} peer at {whence(self.address)}"
 
     def _handshakeLate(self) -> None:
         self._deadline = None

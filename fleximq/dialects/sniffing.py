@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.dialects.handover import Handover
+from fleximq.security.whence import whence
 
 _log = Logger()
 
@@ -142,7 +143,7 @@ class SniffingProtocol(Handover):
         """Forget the connection. One that never said a word is a health check, and no news."""
         if self._timer is not None:
             self._stopClock()
-            _log.debug("{peer} left before its dialect was known", peer=self._peer())
+            _log.debug("{peer} left before its dialect was known", peer=whence(self._peer()))
 
     def _tooSlow(self) -> None:
         self._timer = None
@@ -152,7 +153,7 @@ class SniffingProtocol(Handover):
         self.factory.counted(f"refused: {reason}", 1)
         _log.warn(
             "Closing the connection from {peer}: {reason} (first byte {first})",
-            peer=self._peer(),
+            peer=whence(self._peer()),
             reason=reason,
             first="none" if first is None else f"0x{first:02x}",
         )

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from fleximq.dialects.handover import Handover
 from fleximq.limits import Limits
 from fleximq.security.protection import isLocal
+from fleximq.security.whence import whence
 
 #: What is counted where a connection is closed at once.
 TOO_MANY_WAIT = "refused: too many connections wait to be let in"
@@ -89,7 +90,7 @@ class Gate:
         self._quietUntil = now + QUIET
         self._log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
-            peer=address,
+            peer=whence(address),
             reason=reason.removeprefix("refused: "),
             option=_OPTIONS[reason],
             more=self._unsaid.pop(reason, 0),

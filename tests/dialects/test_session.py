@@ -54,7 +54,7 @@ class SessionTests(SynchronousTestCase):
         client = self.session.letIn("somebody")
         self.assertEqual((self.session.state, self.session.client), (State.OPEN, client))
         self.assertEqual((client.dialect, client.principal, client.peer), ("echo", "somebody", None))
-        self.assertIn("127.0.0.1", client.address)
+        self.assertEqual(client.address, "127.0.0.1:5")
         self.clock.advance(100)
         self.assertFalse(self.transport.disconnecting)
 
