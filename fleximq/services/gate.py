@@ -11,10 +11,11 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
-from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import IAddress, ILoggingContext, IProtocol, IProtocolFactory, IReactorTime
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from fleximq.dialects.handover import Handover
 from fleximq.limits import Limits
@@ -119,6 +120,7 @@ class _Closed(Protocol):
         transport.abortConnection() if hasattr(transport, "abortConnection") else transport.loseConnection()
 
 
+@implementer(ILoggingContext)
 class _GatedFactory(Factory[Any]):
     """Builds what another factory builds, as long as the gate is open."""
 
@@ -127,6 +129,10 @@ class _GatedFactory(Factory[Any]):
     def __init__(self, inner: IProtocolFactory, gate: Gate) -> None:
         self._inner = inner
         self._gate = gate
+
+    def logPrefix(self) -> str:
+        """Return what Twisted's own line about a new port calls us."""
+        return "FlexiMQ"
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol whose end is noticed by the gate, or one that closes at once."""

@@ -4,12 +4,14 @@ from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import ILoggingContext
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
 
 from fleximq.dialects.handover import Handover
 from fleximq.limits import Limits
@@ -159,6 +161,11 @@ class GateTests(SynchronousTestCase):
         self.doors.buildProtocol = lambda addr: None  # type: ignore[method-assign]
         self.assertIsNone(self.factory.buildProtocol(LOCAL))
         self.assertEqual(self.gate.waiting, 0)
+
+    def test_calledByName(self) -> None:
+        """Where Twisted logs that a port was opened, it is FlexiMQ's."""
+        verifyObject(ILoggingContext, self.factory)
+        self.assertEqual(self.factory.logPrefix(), "FlexiMQ")
 
     def test_startAndStop(self) -> None:
         """The factory behind is started and stopped with the first and last port."""
