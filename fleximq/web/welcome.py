@@ -53,9 +53,9 @@ main{max-width:44rem;margin:12vh auto;padding:0 1.5rem}
 h1{font-size:2.4rem;line-height:1.1;margin:0;letter-spacing:-.02em}
 h1 small{font-size:1rem;font-weight:400;color:var(--soft);letter-spacing:0;margin-left:.5rem}
 p{color:var(--soft);margin:.75rem 0 2.5rem}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:0 1.5rem;margin:0}
+dl{display:grid;grid-template-columns:max-content 1fr;margin:0}
 dt,dd{margin:0;padding:.9rem 0;border-top:1px solid var(--line)}
-dt{font-weight:600;color:var(--mark)}
+dt{padding-right:1.5rem;font-weight:600;color:var(--mark)}
 code{display:block;color:var(--soft);font:.85rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
 """
 
