@@ -6,7 +6,8 @@ here, and why:
 - Batches of whole small frames are taken past its parser (:func:`fleximq.wire.websocket_frame.readWhole`).
   Everything else it is given frame by frame: on its own it copies the rest of a read for every frame in it.
 - Messages are gathered in a buffer that pieces of any size cannot swell; it keeps an object for each, empty ones too.
-- After a violation nothing is parsed any more, after a close frame only the peer's own: it would go on to gather.
+- After a violation nothing is parsed any more, after a close frame only the peer's own, and that not for ever: it
+  would go on to gather.
 - UTF-8 is looked at once, when a message is whole.
 - Its timers and its logging of refusals stay off, and what it wants to send goes where its subclass says.
 """
@@ -25,6 +26,9 @@ REQUEST_BYTES = 1 << 16
 
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED = 1000, 1001, 1002, 1003
 INVALID_PAYLOAD, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR, TRY_AGAIN_LATER = 1007, 1008, 1009, 1011, 1013
+
+#: So many frames behind our own close frame are looked through for the peer's; then nothing more is.
+LATE_FRAMES = 10_000
 
 #: Frames of this opcode and above are control frames.
 _CONTROL = 8
@@ -54,6 +58,7 @@ class BoundedProtocol(WebSocketServerProtocol):
         self.inside_message = False
         self.violated = False
         self.messages: list[bytes] = []
+        self._late = 0
         self._limit = limit
         self._gathered = ReceiveBuffer()
         self._isText = False
@@ -160,6 +165,10 @@ class BoundedProtocol(WebSocketServerProtocol):
     def onFrameEnd(self) -> None:
         """Take the end of a frame, and be ready for the next whatever became of what was in it."""
         frame = self.current_frame
+        self._late += self.state != self.STATE_OPEN
+        if self._late > LATE_FRAMES:
+            self.violated = True
+            return
         if frame.opcode >= _CONTROL or self.state == self.STATE_OPEN:
             super().onFrameEnd()
         self.current_frame = None

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.dialects import websocket_protocol
+from fleximq.dialects.session import LINGER
 from tests.dialects.conversations import REFUSAL, inPieces, makeContext, refuseAll
 from tests.dialects.echo import ERRORS, LIMIT, Echo, EchoCase, EchoFactory, closeFrame
 from tests.dialects.test_inflation import deflated
@@ -266,6 +268,17 @@ class ViolationTests(EchoCase):
         """1007 for a compressed message that is not, or is cut off."""
         for data in (b"\xff" * 10, deflated(bytes(range(256)))[:100]):
             self.assertCode(1007, masked(TEXT, data, rsv=4), Sec_WebSocket_Extensions=DEFLATE)
+
+    def test_lateFrames(self) -> None:
+        """Behind our close frame the peer's is looked for, but not among any number of frames."""
+        self.patch(websocket_protocol, "LATE_FRAMES", 10)
+        for number, closes in ((8, True), (9, False)):
+            peer = self.peer()
+            peer.say(masked(TEXT, b"x" * (LIMIT + 1)))
+            peer.say(masked(PING) * number + masked(CLOSE, b"\x03\xe8"))
+            self.assertEqual(peer.closed, closes, number)
+            self.clock.advance(LINGER)
+            self.assertTrue(peer.closed)
 
     def test_tooLarge(self) -> None:
         """1009 for a message over the limit; one of the limit passes."""
