@@ -14,6 +14,9 @@ from fleximq.status import Status
 
 Key = tuple[int, int, str]
 
+#: A request whose id and path have so many characters counts twice.
+_CHARACTERS = 1024
+
 
 class _Request(NamedTuple):
     requester: Client
@@ -25,7 +28,8 @@ class OpenRequests:
     """All REQs that were forwarded and not answered yet.
 
     :param timeout: seconds an answer may take; 0 for any time.
-    :param maximum: how many one client may have open.
+    :param maximum: how many one client may have open; each counts once more for every 1,024 characters of its id and
+        path together.
     """
 
     def __init__(self, deadlines: Deadlines, timeout: float, maximum: int) -> None:
@@ -34,6 +38,7 @@ class OpenRequests:
         self._maximum = maximum
         self._asked: dict[int, dict[Key, _Request]] = {}
         self._asking: dict[int, dict[Key, None]] = {}
+        self._weights: dict[int, int] = {}
 
     def open(self, requester: Client, responder: Client, id: str, path: str) -> None:
         """Remember a request; the same id to the same responder again takes the earlier one's place.
@@ -46,12 +51,15 @@ class OpenRequests:
             mine = self._asking[requester.id] = {}
         if key in mine:
             self._close(key)
-        elif len(mine) >= self._maximum:
+        weight = _weight(id, path)
+        if len(mine) + self._weights.get(requester.id, 0) + weight >= self._maximum:
             raise TooManyRequests(f"more than {self._maximum} requests wait for their answer")
         theirs = self._asked.get(responder.id)
         if theirs is None:
             theirs = self._asked[responder.id] = {}
         deadline = self._deadlines.call(self._timeout, self._expire(key)) if self._timeout else None
+        if weight:
+            self._weights[requester.id] = self._weights.get(requester.id, 0) + weight
         mine[key] = None
         theirs[key] = _Request(requester, path, deadline)
 
@@ -70,6 +78,7 @@ class OpenRequests:
         for key in tuple(self._asked.get(client.id, ())):
             self._fail(key, Status.BAD_GATEWAY, "the responder disconnected before it answered")
         self._asking.pop(client.id, None)
+        self._weights.pop(client.id, None)
         self._asked.pop(client.id, None)
 
     def _expire(self, key: Key) -> Callable[[], None]:
@@ -86,6 +95,14 @@ class OpenRequests:
         request = theirs.pop(key, None) if theirs else None
         if request is not None:
             del self._asking[key[0]][key]
+            weight = _weight(key[2], request.path)
+            if weight:
+                self._weights[key[0]] -= weight
             if request.deadline is not None:
                 request.deadline.cancel()
         return request
+
+
+def _weight(id: str, path: str) -> int:
+    """Return how often a request counts besides once."""
+    return (len(id) + len(path)) // _CHARACTERS

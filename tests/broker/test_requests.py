@@ -112,6 +112,22 @@ class OpenRequestsTests(SynchronousTestCase):
         self.ask("d")
         self.assertEqual(self.requests.waiting(self.alice), 3)
 
+    def test_long(self) -> None:
+        """A request with a long id or path counts more than once, until it is answered or its requester leaves."""
+        self.requests.open(self.alice, self.bob, "x" * 1000, "/" * 24)
+        self.ask("a")
+        self.assertRaises(TooManyRequests, self.ask, "b")
+        self.requests.close(self.alice, self.bob, "x" * 1000)
+        self.ask("b", "c")
+        self.requests.leave(self.alice)
+        self.assertRaises(TooManyRequests, self.requests.open, self.alice, self.bob, "x", "/" * 4000)
+        self.requests.open(self.alice, self.bob, "x", "/" * 3000)
+
+    def test_longAgain(self) -> None:
+        """A request that takes its own earlier one's place is counted by its new path."""
+        self.requests.open(self.alice, self.bob, "x", "/")
+        self.assertRaises(TooManyRequests, self.requests.open, self.alice, self.bob, "x", "/" * 4000)
+
     @settings(deadline=None)
     @given(
         st.lists(
