@@ -1,0 +1,33 @@
+"""docs/messages.rst lists exactly the messages that there are."""
+
+import re
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.wire.blip_frame import FrameType
+from fleximq.wire.flexi_rules import RULES, MessageType
+
+PARTS = re.split(
+    r"^(\w+)\n-{5,}\n", (Path(__file__).parents[1] / "docs" / "messages.rst").read_text(), flags=re.MULTILINE
+)
+
+
+def rows(dialect: str) -> list[tuple[int, str, str]]:
+    """Return the first three cells of each row of a dialect's table: number, name, what it needs or carries."""
+    section = PARTS[PARTS.index(dialect) + 1]
+    found = re.findall(r"^    \* - (\d+)\n      - (\w+)\n      -(.*)$", section, re.MULTILINE)
+    return [(int(number), name, needs) for number, name, needs in found]
+
+
+class MessagesTests(SynchronousTestCase):
+    """The tables, against the code."""
+
+    def test_fleximq(self) -> None:
+        """FlexiMQ's types, with their numbers and what their headers need."""
+        listed = [(number, name, tuple(re.findall(r"``(\w+)``", needs))) for number, name, needs in rows("FlexiMQ")]
+        self.assertEqual(listed, [(kind, MessageType(kind).name, RULES[kind].required) for kind in sorted(RULES)])
+
+    def test_blipmq(self) -> None:
+        """BlipMQ's types, with their numbers."""
+        self.assertEqual([row[:2] for row in rows("BlipMQ")], [(kind, kind.name) for kind in FrameType])
