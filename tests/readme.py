@@ -1,4 +1,4 @@
-"""Takes the conversations out of README.rst, as a reader would who copies them.
+"""Takes the conversations out of README.rst and the tutorial, as a reader would who copies them.
 
 A conversation is a code block behind the comment ``.. conversation: NAME``. What it prints stands in a code block
 behind ``.. prints: NAME``, or, in JavaScript, in comments at its own end.
@@ -30,6 +30,14 @@ def printed(text: str, name: str) -> str:
     :raises LookupError: if it does not say so.
     """
     return _block(text, "prints", name)
+
+
+def saved(text: str, name: str) -> str:
+    """Return the code behind ``.. saved: NAME``, which a page tells its reader to save or to run.
+
+    :raises LookupError: if there is none of that name.
+    """
+    return _block(text, "saved", name)
 
 
 def _block(text: str, label: str, name: str) -> str:
