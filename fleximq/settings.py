@@ -254,7 +254,7 @@ OPTIONS = (
     Option("max-deliveries", "maxDeliveries", count, "Deliveries after which a message becomes a dead letter."),
     Option("subscription-grace", "subscriptionGrace", seconds, "Seconds a BlipMQ subscription outlives its client."),
     Option("queue-expiry", "queueExpiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
-    Option("consume-wait", "consumeWait", seconds, "Seconds a MiniMQ CONSUME waits before it says NO_MSG; 0 is at once."),
+    Option("consume-wait", "consumeWait", seconds, "Seconds until a MiniMQ CONSUME says NO_MSG; 0 is at once."),
     Option(
         "slow-consumer",
         "slowConsumer",
