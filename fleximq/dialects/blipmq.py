@@ -202,8 +202,10 @@ class BlipSession(Session):
             self.end("client closed")
 
     def left(self) -> None:
-        """Forget what was remembered."""
+        """Forget what was remembered and what was begun."""
         self._envelopes.clear()
+        self._scanner = BlipScanner()
+        self._runs = iter(())
 
     def close(self) -> None:
         """Close when the last PONG that is due was sent."""

@@ -177,6 +177,11 @@ class FlexiSession(FlexiMessages):
             self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
         )
 
+    def left(self) -> None:
+        """Forget what was begun."""
+        super().left()
+        self._scanner = FlexiScanner(self.context.settings.limits.message)
+
 
 def _handOver(frames: list[Chunk], takers: Takers) -> list[Chunk]:
     """Deliver frames, which FlexiMQ subscribers take verbatim, as one chunk; return an empty list to go on with."""

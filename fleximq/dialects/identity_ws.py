@@ -171,7 +171,8 @@ class IdentitySession(Session):
         self.end("keep-alive")
 
     def left(self) -> None:
-        """Stop the keep-alive and the announcements."""
+        """Stop the keep-alive and the announcements, and forget what envelopes mean."""
+        self._envelopes.clear()
         self._channels.leave(self.outbox)
         if self._keepAlive is not None:
             self._keepAlive.stop()

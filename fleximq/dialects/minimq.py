@@ -8,7 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import connectionDone
 from twisted.protocols.basic import LineReceiver
+from twisted.python.failure import Failure
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq_messages import newUlid
@@ -36,6 +38,13 @@ class MiniProtocol(PatientProtocol, LineReceiver):
         """Begin the session."""
         super().connectionMade()
         self.session.goOn = self._goOn
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The connection is gone; what was not worked through is forgotten."""
+        super().connectionLost(reason)
+        self._scanner = LineScanner(self.MAX_LENGTH)
+        self._lines = iter(())
+        self._reads.clear()
 
     def lineReceived(self, line: bytes) -> None:
         """Hand one line, without its end, to the session."""

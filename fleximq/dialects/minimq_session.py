@@ -301,8 +301,11 @@ class MiniSession(Session):
         self.answers.whenSent(self.outbox.close)
 
     def left(self) -> None:
-        """Leave the line of those who wait for a message."""
+        """Leave the line of those who wait for a message, and forget what was begun."""
         self._stopWaiting()
+        self._batch.clear()
+        self._run = []
+        self._behind = None
 
     def _stopWaiting(self) -> None:
         if self._wait is not None:

@@ -81,7 +81,10 @@ class Session:
         """The connection is up; called once, before anything is received."""
 
     def left(self) -> None:
-        """The connection is gone and the client has left; let go of timers."""
+        """The connection is gone and the client has left: let go of timers, and of all that may be large.
+
+        Sessions are in cycles, so it may be long until Python finds them; what they hold must not wait for that.
+        """
 
     def letIn(self, principal: str | None = None, peer: IPeer | None = None, user: bool = False) -> Client:
         """Register this connection as a client of the broker.

@@ -119,6 +119,7 @@ class WebSocketFace(BoundedProtocol):
     def connectionLost(self, reason: Any = connectionDone) -> None:
         """The connection is gone."""
         self._connectionLost(reason)
+        self.forget()
         self.session.lost()
         self._turn.flush()
 

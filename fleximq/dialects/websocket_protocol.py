@@ -103,6 +103,12 @@ class BoundedProtocol(WebSocketServerProtocol):
         else:
             self._frames(data)
 
+    def forget(self) -> None:
+        """Let go of all that was received and not worked through."""
+        self.data = b""
+        self.messages = []
+        self._gathered = ReceiveBuffer()
+
     def _request(self, data: bytes) -> None:
         """Let Autobahn look at the request, then go on with the frames behind it."""
         self.data = data
