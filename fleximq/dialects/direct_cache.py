@@ -7,6 +7,8 @@ headers are the same but for the id, whose place is the same too. Leaving the id
 
 from typing import NamedTuple
 
+from fleximq.dialects.envelope_cache import ENTRY_BYTES, FEW, Purse
+
 #: Longer envelopes are not remembered, nor more than so many of them.
 _LONGEST = 1024
 _MOST = 256
@@ -22,11 +24,16 @@ class Direct(NamedTuple):
 
 
 class DirectCache:
-    """Remembers headers of one connection; when it is full, it begins anew."""
+    """Remembers headers of one connection; when it is full, it begins anew.
 
-    __slots__ = ("_known", "_places")
+    :param purse: what it pays from, see :mod:`fleximq.dialects.envelope_cache`; :meth:`clear` pays all back.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_known", "_places", "_purse", "_spent")
+
+    def __init__(self, purse: Purse) -> None:
+        self._purse = purse
+        self._spent = 0
         self._places: dict[int, tuple[int, int]] = {}
         self._known: dict[bytes, Direct] = {}
 
@@ -44,14 +51,22 @@ class DirectCache:
         except UnicodeDecodeError:
             return None
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+        self._places.clear()
+        self._purse.left += self._spent
+        self._spent = 0
+
     def remember(self, envelope: bytes, target: int, path: str, id: str) -> None:
         """Remember an envelope that was read and checked, if its id stands in it exactly once."""
         found = id.encode()
         if not found or len(envelope) > _LONGEST or envelope.count(found) != 1:
             return
-        if len(self._known) >= _MOST:
-            self._known.clear()
-            self._places.clear()
+        if len(self._known) >= (_MOST if self._purse.left >= 0 else FEW):
+            self.clear()
+        self._spent += len(envelope) + ENTRY_BYTES
+        self._purse.left -= len(envelope) + ENTRY_BYTES
         start = envelope.index(found)
         end = start + len(found)
         self._places[len(envelope) << 8 | envelope[1]] = start, end

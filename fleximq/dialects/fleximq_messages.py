@@ -32,7 +32,7 @@ class FlexiMessages(FlexiVoice):
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._envelopes = EnvelopeCache(context.envelopes)
-        self._directs = DirectCache()
+        self._directs = DirectCache(context.envelopes)
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a request, or answer it where the broker itself is asked."""
@@ -125,3 +125,4 @@ class FlexiMessages(FlexiVoice):
         """Forget what envelopes mean."""
         super().left()
         self._envelopes.clear()
+        self._directs.clear()

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.direct_cache import Direct, DirectCache
+from fleximq.dialects.envelope_cache import FEW, Purse
 from tests.dialects.flexi_peer import FlexiCase
 from tests.wire.flexi_frames import frame
 
@@ -20,7 +21,7 @@ class CacheTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Remember one."""
-        self.cache = DirectCache()
+        self.cache = DirectCache(Purse())
         self.cache.remember(request("id-1"), 1001, "/api", "id-1")
 
     def test_otherId(self) -> None:
@@ -43,14 +44,14 @@ class CacheTests(SynchronousTestCase):
 
     def test_ambiguous(self) -> None:
         """Where the id's bytes stand in the header twice, nothing is remembered; nor for an empty id."""
-        cache = DirectCache()
+        cache = DirectCache(Purse())
         cache.remember(request("api"), 1001, "/api", "api")
         cache.remember(request(""), 1001, "/api", "")
         self.assertEqual((cache.find(request("xyz")), cache.find(request(""))), (None, None))
 
     def test_long(self) -> None:
         """Long envelopes are not remembered."""
-        cache = DirectCache()
+        cache = DirectCache(Purse())
         cache.remember(request("id-1", path="x" * 1100), 1001, "x" * 1100, "id-1")
         self.assertIsNone(cache.find(request("id-2", path="x" * 1100)))
 
@@ -62,10 +63,21 @@ class CacheTests(SynchronousTestCase):
         self.assertIsNone(self.cache.find(request("id-2")))
         self.assertIsNotNone(self.cache.find(request("id-2", target=2599)))
 
+    def test_emptyPurse(self) -> None:
+        """When the purse that connections share is empty, a few are held; all is paid back."""
+        purse = Purse(1000)
+        cache = DirectCache(purse)
+        for target in range(2000, 2100):
+            cache.remember(request("id-1", target=target), target, "/api", "id-1")
+            self.assertLessEqual(len(cache._known), FEW)
+        self.assertIsNotNone(cache.find(request("id-2", target=2099)))
+        cache.clear()
+        self.assertEqual((purse.left, cache.find(request("id-2", target=2099))), (1000, None))
+
     @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=8))
     def test_anyId(self, first: str, second: str, path: str) -> None:
         """Whatever is found is what reading the header would have found."""
-        cache = DirectCache()
+        cache = DirectCache(Purse())
         cache.remember(request(first, path=path), 1001, path, first)
         found = cache.find(request(second, path=path))
         if found is not None:
