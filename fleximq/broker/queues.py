@@ -31,7 +31,7 @@ FULL = "queue is full"
 #: What is counted.
 DROPPED = "dropped: queue full"
 DEAD_LETTERS = "dead letters"
-#: So many deliveries are taken back at once when their time is over: about 30 ms.
+#: So many deliveries are taken back at once when their time is over: about 5 ms.
 PORTION = 10_000
 
 _new = tuple.__new__
