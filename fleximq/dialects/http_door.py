@@ -73,6 +73,7 @@ class HttpDoor(Handover):
     def _tooSlow(self) -> None:
         self._timer = None
         if not self._received:
+            self.factory.counted("refused: said nothing before the handshake deadline", 1)
             _log.debug("{peer} said nothing before the handshake deadline", peer=whence(self._peer()))
             self._endAll()
         else:

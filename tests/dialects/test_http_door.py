@@ -288,11 +288,9 @@ class BoundTests(DoorTests):
 
     def test_silent(self) -> None:
         """A connection that never said anything is closed without an answer, and counted."""
-        counted: list[tuple[str, int]] = []
-        self.factory.counted = lambda event, number: counted.append((event, number))
         _, transport = self.connect()
         self.clock.advance(10)
-        self.assertEqual(counted, [("refused: said nothing before the handshake deadline", 1)])
+        self.assertEqual(self.counts, {"refused: said nothing before the handshake deadline": 1})
         self.assertEqual((transport.value(), transport.disconnecting), (b"", True))
 
     def test_lost(self) -> None:
