@@ -274,6 +274,13 @@ class Broker:
         """Return how many answers a client waits for."""
         return self._requests.waiting(client)
 
+    def checkPath(self, path: str) -> None:
+        """See that the broker answers a path, before its arguments are read.
+
+        :raises NotFound: it does not.
+        """
+        paths.find(path)
+
     def ask(self, path: str, arguments: Any) -> Any:
         """Return the broker's own answer to a path, see :mod:`fleximq.broker.paths`."""
         return paths.answer(self, path, arguments)

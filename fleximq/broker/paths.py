@@ -58,6 +58,17 @@ PATHS: dict[str, Callable[["Broker", Arguments], Any]] = {
 }
 
 
+def find(path: str) -> Callable[["Broker", Arguments], Any]:
+    """Return what answers a broker path.
+
+    :raises NotFound: there is no such path.
+    """
+    tell = PATHS.get(path)
+    if tell is None:
+        raise NotFound(f"the broker has no path {path!r}")
+    return tell
+
+
 def answer(broker: "Broker", path: str, arguments: Any) -> Any:
     """Return the answer of a broker path.
 
@@ -65,9 +76,7 @@ def answer(broker: "Broker", path: str, arguments: Any) -> Any:
     :raises NotFound: there is no such path.
     :raises BadRequest: the arguments are no map, or one has a wrong type or value.
     """
-    tell = PATHS.get(path)
-    if tell is None:
-        raise NotFound(f"the broker has no path {path!r}")
+    tell = find(path)
     if arguments is not None and not isinstance(arguments, Mapping):
         raise BadRequest("the payload of a broker path is a map or empty")
     return tell(broker, arguments or {})

@@ -44,6 +44,7 @@ class FlexiMessages(FlexiVoice):
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
+        self.broker.checkPath(path)
         if len(payload) > ARGUMENT_BYTES:
             raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
         try:

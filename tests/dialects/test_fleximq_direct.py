@@ -381,6 +381,13 @@ class BrokerPathTests(DirectCase):
         for path in ("/no/such/path", "", "/", "/broker", "/broker/about/", "/Broker/About", "broker/about"):
             self.assertError(self.ask(path), self.alice, 404, "B", path)
 
+    def test_unknownPathFirst(self) -> None:
+        """What the arguments of an unknown path look like does not matter: still 404."""
+        header = {"routing": [{"client_id": 1, "path": "/none"}], "reqrep": {"type": "request", "id": "B"}}
+        for payload in (b"\xc1", b"\x81", b"\x05", msgpack.packb(bytes(65537))):
+            [heard] = self.alice.answer("REQ", header, payload)
+            self.assertError(heard, self.alice, 404, "B", "/none")
+
     def test_badArguments(self) -> None:
         """Arguments that are no map, or have wrong types or values: 400."""
         for value in (
