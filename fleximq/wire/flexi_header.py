@@ -112,12 +112,19 @@ def _unpack(raw: bytes) -> Mapping[Any, Any]:
     if not raw:
         return {}
     try:
-        fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1)
+        try:
+            fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1)
+        except TypeError:  # a map or an array is a key: no document names one, so it can be left out
+            fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_hashable)
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise BadRequest("the header is not MessagePack") from None
     if not isinstance(fields, dict):
         raise BadRequest("the header is not a map")
     return fields
+
+
+def _hashable(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    return {key: value for key, value in pairs if not isinstance(key, (dict, list))}
 
 
 def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:

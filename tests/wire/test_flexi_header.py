@@ -127,9 +127,12 @@ class ShapeTests(SynchronousTestCase):
             self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t\xa1w" + broken), 400)
 
     def test_unhashableKey(self) -> None:
-        """A map or an array as a key is refused."""
-        self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t\x90\x01"), 400)
-        self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t\x80\x01"), 400)
+        """A map or an array as a key is an unknown key like any other, in the header and inside its objects."""
+        for key in (b"\x90", b"\x80", b"\x91\x01", b"\x81\x91\x01\x02", b"\x81\xa1a\x01"):
+            self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t" + key + b"\x01"), 200, key)
+            self.assertEqual(verdict("PING", b"\x81\xa9keepalive\x82\xa9timestamp\x05" + key + b"\x01"), 200, key)
+            self.assertEqual(verdict("PUB", b"\x82\xa5topic\x05" + key + b"\x01"), 400, key)
+            self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t" + key), 400, key)
 
     def test_bombs(self) -> None:
         """Nesting, announced lengths and colliding keys cost little and end in 400 where they are wrong."""
