@@ -5,6 +5,7 @@ when the value is made, without a reactor and without binding anything, so that 
 broker starts. docs/dialects.rst, "One port".
 """
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ ON_WEB_SOCKETS = frozenset({"fleximq", "identity"})
 
 _FORM = re.compile(r"(?:([^+:/=]*)\+)?(.*)", re.DOTALL)
 _PROXY = "haproxy:"
+#: Bytes that the path of a UNIX socket may have on Linux, whose structure for it ends with a NUL.
+LONGEST_PATH = 107
 _STDIO = "stdio"
 
 
@@ -96,6 +99,8 @@ class Listen:
         url = self.url
         if self.socketPath == "":
             raise SettingError("must name the path of a socket, e.g. unix:/run/fleximq")
+        if len(os.fsencode(self.socketPath or "")) > LONGEST_PATH:
+            raise SettingError(f"the path of a socket may have {LONGEST_PATH} bytes")
         if self.onlyWebSockets and self.dialect in DIALECTS and self.dialect not in ON_WEB_SOCKETS:
             raise SettingError(f"{self.dialect} is not spoken over WebSocket")
         if self.isStdio and (self.proxied or self.dialect == "identity"):

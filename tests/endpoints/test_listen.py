@@ -10,7 +10,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.listen import DIALECTS, Ground, Listen
+from fleximq.endpoints.listen import DIALECTS, LONGEST_PATH, Ground, Listen
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate
@@ -108,6 +108,13 @@ class ListenTests(SynchronousTestCase):
             "haproxy:tcp:1": None,
         }
         self.assertEqual({text: Listen.parse(text).socketPath for text in paths}, paths)
+
+    def test_longPath(self) -> None:
+        """A path that the system would not take is refused, counted in bytes, before a lock is left beside it."""
+        for longest in ("/" + "x" * (LONGEST_PATH - 1), "/" + "é" * (LONGEST_PATH // 2)):
+            self.assertEqual(Listen.parse(f"unix:{longest}").socketPath, longest)
+            for text in (f"unix:{longest}x", f"ipc://{longest}x"):
+                self.assertIn("but the path of a socket may have 107 bytes", self.refused(text))
 
     def test_open(self) -> None:
         """The endpoint it makes listens on the reactor it is given."""
