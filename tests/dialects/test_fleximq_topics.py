@@ -160,7 +160,6 @@ class NameTests(TopicCase):
         self.assertEqual([self.status("SUB", name) for name in ("a", "b.*", "d", "d.#")], [None, None, 603, 603])
         self.assertEqual([self.status("UNSUB", "b.*"), self.status("SUB", "d")], [None, None])
 
-
     def test_levels(self) -> None:
         """A pattern with too many levels: 603. A name may have as many as its length allows."""
         self.assertEqual(self.status("SUB", "a." * 31 + "*"), None)
