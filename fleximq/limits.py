@@ -20,6 +20,8 @@ BASE_BYTES = 34
 ROUTING_ENTRIES = 1000
 #: Longest topic name as UTF-8.
 TOPIC_BYTES = 1024
+#: Before the name of a topic: where its undeliverable messages go. Only the broker publishes there.
+DEAD = "$dead/"
 #: BlipMQ document, "Frame Layout": the most that a frame's length field may announce.
 BLIP_FRAME_BYTES = 16 * MEBIBYTE
 
@@ -69,6 +71,11 @@ class Limits:
             ("max-requests", self.requests),
         ):
             _within(name, value, 1, 1 << 48)
+
+
+def isTooLong(name: str) -> bool:
+    """Return whether a topic's name is over :data:`TOPIC_BYTES`; the prefix of a dead-letter topic does not count."""
+    return len(name) * 4 > TOPIC_BYTES and len(name.removeprefix(DEAD).encode()) > TOPIC_BYTES
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:

@@ -20,10 +20,11 @@ from fleximq.broker.rules import Rules
 from fleximq.broker.subscriptions import Subscription, Subscriptions
 from fleximq.broker.taps import Taps
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
-from fleximq.broker.topics import DEAD, SYSTEM, Topic, TopicTable, checkName, isPattern
+from fleximq.broker.topics import SYSTEM, Topic, TopicTable, checkName, isPattern
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope, Pattern
 from fleximq.errors import ClientNotFound, Forbidden, NoCapacity, NotKept, SubscriptionFailed
 from fleximq.interfaces import IJournal, IPeer, ISubscriber
+from fleximq.limits import DEAD
 from fleximq.message import Message
 
 _NOBODY: tuple[None, None] = (None, None)

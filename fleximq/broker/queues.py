@@ -22,10 +22,9 @@ from fleximq.broker.returned import Returned
 from fleximq.broker.values import Delivery, Envelope
 from fleximq.broker.waiters import Waiters
 from fleximq.interfaces import IForm, ISubscriber
+from fleximq.limits import DEAD
 from fleximq.message import Message
 
-#: Topics of dead letters begin with this; what dies in their own queues does not die a second time.
-DEAD_PREFIX = "$dead/"
 #: Why a queue refuses.
 FULL = "queue is full"
 #: What is counted.
@@ -63,7 +62,7 @@ def _ignore(delivery: Delivery, gone: bool) -> None:
 class Queue:
     """Messages waiting for consumers who take and acknowledge them.
 
-    :param name: the topic; queues whose name begins with :data:`DEAD_PREFIX` have no dead letters of their own.
+    :param name: the topic; queues whose name begins with :data:`DEAD` have no dead letters of their own.
     :param retryAfter: seconds for which a delivery is hidden.
     :param maxDeliveries: how often a message is handed out before it is dead; 0 for no end.
     :param maxMessages: bound of what is waiting and in flight together.
@@ -101,7 +100,7 @@ class Queue:
         self.size = 0
         self.lastTag = 0
         self._retryAfter = retryAfter
-        self._onDead = None if name.startswith(DEAD_PREFIX) else onDead
+        self._onDead = None if name.startswith(DEAD) else onDead
         self._maxDeliveries = maxDeliveries if self._onDead is not None else 0
         self._counted = counted
         self._dropsOldest = dropsOldest

@@ -15,10 +15,11 @@ from zope.interface import implementer
 from fleximq.broker.backlog import ANY, OVERHEAD
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.delivered_ids import DeliveredIds, Place
-from fleximq.broker.queues import DEAD_PREFIX, FULL, QUEUED, Queue
+from fleximq.broker.queues import FULL, QUEUED, Queue
 from fleximq.broker.values import Delivery
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber
+from fleximq.limits import DEAD
 from fleximq.message import Message
 
 #: What is counted when a queue takes messages with it.
@@ -206,7 +207,7 @@ class TopicQueues:
         queue = self._byTopic.get(topic)
         if queue is not None:
             return queue, False
-        dead = topic.startswith(DEAD_PREFIX)
+        dead = topic.startswith(DEAD)
         alike = len(self._byTopic) - len(self._expiries) if dead else len(self._expiries)
         if alike >= self._maxQueues:
             raise NoCapacity(f"there are {self._maxQueues} queues already")

@@ -18,15 +18,13 @@ from typing import Any
 
 from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IForm, IGuard, ISubscriber
-from fleximq.limits import TOPIC_BYTES
+from fleximq.limits import TOPIC_BYTES, isTooLong
 
 Takers = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, Takers]
 
 #: Most levels of a pattern: each takes half a kilobyte, and a name has room for 512.
 PATTERN_LEVELS = 32
-#: Before the name of a topic: where its undeliverable messages go. Only the broker publishes there.
-DEAD = "$dead/"
 #: The broker's own topics; nobody else publishes there.
 SYSTEM = "$sys/"
 
@@ -93,7 +91,7 @@ def checkName(name: str) -> None:
     """
     if not name:
         raise InvalidTopic("the topic is empty")
-    if len(name) * 4 > TOPIC_BYTES and len(name.removeprefix(DEAD).encode()) > TOPIC_BYTES:
+    if isTooLong(name):
         raise InvalidTopic(f"the topic is longer than {TOPIC_BYTES} bytes")
 
 

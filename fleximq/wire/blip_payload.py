@@ -9,7 +9,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from fleximq.errors import BadRequest, InvalidTopic
-from fleximq.limits import TOPIC_BYTES
+from fleximq.limits import TOPIC_BYTES, isTooLong
 
 #: The protocol version of the document, "HELLO".
 VERSION = 1
@@ -159,7 +159,7 @@ def _checked(topic: bytes, qos: int, words: str) -> TopicAndQos:
         raise BadRequest("empty topic")
     if qos not in (0, 1):
         raise BadRequest("invalid QoS value")
-    if len(topic) > TOPIC_BYTES:
+    if isTooLong(text):
         raise InvalidTopic(f"topic is longer than {TOPIC_BYTES} bytes")
     return TopicAndQos(text, qos)
 

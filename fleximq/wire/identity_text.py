@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from fleximq.errors import BadRequest, InvalidTopic
-from fleximq.limits import TOPIC_BYTES
+from fleximq.limits import isTooLong
 
 _FORBIDDEN = re.compile(r"[:,\s\x00-\x1f\x7f-\x9f]")
 
@@ -71,9 +71,7 @@ def isChannel(name: str) -> bool:
     A name is not empty, has at most :data:`fleximq.limits.TOPIC_BYTES` bytes, and holds no colon, comma, white space
     or control character.
     """
-    if not name or _FORBIDDEN.search(name):
-        return False
-    return len(name) <= TOPIC_BYTES // 4 or len(name.encode()) <= TOPIC_BYTES
+    return name != "" and not isTooLong(name) and not _FORBIDDEN.search(name)
 
 
 def checkMessage(message: bytes | None) -> bytes:

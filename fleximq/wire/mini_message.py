@@ -11,7 +11,7 @@ from json.encoder import encode_basestring
 from typing import NamedTuple
 
 from fleximq.errors import BadRequest, InvalidTopic
-from fleximq.limits import TOPIC_BYTES
+from fleximq.limits import TOPIC_BYTES, isTooLong
 from fleximq.message import Content, Message
 from fleximq.wire.payloads import toUtf8
 
@@ -108,7 +108,7 @@ def checkTopic(topic: str) -> None:
     """
     if not topic:
         raise InvalidTopic("empty topic")
-    if len(topic) > TOPIC_BYTES // 4 and len(topic.encode()) > TOPIC_BYTES:
+    if isTooLong(topic):
         raise InvalidTopic(f"topic is longer than {TOPIC_BYTES} bytes")
     if not isSpellable(topic):
         raise InvalidTopic("a topic cannot hold ::: or a line break, nor end with a colon")

@@ -111,6 +111,12 @@ class PublishTests(PayloadTests):
             self.refuses(decodePublish, encodePublish(topic, 0), "topic is longer than 1024 bytes")
         self.assertRaises(InvalidTopic, decodePublish, encodePublish("t" * (TOPIC_BYTES + 1), 0))
 
+    def test_deadLetters(self) -> None:
+        """The prefix of a dead-letter topic comes on top of the longest name."""
+        longest = "$dead/" + "t" * TOPIC_BYTES
+        self.assertEqual(decodePublish(encodePublish(longest, 0)).topic, longest)
+        self.refuses(decodePublish, encodePublish(longest + "t", 0), "topic is longer than 1024 bytes")
+
 
 class SubscribeTests(PayloadTests):
     """SUBSCRIBE."""

@@ -136,6 +136,11 @@ class ChannelTests(SynchronousTestCase):
         for name in ("c" * 1025, "é" * 512 + "c", "😀" * 257):
             self.assertFalse(isChannel(name))
 
+    def test_deadLetters(self) -> None:
+        """The prefix of a dead-letter topic comes on top."""
+        self.assertTrue(isChannel("$dead/" + "c" * 1024))
+        self.assertFalse(isChannel("$dead/" + "c" * 1025))
+
     def test_message(self) -> None:
         """A missing message is refused, an empty one is not."""
         self.assertEqual((checkMessage(b""), checkMessage(b"x")), (b"", b"x"))

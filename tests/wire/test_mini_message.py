@@ -9,6 +9,7 @@ from fleximq.errors import BadRequest, InvalidTopic
 from fleximq.message import Content, Message
 from fleximq.wire.mini_message import (
     MiniMessage,
+    checkTopic,
     deliveryId,
     isId,
     isSpellable,
@@ -107,6 +108,12 @@ class ProduceTests(SynchronousTestCase):
         for topic in ("t" * 1024, "é" * 512):
             self.assertEqual(parse(f"1:::{topic}:::x::::::").topic, topic)
             self.assertEqual(parse(f"{topic}:x").topic, topic)
+
+    def test_deadLetters(self) -> None:
+        """The prefix of a dead-letter topic comes on top of the longest name."""
+        checkTopic("$dead/" + "t" * 1024)
+        for topic in ("$dead/" + "t" * 1025, "$DEAD/" + "t" * 1024):
+            self.assertRaises(InvalidTopic, checkTopic, topic)
 
     def test_colonAfterTheSeparator(self) -> None:
         """Of four colons the first three separate: the fourth belongs to the field behind."""
