@@ -22,23 +22,25 @@ class ChannelList:
         self._names: list[str] | None = None
         self._frame = b""
         self._noted = False
-        self._listeners: dict[Outbox, None] = {}
+        self._listeners: dict[Outbox, bytes] = {}
         self._announces = context.settings.announceChannels
         if self._announces:
             context.broker.channelsChanged.append(self._changed)
 
     def frame(self) -> bytes:
-        """Return the list as it is now, encoded as a frame."""
+        """Return the list as it is now, encoded as a frame; the same object as long as it reads the same."""
         names = self._topics.channels()
         if names is not self._names:
             self._names = names
-            self._frame = encodeFrame(TEXT, encodeChannels(_fitting(filter(isChannel, names), self._limit)))
+            frame = encodeFrame(TEXT, encodeChannels(_fitting(filter(isChannel, names), self._limit)))
+            if frame != self._frame:
+                self._frame = frame
         return self._frame
 
     def join(self, outbox: Outbox) -> None:
-        """Send the list here whenever it changes, if that is set."""
+        """Send the list here whenever it changes, if that is set. It was sent as it is now."""
         if self._announces:
-            self._listeners[outbox] = None
+            self._listeners[outbox] = self.frame()
 
     def leave(self, outbox: Outbox) -> None:
         """Send it here no more."""
@@ -50,11 +52,16 @@ class ChannelList:
             self._turn.add(self)
 
     def flush(self) -> None:
-        """Send the list to all; called at the end of a turn in which it changed, behind the turn's answers."""
+        """Send the list to all who know another; called at the end of a turn, behind the turn's answers.
+
+        A change may be none to them: of a topic whose name they cannot spell, or one undone in the same turn.
+        """
         self._noted = False
         frame = self.frame()
-        for outbox in self._listeners:
-            outbox.take(frame)
+        for outbox, known in self._listeners.items():
+            if known is not frame:
+                self._listeners[outbox] = frame
+                outbox.take(frame)
 
 
 def _fitting(names: Iterable[str], limit: int) -> Iterator[str]:

@@ -114,5 +114,26 @@ class AnnouncementTests(ConversationCase):
         self.clock.advance(0)
         self.assertEqual(one.texts(), ["CHANNELS:a,b,c"])
 
+    def test_invisible(self) -> None:
+        """A topic whose name the dialect cannot spell changes nothing for it."""
+        one = self.user(announceChannels=True)
+        client = self.context.broker.join("fleximq")
+        for name in ("a:b", "a,b", "a b"):
+            self.context.broker.subscribe(client, Silent(), name)
+            self.clock.advance(0)
+        self.assertEqual(one.texts(), [])
+
+    def test_undone(self) -> None:
+        """A change that is undone in the same turn is none; the next one is told."""
+        one = self.user(announceChannels=True)
+        client = self.context.broker.join("fleximq")
+        self.context.broker.subscribe(client, Silent(), "a")
+        self.context.broker.unsubscribe(client, "a")
+        self.clock.advance(0)
+        self.assertEqual(one.texts(), [])
+        self.context.broker.subscribe(client, Silent(), "a")
+        self.clock.advance(0)
+        self.assertEqual(one.texts(), ["CHANNELS:a"])
+
 
 globals().update(inPieces(AnnouncementTests))
