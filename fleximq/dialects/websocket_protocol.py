@@ -190,7 +190,7 @@ class BoundedProtocol(WebSocketServerProtocol):
     def onMessageFrameBegin(self, length: int) -> None:
         """Refuse a frame on its length, before its bytes arrive; a compressed one while it is inflated."""
         if not self._isMessageCompressed and self._gathered.held + length > self._limit:
-            self.fail(TOO_BIG, f"a message may have {self._limit} bytes")
+            self._tooBig()
 
     def onMessageFrameData(self, payload: bytes) -> None:
         """Keep a part of a message."""
@@ -212,6 +212,13 @@ class BoundedProtocol(WebSocketServerProtocol):
     def sendData(self, data: bytes, sync: bool = False, chopsize: int | None = None) -> None:
         """Send what Autobahn says, behind all that was said before."""
         self.send(data)
+
+    def _max_message_size_exceeded(self, size: int, limit: int, reason: str) -> None:
+        """Refuse what was inflated too far; the bound is not one that Autobahn knows."""
+        self._tooBig()
+
+    def _tooBig(self) -> None:
+        self.fail(TOO_BIG, f"a message may have {self._limit} bytes")
 
     def _protocol_violation(self, reason: str) -> bool:
         self.violated = True

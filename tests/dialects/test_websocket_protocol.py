@@ -297,6 +297,13 @@ class ViolationTests(EchoCase):
         ):
             self.assertCode(1009, bad, Sec_WebSocket_Extensions=DEFLATE)
 
+    def test_tooLargeWords(self) -> None:
+        """The close frame names the limit, however the message came."""
+        for bad in (masked(TEXT, b"x" * (LIMIT + 1)), masked(TEXT, deflated(b"x" * (LIMIT + 1)), rsv=4)):
+            peer = self.peer(Sec_WebSocket_Extensions=DEFLATE)
+            peer.say(bad)
+            self.assertEqual(peer.frames()[-1].payload[2:].decode(), f"a message may have {LIMIT} bytes")
+
     def test_tooLargeInOneFrame(self) -> None:
         """So is a frame that could be taken quickly."""
         self.assertCode(1009, masked(TEXT, b"x" * (LIMIT + 1)))
