@@ -218,6 +218,14 @@ class Queue:
         self.size -= costOf(delivery.message)
         return True
 
+    def bury(self, tag: int) -> None:
+        """Move what is in flight with this tag to the dead letters, however often it was handed out."""
+        delivery = self._inFlight.remove(tag)
+        if delivery is not None:
+            self.size -= costOf(delivery.message)
+            self._moved(delivery, True)
+            self._bury([delivery])
+
     def release(self, holder: object) -> None:
         """Take back at once what this holder has in flight: to the head, in order, or to the dead letters."""
         self._takeBack(self._remove(self._inFlight.leave(holder)))
@@ -297,7 +305,7 @@ class Queue:
             self._waiters.wake(self._available)
 
     def _bury(self, dead: list[Delivery]) -> None:
-        self._counted(DEAD_LETTERS, len(dead))
+        self._counted(DROPPED if self._onDead is None else DEAD_LETTERS, len(dead))
         if self._onDead is None:
             return
         for delivery in dead:

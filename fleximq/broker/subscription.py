@@ -140,6 +140,13 @@ class Subscription:
         """Remove the message with this tag for good, also after it has returned; False if it is unknown."""
         return self._queue.acknowledge(tag)
 
+    def bury(self, delivery: Delivery) -> None:
+        """Take out what was just handed out but cannot be sent: to the dead letters, or dropped if untracked."""
+        if delivery.tag:
+            self._queue.bury(delivery.tag)
+        else:
+            self._counted(DROPPED, 1)
+
     def attach(self, holder: object) -> None:
         """Note that this connection uses the subscription; the grace time stops."""
         if self._closed or holder in self._holders:

@@ -15,10 +15,11 @@ from itertools import chain
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.values import Client, Envelope
+from fleximq.broker.subscription import Subscription
+from fleximq.broker.values import Client, Delivery, Envelope
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.blipmq_errors import TurnedAway, UnsupportedVersion, nackOf
-from fleximq.dialects.blipmq_messages import SOURCES, renderDeliveries
+from fleximq.dialects.blipmq_messages import SOURCES, isTooLarge, renderDeliveries
 from fleximq.dialects.context import Context
 from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.outbox import Outbox
@@ -27,6 +28,7 @@ from fleximq.dialects.quick_ack import quickAcks
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BadRequest, BrokerError, NotFound, NotKept, Unauthorized
+from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.wire.blip_frame import BlipScanner, FrameType, Run, encodeFrame
 from fleximq.wire.blip_payload import (
     VERSION,
@@ -155,8 +157,11 @@ class BlipSession(Session):
             deliveries = self.broker.poll(self._me, self._owner, id, len(asked), PORTION)
             if not deliveries:
                 return
-            topic = self.broker.subscriptions.find(id, self._owner).topic
-            chunk = renderDeliveries(topic, deliveries, asked)
+            subscription = self.broker.subscriptions.find(id, self._owner)
+            chunk = renderDeliveries(subscription.topic, deliveries, asked)
+            if len(chunk) > BLIP_FRAME_BYTES:
+                deliveries = _sendable(subscription, deliveries)
+                chunk = renderDeliveries(subscription.topic, deliveries, asked)
             self.answers.take(chunk)
             asked = asked[len(deliveries) :]
             self._polled += len(chunk)
@@ -269,6 +274,17 @@ class BlipProtocol(PatientProtocol):
         super().feed(data)
         if self.session.stuck:
             self.waitForReader()
+
+
+def _sendable(subscription: Subscription, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """Bury what no frame can hold, and return the rest; the POLLs of what was buried go to what comes behind it."""
+    fitting = []
+    for delivery in deliveries:
+        if isTooLarge(subscription.topic, delivery):
+            subscription.bury(delivery)
+        else:
+            fitting.append(delivery)
+    return fitting
 
 
 class BlipFactory(StreamFactory):

@@ -12,8 +12,9 @@ from zope.interface import implementer
 
 from fleximq.broker.values import Delivery
 from fleximq.interfaces import ISource
+from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.message import Content, Message
-from fleximq.wire.blip_frame import encodeRun
+from fleximq.wire.blip_frame import COUNTED_BYTES, encodeRun
 from fleximq.wire.blip_payload import encodePublish
 from fleximq.wire.payloads import toBytes
 
@@ -63,6 +64,12 @@ def renderDeliveries(topic: str, deliveries: Sequence[Delivery], polls: Sequence
         frames.append(encodeRun(_head(topic, int(tracked)), correlations, payloads[start:end]))
         start = end
     return b"".join(frames)
+
+
+def isTooLarge(topic: str, delivery: Delivery) -> bool:
+    """Tell whether a delivery has no room in a frame: another dialect's messages may be larger than BlipMQ's."""
+    counted = COUNTED_BYTES + len(_head(topic, 1)) + len(toBytes(delivery.message))
+    return counted > BLIP_FRAME_BYTES
 
 
 @lru_cache(maxsize=1024)

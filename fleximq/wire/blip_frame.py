@@ -45,7 +45,7 @@ _HEADER = Struct(">IBQ")
 _HEADER_BYTES = 13
 _LENGTH_BYTES = 4
 #: What the length field counts beside the payload: type and correlation id.
-_COUNTED_BYTES = 9
+COUNTED_BYTES = 9
 _TYPES = {int(kind): kind for kind in FrameType}
 # Plain numbers and names: looking a member up on an enum class costs more than comparing it.
 _PUBLISH = FrameType.PUBLISH
@@ -86,7 +86,7 @@ class BlipScanner:
         while offset <= size - _HEADER_BYTES:
             length, number, correlation = unpack(buffer, offset)
             end = offset + _LENGTH_BYTES + length
-            if end > size or not _COUNTED_BYTES <= length <= limit or number not in _TYPES:
+            if end > size or not COUNTED_BYTES <= length <= limit or number not in _TYPES:
                 break
             if number == _PUBLISH_NUMBER:
                 run, offset = self._published(buffer, offset, end, correlation)
@@ -109,7 +109,7 @@ class BlipScanner:
         correlations, messages = [correlation], [buffer[body:end]]
         run = (_PUBLISH, head, correlations, messages)
         unpack, limit, size = _withHead(width), self._limit, len(buffer)
-        shortest, skipped = _COUNTED_BYTES + width, _HEADER_BYTES + width
+        shortest, skipped = COUNTED_BYTES + width, _HEADER_BYTES + width
         last, offset = size - skipped, end
         while offset <= last:
             length, number, correlation, found = unpack(buffer, offset)
@@ -153,8 +153,8 @@ class BlipScanner:
         self._buffer.keep(buffer[offset:], _LENGTH_BYTES + (1 if number is None else length))
 
     def _check(self, length: int, number: int | None) -> None:
-        if length < _COUNTED_BYTES:
-            raise BadFraming(f"frame length {length} is below {_COUNTED_BYTES}")
+        if length < COUNTED_BYTES:
+            raise BadFraming(f"frame length {length} is below {COUNTED_BYTES}")
         if length > self._limit:
             raise TooLarge(f"frame length {length} is over the limit of {self._limit}")
         if number is not None and number not in _TYPES:
@@ -163,7 +163,7 @@ class BlipScanner:
 
 def encodeFrame(kind: FrameType, correlation: int, payload: bytes = b"") -> bytes:
     """Return one frame."""
-    return _HEADER.pack(_COUNTED_BYTES + len(payload), kind, correlation) + payload
+    return _HEADER.pack(COUNTED_BYTES + len(payload), kind, correlation) + payload
 
 
 def encodeRun(head: bytes, correlations: Sequence[int], messages: Sequence[bytes]) -> bytes:
@@ -173,7 +173,7 @@ def encodeRun(head: bytes, correlations: Sequence[int], messages: Sequence[bytes
 
     :raises ValueError: unless there are as many correlation ids as messages.
     """
-    pack, counted = _HEADER.pack, _COUNTED_BYTES + len(head)
+    pack, counted = _HEADER.pack, COUNTED_BYTES + len(head)
     parts: list[bytes] = []
     for correlation, message in zip(correlations, messages, strict=True):
         parts += pack(counted + len(message), _PUBLISH_NUMBER, correlation), head, message

@@ -40,6 +40,16 @@ class DeadLetterTests(QueueCase):
             self.advance(RETRY)
         self.assertEqual(self.world.counts, {DEAD_LETTERS: 2})
 
+    def test_buried(self) -> None:
+        """At once, however often it was handed out; what is not in flight is left alone."""
+        self.put("ab")
+        self.queue.take()
+        self.queue.bury(1)
+        self.queue.bury(2)
+        self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1}))
+        self.assertEqual((self.queue.depth, self.queue.inFlight), (1, 0))
+        self.assertFalse(self.queue.acknowledge(1))
+
     def test_byRelease(self) -> None:
         self.put("a")
         for _ in range(3):

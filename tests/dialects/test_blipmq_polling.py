@@ -1,7 +1,9 @@
 """BlipMQ conversations: PUBLISH, SUBSCRIBE, POLL and ACK."""
 
+from fleximq.broker.queues import DROPPED
 from fleximq.broker.values import Envelope
-from fleximq.limits import Limits
+from fleximq.dialects.blipmq_messages import SOURCES
+from fleximq.limits import BLIP_FRAME_BYTES, Limits
 from fleximq.message import Content, Message
 from fleximq.wire.blip_frame import FrameType, encodeFrame
 from tests.dialects.blipmq import UNKNOWN, BlipCase, ack, nack, poll, publish
@@ -347,6 +349,48 @@ class EnvelopeTests(BlipCase):
         peer = self.login()
         for _ in range(2):
             self.assertEqual(peer.ask(publish("$sys/x", b"x", 0, 5)), nack(5, 401, "not permitted"))
+
+
+class TooLargeTests(BlipCase):
+    """What another dialect published may have no room in a frame."""
+
+    def setUp(self) -> None:
+        """Let somebody publish one message that just fits, and one with a byte more, between small ones."""
+        super().setUp()
+        self.peer = self.login()
+        self.fits, self.over = (bytes(BLIP_FRAME_BYTES - 9 - 3 - 1 + more) for more in (0, 1))
+
+    def publishAll(self) -> None:
+        """Publish them as another dialect does, which knows larger messages."""
+        broker, client = self.context.broker, self.peer.protocol.session.client
+        for payload in (b"a", self.over, self.fits, self.over, b"b"):
+            envelope = Envelope(broker.topicFor(client, "t"), client, SOURCES[1])
+            broker.publish(envelope, [payload], 1)
+
+    def test_tracked(self) -> None:
+        """It is a dead letter at once, and the POLLs go to what comes behind it."""
+        id = self.subscribed(self.peer, "t")
+        self.publishAll()
+        wanted = publish("t", b"a", 1, 1) + publish("t", self.fits, 1, 3) + publish("t", b"b", 1, 5)
+        self.assertTrue(self.peer.ask(b"".join(poll(id, n) for n in range(4))) == wanted)
+        self.assertEqual(self.peer.ask(b"".join(ack(tag, id) for tag in (1, 3, 5))), b"")
+        client = self.peer.protocol.session.client
+        for _ in range(2):
+            delivery = self.context.broker.consume(client, "$dead/t")
+            assert delivery is not None
+            self.assertTrue(delivery.message.payload == self.over)
+        self.assertIsNone(self.context.broker.consume(client, "$dead/t"))
+        subscription = self.context.broker.subscriptions.find(id, self.peer.protocol.session._owner)
+        self.assertEqual((subscription.depth, subscription.inFlight, subscription.size), (0, 0, 0))
+
+    def test_untracked(self) -> None:
+        """For a subscription of QoS0 it is dropped and counted."""
+        id = self.subscribed(self.peer, "t", qos=0)
+        self.publishAll()
+        wanted = publish("t", b"a", 0, 0) + publish("t", self.fits, 0, 1) + publish("t", b"b", 0, 2)
+        self.assertTrue(self.peer.ask(b"".join(poll(id, n) for n in range(4))) == wanted)
+        self.assertEqual(self.context.broker.counts.events[DROPPED], 2)
+        self.assertIsNone(self.context.broker.consume(self.peer.protocol.session.client, "$dead/t"))
 
 
 globals().update(inPieces(DeliveryTests, RefusedTests, AckTests, FullTests))
