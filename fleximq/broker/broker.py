@@ -6,6 +6,7 @@ it speaks to.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from fleximq.broker.taps import Taps
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
 from fleximq.broker.topics import SYSTEM, Topic, TopicTable, checkName, isPattern
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope, Pattern
-from fleximq.errors import ClientNotFound, Forbidden, NoCapacity, NotKept, SubscriptionFailed
+from fleximq.errors import ClientNotFound, Forbidden, InvalidTopic, NoCapacity, NotKept, SubscriptionFailed
 from fleximq.interfaces import IJournal, IPeer, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.message import Message
@@ -334,6 +335,16 @@ class Broker:
         if reason is not None:
             raise NotKept(reason, range(count))
         self.publish(envelope, body, count)
+
+    def expectReplies(self, name: str) -> None:
+        """Let a topic have a work queue from now on, so that a reply is kept that comes before its first CONSUME.
+
+        Nothing happens for a topic where only the broker publishes, one that is too long, or when there are as many
+        queues as there may be.
+        """
+        if not name.startswith((SYSTEM, DEAD)):
+            with suppress(InvalidTopic, NoCapacity):
+                self._queue(name)
 
     def consume(self, client: Client, name: str) -> Delivery | None:
         """Take the next message of a topic's work queue, which exists from now on; None if there is none.

@@ -28,7 +28,7 @@ from fleximq.dialects.patient import PORTION
 from fleximq.dialects.session import Session, State
 from fleximq.errors import BrokerError, NoCapacity, NotKept
 from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, encodeId, parseCommand
-from fleximq.wire.mini_message import MiniMessage, parseProduce
+from fleximq.wire.mini_message import MiniMessage, isSpellable, parseProduce
 
 # Compared by identity: to look an enum's member up in a dict costs as much as the rest of a line.
 _PRODUCE, _CONSUME, _ACK = CommandKind.PRODUCE, CommandKind.CONSUME, CommandKind.ACK
@@ -140,6 +140,8 @@ class MiniSession(Session):
             self._publish()
             topic = self.broker.topicFor(self._me, said.topic)
             self._envelope = Envelope(topic, self._me, SOURCE, 1, True)
+        if said.reply_to and isSpellable(said.reply_to):
+            self.broker.expectReplies(said.reply_to)
         self._run.append(said)
 
     def _publish(self) -> None:

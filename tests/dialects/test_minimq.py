@@ -451,6 +451,15 @@ class OtherDialectsTests(MiniCase):
         self.clock.advance(30)
         self.assertEqual(self.peer().ask(b"CONSUME:t\n"), b"NO_MSG\n")
 
+    def test_earlyReply(self) -> None:
+        """A reply from another dialect waits for its first CONSUME, since a PRODUCE named its topic as ReplyTo."""
+        self.peer().say(b"PRODUCE:1:::jobs:::x:::c:::reply\nPRODUCE:2:::jobs:::x:::c:::$sys/x\n")
+        broker = self.context.broker
+        service = broker.join("other")
+        broker.publish(Envelope(broker.topicFor(service, "reply"), service, SOURCE), [Message(b"y", Content.BYTES)], 1)
+        self.assertEqual(self.peer().ask(b"CONSUME:reply\n"), b"id-1:::reply:::y::::::\n")
+        self.assertIsNone(broker.queues.get("$sys/x"))
+
     def test_ids(self) -> None:
         """Ids that it brought are kept."""
         self.publish(Message(b"\xa1x", Content.MESSAGEPACK, 1, "m", "c", "r"))
