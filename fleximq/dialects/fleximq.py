@@ -68,8 +68,7 @@ class FlexiSession(FlexiMessages):
         try:
             for bytesOfEnvelope, frames, count in self._scanner.feed(data):
                 envelope = known(bytesOfEnvelope)
-                if envelope is not None and envelope.topic.only is FLEXI_FORM:
-                    topic = envelope.topic
+                if envelope is not None and (topic := envelope.topic).only is FLEXI_FORM:
                     topic.published += count
                     if topic.takers is not takers:
                         alone = _handOver(alone, takers)

@@ -62,9 +62,8 @@ class FlexiScanner:
         """Yield ``(envelope, frames, count)`` for each run that is complete, in order.
 
         ``frames`` are ``count`` whole frames as they were received; where they are most of a large read, a view of
-        it. A run ends where the input ends, and the first
-        frame of another envelope than the one before comes alone. The error, if there is one, is raised when all
-        before it was yielded; nothing may be fed after it.
+        it. A run ends where the input ends, and the first frame of another envelope than the one before comes alone.
+        The error, if there is one, is raised when all before it was yielded; nothing may be fed after it.
 
         :raises FrameTooLarge: the header or the message is over its limit (413).
         :raises BadFraming: the version is not 1, so the framing is unknown (400).
@@ -73,51 +72,49 @@ class FlexiScanner:
         if self._buffer.held:
             start = yield from self._finish(data)
         size = len(data)
+        limit = self._limit
+        headerMost = self._headerMost
+        last = self._last
         while size - start >= FIXED_BYTES:
             length = _headerLength(data, start)[0]
-            if length > self._headerMost:
-                raise FrameTooLarge(f"the header has {length} bytes, but at most {self._headerMost} are allowed")
+            if length > headerMost:
+                raise FrameTooLarge(f"the header has {length} bytes, but at most {headerMost} are allowed")
             if data[start] != VERSION:
                 raise BadFraming(f"version {data[start]} is not known, only {VERSION}")
             envelopeEnd = start + FIXED_BYTES + length
             if size < envelopeEnd + 8:
                 self._buffer.keep(data[start:], BASE_BYTES + length)
                 return
-            most = self._limit - BASE_BYTES - length
-            payload = _payloadLength(data, envelopeEnd)[0]
-            if payload > most:
+            end = envelopeEnd + 8 + _payloadLength(data, envelopeEnd)[0]
+            if end - start > limit:
                 raise FrameTooLarge(
-                    f"the message has {BASE_BYTES + length + payload} bytes, but at most {self._limit} are allowed",
-                    data[start:envelopeEnd],
+                    f"the message has {end - start} bytes, but at most {limit} are allowed", data[start:envelopeEnd]
                 )
-            end = envelopeEnd + 8 + payload
             if end > size:
                 self._buffer.keep(data[start:], end - start)
                 return
             envelope = data[start:envelopeEnd]
+            if envelope != last:
+                last = self._last = envelope if length <= _REPEATED else b""
+                yield envelope, data[start:end], 1
+                start = end
+                continue
             count = 1
-            if envelope == self._last:
-                offset = end
-                length += FIXED_BYTES
-                while data.startswith(envelope, offset):
-                    next = offset + length
-                    if next + 8 > size:
-                        break
-                    payload = _payloadLength(data, next)[0]
-                    next += 8 + payload
-                    if next > size or payload > most:
-                        break
-                    offset = next
-                    count += 1
-                end = offset
-                length = end - start
-                if length > _LARGE and length * 2 > size:
-                    yield envelope, memoryview(data)[start:end], count
-                    start = end
-                    continue
+            length += FIXED_BYTES
+            while data.startswith(envelope, end):
+                middle = end + length
+                if middle + 8 > size:
+                    break
+                next = middle + 8 + _payloadLength(data, middle)[0]
+                if next > size or next - end > limit:
+                    break
+                end = next
+                count += 1
+            length = end - start
+            if length > _LARGE and length * 2 > size:
+                yield envelope, memoryview(data)[start:end], count
             else:
-                self._last = envelope if length <= _REPEATED else b""
-            yield envelope, data[start:end], count
+                yield envelope, data[start:end], count
             start = end
         if start < size:
             self._buffer.keep(data[start:], FIXED_BYTES)
