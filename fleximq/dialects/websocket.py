@@ -20,7 +20,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.inflation import acceptDeflate
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
-from fleximq.dialects.stream import tune
+from fleximq.dialects.stream import tune, widen
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
 from fleximq.dialects.websocket_protocol import (
     GOING_AWAY,
@@ -68,6 +68,7 @@ class WebSocketFace(BoundedProtocol):
         self.session: Any = None  # a Session, from connectionMade on
         self._turn = factory.context.turn
         self._seconds = factory.context.clock.seconds
+        self._fullRead = 0  # from connectionMade on, what fills a read
         self._inputOver = False
         self._closing: tuple[int, str] | None = None
 
@@ -81,7 +82,7 @@ class WebSocketFace(BoundedProtocol):
         """Tune the transport and begin the session; it is opened after the handshake."""
         transport: Any = self.transport
         context = self.factory.context
-        tune(transport)
+        self._fullRead = tune(transport)
         address = transport.getPeer()
         self.peer = str(address)
         limit = context.settings.limits.outboxBytes
@@ -94,6 +95,8 @@ class WebSocketFace(BoundedProtocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
+        if len(data) >= self._fullRead:
+            self._fullRead = widen(self.transport)
         self.session.heard = self._seconds()
         turn = self._turn
         turn.open = True

@@ -1,5 +1,6 @@
 """The face of a session on a byte stream, with FlexiMQ as what is spoken."""
 
+import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -17,7 +18,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.session import LINGER, State
-from fleximq.dialects.stream import READ_BYTES, WRITE_BYTES, tune
+from fleximq.dialects.stream import READ_FIRST, READ_MOST, WRITE_BYTES, tune, widen
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits
 from tests.dialects.conversations import makeContext
@@ -269,7 +270,22 @@ class SocketTests(TestCase):
         transport = peer.outbox._transport
         self.assertTrue(transport.getTcpNoDelay())
         self.assertTrue(transport.getTcpKeepAlive())
-        self.assertEqual((transport.bufferSize, transport.SEND_LIMIT), (READ_BYTES, WRITE_BYTES))
+        self.assertEqual((transport.bufferSize, transport.SEND_LIMIT), (READ_FIRST, WRITE_BYTES))
+
+    @inlineCallbacks
+    def test_fullReads(self) -> Generator[Any, Any, None]:
+        """A full read doubles the next one, up to the most; then no read is full any more."""
+        yield self.join()
+        [client] = self.context.broker.clients
+        peer: Any = client.peer
+        transport = peer.outbox._transport
+        full = tune(transport)
+        sizes = []
+        while full != sys.maxsize:
+            self.assertEqual(full, transport.bufferSize)
+            full = widen(transport)
+            sizes.append(transport.bufferSize)
+        self.assertEqual(sizes, [2 * READ_FIRST, 4 * READ_FIRST, READ_MOST])
 
     @inlineCallbacks
     def test_halfClosed(self) -> Generator[Any, Any, None]:
