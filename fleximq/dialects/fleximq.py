@@ -46,6 +46,9 @@ from fleximq.wire.flexi_message import (
 from fleximq.wire.flexi_positional import isPositional, withMap
 from fleximq.wire.flexi_scanner import FlexiScanner, FrameTooLarge, singles
 
+#: What is collected above this size, and above half of its read, is not copied out of it.
+_LARGE = 1 << 16
+
 
 class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
@@ -63,25 +66,28 @@ class FlexiSession(FlexiMessages):
         """Work through what was read, run by run."""
         known = self._envelopes.get
         publish = self.broker.publish
+        source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
+        begin = until = total = 0
         takers: Takers = ()
-        alone: list[Chunk] = []  # neighbouring frames of their own for these takers, whatever their topics
         try:
-            for bytesOfEnvelope, frames, count in self._scanner.feed(data):
+            for bytesOfEnvelope, read, start, end, count in self._scanner.spans(data):
                 envelope = known(bytesOfEnvelope)
                 if envelope is not None and (topic := envelope.topic).only is FLEXI_FORM:
                     topic.published += count
-                    if topic.takers is not takers:
-                        alone = _handOver(alone, takers)
-                        takers = topic.takers or ()
-                    if count == 1:
-                        alone.append(frames)
+                    if start == until and topic.takers is takers and read is source:
+                        until = end
+                        total += count
                         continue
-                    alone = _handOver(alone, takers)
-                    for deliver in takers:
-                        deliver(frames, count)
+                    if total:
+                        _handOver(source, begin, until, takers, total)
+                    takers = topic.takers or ()
+                    source, begin, until, total = read, start, end, count
                     continue
-                alone = _handOver(alone, takers)
-                run = bytes(frames)
+                if total:
+                    _handOver(source, begin, until, takers, total)
+                    total = 0
+                    takers = ()
+                run = read[start:end]
                 if envelope is None:
                     if count == 1 and self._knownDirect(bytesOfEnvelope, run):
                         continue
@@ -95,11 +101,14 @@ class FlexiSession(FlexiMessages):
                         for _ in error.refused:
                             self._refused(error, bytesOfEnvelope)
         except FrameTooLarge as error:
-            alone = _handOver(alone, takers)
+            if total:
+                _handOver(source, begin, until, takers, total)
+                total = 0
             self._settleLayout()
             self._refused(error, error.envelope)
         finally:
-            _handOver(alone, takers)
+            if total:
+                _handOver(source, begin, until, takers, total)
 
     def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
         """Forward a REQ or REP whose header is known but for its id; False: it has to go the long way."""
@@ -182,14 +191,13 @@ class FlexiSession(FlexiMessages):
         self._scanner = FlexiScanner(self.context.settings.limits.message)
 
 
-def _handOver(frames: list[Chunk], takers: Takers) -> list[Chunk]:
-    """Deliver frames, which FlexiMQ subscribers take verbatim, as one chunk; return an empty list to go on with."""
-    if frames:
-        chunk = frames[0] if len(frames) == 1 else b"".join(frames)
-        for deliver in takers:
-            deliver(chunk, len(frames))
-        return []
-    return frames
+def _handOver(source: bytes, begin: int, until: int, takers: Takers, count: int) -> None:
+    """Deliver neighbouring runs, which FlexiMQ subscribers take verbatim, as one chunk."""
+    size = until - begin
+    view = size > _LARGE and size * 2 > len(source)
+    chunk: Chunk = memoryview(source)[begin:until] if view else source[begin:until]
+    for deliver in takers:
+        deliver(chunk, count)
 
 
 class FlexiFactory(StreamFactory):

@@ -13,7 +13,7 @@ from struct import Struct
 from fleximq.errors import BadFraming
 from fleximq.limits import BASE_BYTES, HEADER_BYTES
 from fleximq.wire.buffer import ReceiveBuffer
-from fleximq.wire.flexi_scanner import FIXED_BYTES, VERSION, FlexiScanner, FrameTooLarge, Run
+from fleximq.wire.flexi_scanner import FIXED_BYTES, VERSION, FlexiScanner, FrameTooLarge, Run, Span
 
 _headerLength = Struct(">22xI").unpack_from
 _lengths = Struct(">22xIQ").unpack_from
@@ -81,6 +81,10 @@ class LayoutScanner:
             start = end
         self._buffer.keep(buffer[start:], FIXED_BYTES)
 
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
+        return wholes(self.feed(data))
+
     def _settle(self, buffer: bytes) -> Iterator[Run]:
         self.layout = Layout.A if buffer[FIXED_BYTES] else Layout.B
         self._settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
@@ -121,6 +125,10 @@ class LayoutBScanner:
             start = end
         self._buffer.keep(buffer[start:], BASE_BYTES)
 
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
+        return wholes(self.feed(data))
+
     def _checked(self, buffer: bytes, start: int) -> tuple[int, int]:
         """Return the lengths of header and payload."""
         header, payload = _lengths(buffer, start)
@@ -133,6 +141,12 @@ class LayoutBScanner:
                 f"the message has {BASE_BYTES + header + payload} bytes, but at most {self._limit} are allowed"
             )
         return header, payload
+
+
+def wholes(runs: Iterator[Run]) -> Iterator[Span]:
+    """Yield runs as spans of themselves."""
+    for envelope, frames, count in runs:
+        yield envelope, frames, 0, len(frames), count
 
 
 def toLayoutB(frames: bytes) -> bytes:

@@ -22,13 +22,11 @@ VERSION = 1
 _headerLength = Struct(">22xI").unpack_from
 _payloadLength = Struct(">Q").unpack_from
 
-#: A run above this size, and above half of its read, is not copied out of it.
-_LARGE = 1 << 16
-
 #: Longer headers are not kept to compare the next with: every connection has one.
 _REPEATED = 4096
 
-Run = tuple[bytes, bytes | memoryview, int]
+Run = tuple[bytes, bytes, int]
+Span = tuple[bytes, bytes, int, int, int]
 
 
 class FrameTooLarge(TooLarge):
@@ -61,12 +59,20 @@ class FlexiScanner:
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield ``(envelope, frames, count)`` for each run that is complete, in order.
 
-        ``frames`` are ``count`` whole frames as they were received; where they are most of a large read, a view of
-        it. A run ends where the input ends, and the first frame of another envelope than the one before comes alone.
-        The error, if there is one, is raised when all before it was yielded; nothing may be fed after it.
+        ``frames`` are ``count`` whole frames as they were received. A run ends where the input ends, and the first
+        frame of another envelope than the one before comes alone. The error, if there is one, is raised when all
+        before it was yielded; nothing may be fed after it.
 
         :raises FrameTooLarge: the header or the message is over its limit (413).
         :raises BadFraming: the version is not 1, so the framing is unknown (400).
+        """
+        for envelope, source, start, end, count in self.spans(data):
+            yield envelope, source[start:end], count
+
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield ``(envelope, source, start, end, count)``: the runs of :meth:`feed`, not cut out of their source yet.
+
+        ``source`` is ``data``, or a frame that began in an earlier read. Neighbours can so be cut out together.
         """
         start = 0
         if self._buffer.held:
@@ -96,7 +102,7 @@ class FlexiScanner:
             envelope = data[start:envelopeEnd]
             if envelope != last:
                 last = self._last = envelope if length <= _REPEATED else b""
-                yield envelope, data[start:end], 1
+                yield envelope, data, start, end, 1
                 start = end
                 continue
             count = 1
@@ -110,16 +116,12 @@ class FlexiScanner:
                     break
                 end = next
                 count += 1
-            length = end - start
-            if length > _LARGE and length * 2 > size:
-                yield envelope, memoryview(data)[start:end], count
-            else:
-                yield envelope, data[start:end], count
+            yield envelope, data, start, end, count
             start = end
         if start < size:
             self._buffer.keep(data[start:], FIXED_BYTES)
 
-    def _finish(self, data: bytes) -> Generator[Run, None, int]:
+    def _finish(self, data: bytes) -> Generator[Span, None, int]:
         """Complete the unfinished frame with no more of a read than it takes; the rest need not be copied."""
         start = 0
         while self._buffer.held:
@@ -128,7 +130,7 @@ class FlexiScanner:
             frame = self._buffer.take(piece)
             if frame is None:
                 break
-            yield from self.feed(frame)
+            yield from self.spans(frame)
         return start
 
 
