@@ -159,18 +159,10 @@ class Broker:
         :raises NotKept: a subscription that loses nothing is full; ``refused`` says which messages reached nobody,
             all others were delivered.
         """
-        topic = envelope.topic
-        if topic.careful or envelope.durable:
+        if envelope.topic.careful or envelope.durable:
             self._publishCarefully(envelope, body, count)
-            return
-        topic.published += count
-        routes = topic.routes
-        if routes is None:
-            routes = self.topics.route(topic)
-        for form, delivers in routes:
-            rendered = form.render(envelope, body, count)
-            for deliver in delivers:
-                deliver(rendered, count)
+        else:
+            self._deliver(envelope, body, count)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
         """Bring a run only to those of its subscribers who take direct messages and have one of these ids."""
