@@ -11,6 +11,7 @@ The states, and what moves a connection from one to the next::
 ``end`` is called with a short constant phrase, which is logged and counted.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar
 
@@ -147,6 +148,17 @@ class Session:
         self.handshakeDone()
         self._deadline = self.context.clock.callLater(LINGER, self.outbox.abort)
         return True
+
+    def attempt(self, act: Callable[[], None]) -> None:
+        """Do something for the peer and answer what goes wrong; what nobody foresaw is logged and ends it."""
+        try:
+            act()
+        except BrokerError as error:
+            self.failed(error)
+        except Exception:
+            self._log.failure("{dialect}: a read could not be worked through", dialect=self.dialect)
+            self.failed(BrokerError("internal error"))
+            self.end("internal error")
 
     def failed(self, error: BrokerError) -> None:
         """Answer what a client did wrong, and close if it cannot be got over."""

@@ -6,12 +6,12 @@ A peer that ends its input still gets its pending answers.
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.tcp import Connection
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -19,7 +19,6 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
-from fleximq.errors import BrokerError
 
 #: A connection is read in portions of the first size. While it fills them they grow to the last, which carries a
 #: quarter more messages of 1 KB than half of it would; a read that brings little is quicker with little room.
@@ -38,8 +37,6 @@ class StreamProtocol(Protocol):
     """
 
     connectedAt: float | None = None
-    _log = Logger()
-
     def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
         self._context = context
         self._turn = context.turn
@@ -78,15 +75,7 @@ class StreamProtocol(Protocol):
 
     def work(self, data: bytes) -> None:
         """Let the session work through these bytes, and answer what goes wrong. May be called outside of a read."""
-        session = self.session
-        try:
-            self.feed(data)
-        except BrokerError as error:
-            session.failed(error)
-        except Exception:
-            self._log.failure("{dialect}: a read could not be worked through", dialect=session.dialect)
-            session.failed(BrokerError("internal error"))
-            session.end("internal error")
+        self.session.attempt(partial(self.feed, data))
 
     def feed(self, data: bytes) -> None:
         """Hand these bytes to the session; for protocols that cut them up themselves."""

@@ -31,7 +31,6 @@ from fleximq.dialects.websocket_protocol import (
     TRY_AGAIN_LATER,
     BoundedProtocol,
 )
-from fleximq.errors import BrokerError
 
 #: Why a session ended -> the code of its close frame; of other errors it is 1008, of anything else 1001.
 _CODES = {
@@ -138,26 +137,14 @@ class WebSocketFace(BoundedProtocol):
 
     def opened(self) -> None:
         """Let the session begin."""
-        self._work(self.session.opened)
+        self.session.attempt(self.session.opened)
 
     def settle(self) -> None:
         """Hand what arrived to the session."""
         if self.messages:
             messages, self.messages = self.messages, []
             if self.session.state is not State.ENDING:
-                self._work(lambda: self.messagesReceived(messages))
-
-    def _work(self, act: Callable[[], None]) -> None:
-        """Do something that the session may refuse."""
-        session = self.session
-        try:
-            act()
-        except BrokerError as error:
-            session.failed(error)
-        except Exception:
-            self._log.failure("{dialect}: a read could not be worked through", dialect=session.dialect)
-            session.failed(BrokerError("internal error"))
-            session.end("internal error")
+                self.session.attempt(lambda: self.messagesReceived(messages))
 
     # -- the way out, and the end ------------------------------------------------------------------
 
