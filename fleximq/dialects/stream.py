@@ -37,6 +37,7 @@ class StreamProtocol(Protocol):
     """
 
     connectedAt: float | None = None
+
     def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
         self._context = context
         self._turn = context.turn
