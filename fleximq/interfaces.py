@@ -79,19 +79,78 @@ class IBrokerObserver(Interface):
 
 
 class IJournal(Interface):
-    """What keeps durable publications. The volatile one lives in memory; the one on disk takes its place."""
+    """What keeps durable publications. The volatile one lives in memory; the one on disk takes its place.
 
-    def append(envelope: Any, body: Any, count: int, committed: Callable[[str | None], None]) -> None:
-        """Keep a run and call ``committed(None)`` when it is safe, or ``committed(reason)`` when it is not.
+    All methods are called on the reactor's thread, and call back on it. Offsets count messages from 1.
+    """
 
-        The call may come before this one returns. Runs are committed in the order in which they were appended.
+    onDisk = Attribute("""Whether what is kept outlives the process.""")
+    appended = Attribute("""The number of the last run that was appended; they count up from 1.""")
+    safe = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
+    crowded = Attribute("""Whether so much waits for the disk that those who publish should not be read.""")
+    end = Attribute("""The offset behind the last message that was committed.""")
+
+    def append(envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
+        """Keep a run, and return its number.
+
+        ``committed(offset, None)`` is called when it is safe, with the offset of its first message (0 in memory), or
+        ``committed(0, reason)`` when it is not, perhaps before this returns. Runs are committed in the order in which
+        they were appended.
+
+        :raises NotKept: nothing can be kept now; then ``committed`` is not called.
         """
 
-    def whenSafe(call: Callable[[], None]) -> None:
-        """Call when everything appended so far has been committed or refused; at once if nothing is pending."""
+    def whenSafe(call: Callable[[], None], number: int | None = None) -> None:
+        """Call when the run of this number, or all so far, and what was noted before, is committed or refused.
 
-    def acknowledged(queue: str, tags: Sequence[int]) -> None:
-        """Note that these messages of a queue are done with and need not be kept for it."""
+        At once if nothing is pending. Calls come in order with those of ``committed``.
+        """
+
+    def whenRoom(call: Callable[[], None]) -> None:
+        """Call once ``crowded`` is False; at once if it is."""
+
+    def note(event: Any) -> None:
+        """Keep one of the notes of :mod:`fleximq.records`, behind what was appended so far; nobody waits for it."""
+
+    def fetch(offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+        """Read messages back, in order, until they have about ``most`` bytes, at least one.
+
+        Those that are lost are left out: an empty list says that all of these offsets are.
+        """
+
+    def read(
+        offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
+    ) -> None:
+        """Read what was committed from an offset on, of topics that are wanted, about ``most`` bytes.
+
+        ``found`` is given :class:`fleximq.records.Batch` objects and the offset to go on from, ``end`` at the end.
+        """
+
+    def bounds() -> Mapping[str, Any]:
+        """Return the :class:`fleximq.records.Bounds` of each topic that has messages."""
+
+    def offsetAt(time: int, found: Callable[[int], None]) -> None:
+        """Find the first offset that was appended at this time (microseconds since 1970) or later, else ``end``."""
+
+    def readBytes(position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
+        """Read whole frames: gives the position of the first, their bytes, and the position where all ends."""
+
+    def stage(query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]) -> None:
+        """Keep messages that nobody sees yet; gives a token, or None and the reason."""
+
+    def commitStaged(
+        query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
+    ) -> None:
+        """Publish what was staged under these tokens, once for each query and batch; gives the first offset."""
+
+    def abortStaged(query: str, batch: int) -> None:
+        """Forget what was staged for a batch."""
+
+    def reopen(found: Callable[[str | None], None]) -> None:
+        """Try to keep things again after a fault; gives None, or why that cannot be."""
+
+    def health() -> Mapping[str, Any]:
+        """Return ``state`` ("ok" or "read-only"), ``reason``, and what was lost or cut off when it was opened."""
 
 
 class IDialect(Interface):

@@ -25,7 +25,7 @@ class Message(NamedTuple):
     ``payload`` is in the form that ``content`` names. ``qos`` is the publisher's (0 or 1). The three ids are
     MiniMQ's fields, which cross to FlexiMQ as header keys of the same names; None where there is none.
     ``legacy`` marks a MiniMQ v1.0 message, which travels back without its last two fields; ``line`` whatever came as
-    a MiniMQ line, and so may go back as one verbatim.
+    a MiniMQ line, and so may go back as one verbatim. ``offset`` is its place in the journal, 0 where it has none.
     """
 
     payload: bytes
@@ -36,3 +36,4 @@ class Message(NamedTuple):
     reply_to: str | None = None
     legacy: bool = False
     line: bool = False
+    offset: int = 0

@@ -23,7 +23,7 @@ def measure(messages: Iterable[Message], most: int = ANY) -> tuple[int, int]:
     A message costs its payload, its ids and :data:`OVERHEAD`.
     """
     count = size = 0
-    for payload, _, _, id, correlation, replyTo, _, _ in messages:
+    for payload, _, _, id, correlation, replyTo, _, _, _ in messages:
         if size >= most:
             break
         count += 1
@@ -49,7 +49,7 @@ def weigh(messages: Sequence[Message]) -> int:
 
 def costOf(message: Message) -> int:
     """Return what one message counts against a queue's bytes; twice as quick for it as :func:`measure`."""
-    payload, _, _, id, correlation, replyTo, _, _ = message
+    payload, _, _, id, correlation, replyTo, _, _, _ = message
     size = len(payload) + OVERHEAD
     if id is not None:
         size += len(id) if id.isascii() else _widest(id)

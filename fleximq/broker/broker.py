@@ -418,7 +418,7 @@ class Broker:
                 words = reason
         return taken, refused, words
 
-    def _committed(self, envelope: Envelope, body: Any, count: int, reason: str | None) -> None:
+    def _committed(self, envelope: Envelope, body: Any, count: int, offset: int, reason: str | None) -> None:
         if reason is None:
             self._deliver(envelope, body, count)
         else:

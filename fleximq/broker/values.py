@@ -28,7 +28,8 @@ class Client:
     """A connection that has been let in, whatever dialect it speaks.
 
     ``name`` is how it appears as a sender in text dialects; ``principal`` who it is (None: anonymous);
-    ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds.
+    ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``unsafe`` is
+    the number of its last run in the journal, which may still be on its way to the disk.
     """
 
     id: int
@@ -39,6 +40,7 @@ class Client:
     peer: IPeer | None = None
     joined: float = 0.0
     patterns: dict[str, Pattern] = field(default_factory=dict)
+    unsafe: int = 0
 
 
 class Envelope(NamedTuple):
@@ -46,6 +48,8 @@ class Envelope(NamedTuple):
 
     Made by a dialect, often once for thousands of runs. ``durable`` publications go through the journal and are
     refused rather than lost (BlipMQ QoS1, MiniMQ PRODUCE). ``audience`` narrows delivery to these client ids.
+    ``offset`` is the place in the journal of the first message of a run that was committed, 0 elsewhere; its other
+    messages follow one by one.
     """
 
     topic: "Topic"
@@ -54,6 +58,7 @@ class Envelope(NamedTuple):
     qos: int = 1
     durable: bool = False
     audience: frozenset[int] | None = None
+    offset: int = 0
 
 
 class Delivery(NamedTuple):

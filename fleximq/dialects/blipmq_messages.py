@@ -35,7 +35,7 @@ class BlipSource:
     def messages(self, body: list[bytes]) -> Sequence[Message]:
         """Return the messages, in order."""
         qos = self._qos
-        return [_new(Message, (payload, _BYTES, qos, None, None, None, False, False)) for payload in body]
+        return [_new(Message, (payload, _BYTES, qos, None, None, None, False, False, 0)) for payload in body]
 
     def pick(self, body: list[bytes], places: Sequence[int]) -> list[bytes]:
         """Return the messages at these places."""

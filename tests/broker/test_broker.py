@@ -1,11 +1,9 @@
 """The one door: publishing, refusing, committing, direct messages, leaving."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.broker import Broker
@@ -24,32 +22,7 @@ from fleximq.errors import (
 from fleximq.interfaces import IForm, IJournal, IPeer, ISource, ISubscriber
 from fleximq.limits import Limits
 from tests.broker.parts import AsMessages, Collector, Friend, OneByOne, Witness, makeBroker, text
-
-
-@implementer(IJournal)
-class LateJournal:
-    """Keeps runs until a test commits or refuses them."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[str | None], None]] = []
-        self.calls: list[Callable[[], None]] = []
-
-    def append(self, envelope: Any, body: Any, count: int, committed: Callable[[str | None], None]) -> None:
-        """Keep a run."""
-        self.waiting.append(committed)
-
-    def whenSafe(self, call: Callable[[], None]) -> None:
-        """Call when all is done."""
-        self.calls.append(call)
-
-    def acknowledged(self, queue: str, tags: Sequence[int]) -> None:
-        """Nothing to do."""
-
-    def finish(self, reason: str | None = None) -> None:
-        """Commit, or refuse for a reason."""
-        waiting, self.waiting = self.waiting, []
-        for committed in waiting:
-            committed(reason)
+from tests.slow_journal import SlowJournal
 
 
 class BrokerCase(SynchronousTestCase):
@@ -91,7 +64,7 @@ class PartsTests(SynchronousTestCase):
         for taker in (Collector(), Friend()):
             verifyObject(ISubscriber, taker)
         verifyObject(IPeer, Friend())
-        verifyObject(IJournal, LateJournal())
+        verifyObject(IJournal, SlowJournal())
 
 
 class PublishTests(BrokerCase):
@@ -247,13 +220,13 @@ class RefusedTests(BrokerCase):
 
     def test_durable(self) -> None:
         """A durable run that is partly refused is kept as far as it was taken."""
-        journal = LateJournal()
+        journal = SlowJournal()
         self.begin(journal, limits=Limits(queueMessages=2))
         self.broker.openSubscription(self.bob, None, "t", 1)
         taker = self.subscribe(self.alice, "t")
         error = self.assertRaises(NotKept, self.publish, "a", "b", "c", durable=True)
         self.assertEqual((list(error.refused), taker.payloads()), ([2], []))
-        journal.finish()
+        journal.commit()
         self.assertEqual(taker.payloads(), [b"a", b"b"])
 
 
@@ -263,7 +236,7 @@ class DurableTests(BrokerCase):
     def setUp(self) -> None:
         """A journal that is slow."""
         super().setUp()
-        self.journal = LateJournal()
+        self.journal = SlowJournal()
         self.begin(self.journal)
 
     def test_afterTheCommit(self) -> None:
@@ -271,14 +244,14 @@ class DurableTests(BrokerCase):
         taker = self.subscribe(self.bob, "t")
         self.publish("a", "b", durable=True)
         self.assertEqual(taker.payloads(), [])
-        self.journal.finish()
+        self.journal.commit()
         self.assertEqual((taker.payloads(), taker.counts), ([b"a", b"b"], [2]))
 
     def test_refused(self) -> None:
         """What the journal refuses reaches nobody, and is counted."""
         taker = self.subscribe(self.bob, "t")
         self.publish("a", "b", durable=True)
-        self.journal.finish("the disk is full")
+        self.journal.commit("the disk is full")
         self.assertEqual(taker.payloads(), [])
         self.assertEqual(self.broker.counts.events["refused: journal"], 2)
 
@@ -286,7 +259,7 @@ class DurableTests(BrokerCase):
         """A publication that is not durable does not go through the journal."""
         taker = self.subscribe(self.bob, "t")
         self.publish("a")
-        self.assertEqual((taker.payloads(), self.journal.waiting), ([b"a"], []))
+        self.assertEqual((taker.payloads(), self.journal.kept), ([b"a"], []))
 
     def test_subscribedMeanwhile(self) -> None:
         """Those who subscribe before the commit get it, also when the topic was forgotten in between."""
@@ -294,15 +267,18 @@ class DurableTests(BrokerCase):
         self.publish("a", durable=True)
         self.broker.topicFor(self.alice, "other")
         taker = self.subscribe(self.bob, "t")
-        self.journal.finish()
+        self.journal.commit()
         self.assertEqual(taker.payloads(), [b"a"])
         self.assertEqual([topic.name for topic in self.broker.topics if topic.name == "t"], ["t"])
 
     def test_safe(self) -> None:
         """Whether all is safe is the journal's word."""
         said: list[int] = []
+        self.publish("a", durable=True)
         self.broker.whenSafe(lambda: said.append(1))
-        self.assertEqual((said, len(self.journal.calls)), ([], 1))
+        self.assertEqual(said, [])
+        self.journal.commit()
+        self.assertEqual(said, [1])
 
 
 class DirectTests(BrokerCase):

@@ -22,7 +22,6 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import Rules
@@ -143,34 +142,6 @@ class Peer:
         """Lose the connection."""
         self.transport.connected = False
         self.protocol.connectionLost(Failure(ConnectionDone()))
-
-
-@implementer(IJournal)
-class SlowJournal:
-    """Commits only when a test says so, as a disk does."""
-
-    def __init__(self) -> None:
-        self._waiting: list[Callable[[], None]] = []
-
-    def append(self, envelope: Any, body: Any, count: int, committed: Callable[[str | None], None]) -> None:
-        """Keep a run until :meth:`commit`."""
-        self._waiting.append(lambda: committed(None))
-
-    def whenSafe(self, call: Callable[[], None]) -> None:
-        """Call behind what was appended before."""
-        if self._waiting:
-            self._waiting.append(call)
-        else:
-            call()
-
-    def acknowledged(self, queue: str, tags: Any) -> None:
-        """Nothing is let go."""
-
-    def commit(self) -> None:
-        """Say of everything appended so far that it is safe."""
-        waiting, self._waiting = self._waiting, []
-        for call in waiting:
-            call()
 
 
 class ConversationCase(SynchronousTestCase):

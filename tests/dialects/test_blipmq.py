@@ -15,7 +15,8 @@ from tests.dialects.blipmq import (
     publish,
     subscribe,
 )
-from tests.dialects.conversations import REFUSAL, SlowJournal, inPieces, makeContext, refuseAll
+from tests.dialects.conversations import REFUSAL, inPieces, makeContext, refuseAll
+from tests.slow_journal import SlowJournal
 
 UNAUTHENTICATED = "unauthenticated"
 

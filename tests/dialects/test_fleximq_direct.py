@@ -7,8 +7,9 @@ import msgpack
 
 import fleximq
 from fleximq.limits import Limits
-from tests.dialects.conversations import SlowJournal, inPieces
+from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
+from tests.slow_journal import SlowJournal
 from tests.wire.flexi_frames import Heard, frame
 
 ULID = "01H2XQMGPE7ZPXXNKQD9XE8S6R"
@@ -476,7 +477,7 @@ class LeavingTests(DirectCase):
         for asks in (False, True):
             journal = SlowJournal()
             self.meet(journal=journal)
-            journal.append(None, None, 1, lambda reason: None)
+            journal.append(None, None, 1, lambda offset, reason: None)
             if asks:
                 self.alice.request(self.bob.id, "/p", "R")
             self.alice.tell("PING", {"keepalive": {"timestamp": 1}}).endInput()

@@ -8,8 +8,9 @@ from fleximq.broker.values import Client, Envelope
 from fleximq.limits import Limits
 from fleximq.message import Content, Message
 from tests.broker.parts import Collector, OneByOne
-from tests.dialects.conversations import SlowJournal, inPieces
+from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
+from tests.slow_journal import SlowJournal
 from tests.wire.flexi_frames import frame
 
 
@@ -493,7 +494,7 @@ class BarrierTests(TopicCase):
         journal = SlowJournal()
         self.server = self.makeServer(journal=journal)
         peer = self.server.join()
-        journal.append(None, None, 1, lambda reason: None)
+        journal.append(None, None, 1, lambda offset, reason: None)
         peer.tell("PING", {"keepalive": {"timestamp": 1}})
         self.assertEqual(peer.messages(), [])
         journal.commit()
@@ -505,7 +506,7 @@ class BarrierTests(TopicCase):
         journal = SlowJournal()
         self.server = self.makeServer(journal=journal)
         peer = self.server.join()
-        journal.append(None, None, 1, lambda reason: None)
+        journal.append(None, None, 1, lambda offset, reason: None)
         peer.tell("PING", {"keepalive": {"timestamp": 1}}).leave()
         journal.commit()
         self.clock.advance(0)

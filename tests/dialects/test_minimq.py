@@ -12,8 +12,9 @@ from fleximq.dialects.minimq_messages import SOURCE
 from fleximq.interfaces import ISource
 from fleximq.limits import Limits
 from fleximq.message import Content, Message
-from tests.dialects.conversations import REFUSAL, SlowJournal, inPieces, makeContext, refuseAll
+from tests.dialects.conversations import REFUSAL, inPieces, makeContext, refuseAll
 from tests.dialects.minimq import NEW_IDS, MiniCase
+from tests.slow_journal import SlowJournal
 
 T1, T2, T3 = (b"%d:::t:::x::::::\n" % n for n in (1, 2, 3))
 
