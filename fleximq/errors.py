@@ -132,3 +132,7 @@ class InvalidTopic(BadRequest):
 
 class SettingError(Exception):
     """A setting has a value it cannot have; the text is one sentence that names it and what is allowed."""
+
+
+class JournalError(Exception):
+    """A journal cannot be opened; the text is one sentence for the operator that names its folder and why."""
