@@ -7,6 +7,7 @@ A peer is made for one scene, started, used and stopped. Its methods that return
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import cycle, islice
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from benchmarks.peers.line import Line
@@ -72,7 +73,20 @@ class Peer(ABC):
         """
         self.port = freePort()
         self._program = Program()
+        self.again()
+
+    def again(self) -> None:
+        """Start the broker after :meth:`kill`, on the same port and in the same folder.
+
+        :raises Refused: if it does not listen.
+        """
+        assert self._program is not None, "the broker was never started"
         self._program.start(self.command(), self.port, self.environment())
+
+    def kill(self) -> None:
+        """End the broker without a chance to say or write anything."""
+        assert self._program is not None, "the broker was not started"
+        self._program.kill()
 
     def stop(self) -> None:
         """End the broker, if it runs."""
@@ -85,6 +99,12 @@ class Peer(ABC):
         """The broker's process id."""
         assert self._program is not None, "the broker was not started"
         return self._program.pid
+
+    @property
+    def folder(self) -> Path:
+        """The working directory of the broker's process."""
+        assert self._program is not None, "the broker was not started"
+        return self._program.folder
 
     # Connections
 
