@@ -1,37 +1,88 @@
-"""A journal that commits, or refuses, only when a test says so, as a disk does."""
+"""A journal that commits, or refuses, only when a test says so, as a disk does, and reads back what it committed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from typing import Any
 
-from fleximq.journal.memory import MemoryJournal
+from zope.interface import implementer
+
+from fleximq.errors import NotKept
+from fleximq.interfaces import IJournal
+from fleximq.message import Message
+from fleximq.records import Bounds
+from tests.journal_records import Record, batchOf, recordsOf
 
 
-class SlowJournal(MemoryJournal):
-    """Gives offsets from 1; ``notes`` holds what was noted, ``kept`` each run's envelope, body and count."""
+@dataclass
+class _Waiting:
+    """Something that is to be said behind the run of this number."""
+
+    number: int
+    told: Callable[[str | None], None]
+
+
+@implementer(IJournal)
+class SlowJournal:
+    """Gives offsets from 1; ``notes`` holds what was noted, ``kept`` each run's envelope, body and count.
+
+    ``records`` are those that are committed. ``now`` (microseconds) is the time of what is appended. Reading back
+    answers at once, or, while ``patient`` is set, one answer for each :meth:`answer`. ``portion`` is how many records
+    a batch has at most. ``readOnly`` is the reason why nothing is kept, "" while all is well.
+    """
 
     onDisk = True
 
     def __init__(self) -> None:
         self.appended = self.safe = 0
         self.end = self._next = 1
+        self.now = 1_000_000
         self.notes: list[Any] = []
         self.kept: list[tuple[Any, Any, int]] = []
-        self._waiting: list[tuple[int, Callable[[str | None], None]]] = []
+        self.records: list[Record] = []
+        self.patient = False
+        self.portion = 1000
+        self.readOnly = ""
+        self.reads = 0
+        self._crowded = False
+        self._room: list[Callable[[], None]] = []
+        self._waiting: list[_Waiting] = []
+        self._answers: list[Callable[[], None]] = []
+        self._staged: dict[str, tuple[str, int, Any]] = {}
+        self._done: dict[tuple[str, int], int] = {}
+
+    # -- keeping -----------------------------------------------------------------------------------
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
         """Keep a run until :meth:`commit`."""
-        self.appended += 1
+        if self.readOnly:
+            raise NotKept(self.readOnly, range(count))
         offset = self._next
         self._next += count
         self.kept.append((envelope, body, count))
+        records = partial(recordsOf, envelope, body, offset, self.now)
+        return self._later(offset + count, records, lambda reason: committed(0 if reason else offset, reason))
 
-        def told(reason: str | None) -> None:
+    def _later(self, end: int, records: Callable[[], list[Record]], told: Callable[[str | None], None]) -> int:
+        self.appended += 1
+
+        def decided(reason: str | None) -> None:
             if reason is None:
-                self.end = offset + count
-            committed(offset if reason is None else 0, reason)
+                self.records += records()
+                self.end = end
+            told(reason)
 
-        self._waiting.append((self.appended, told))
+        self._waiting.append(_Waiting(self.appended, decided))
         return self.appended
+
+    def commit(self, reason: str | None = None, runs: int | None = None) -> None:
+        """Say of everything appended so far, or of so many runs, that it is safe, or why it is not kept."""
+        last = self.appended if runs is None else self.safe + runs
+        while self._waiting and self._waiting[0].number <= last:
+            next = self._waiting.pop(0)
+            self.safe = max(self.safe, next.number)
+            next.told(reason)
 
     def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call behind the run of this number, or behind all."""
@@ -39,16 +90,181 @@ class SlowJournal(MemoryJournal):
         if number <= self.safe:
             call()
             return
-        places = [place for place, (of, _) in enumerate(self._waiting) if of <= number]
-        self._waiting.insert(places[-1] + 1, (number, lambda reason: call()))
+        places = [place for place, waiting in enumerate(self._waiting) if waiting.number <= number]
+        self._waiting.insert(places[-1] + 1, _Waiting(number, lambda reason: call()))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether nobody should publish."""
+        return self._crowded
+
+    @crowded.setter
+    def crowded(self, crowded: bool) -> None:
+        self._crowded = crowded
+        if not crowded:
+            calls, self._room = self._room, []
+            for call in calls:
+                call()
+
+    def whenRoom(self, call: Callable[[], None]) -> None:
+        """Call when ``crowded`` is set to False."""
+        if self._crowded:
+            self._room.append(call)
+        else:
+            call()
 
     def note(self, event: Any) -> None:
         """Remember what was noted."""
         self.notes.append(event)
 
-    def commit(self, reason: str | None = None) -> None:
-        """Say of everything appended so far that it is safe, or why it is not kept."""
-        waiting, self._waiting = self._waiting, []
-        for number, told in waiting:
-            self.safe = max(self.safe, number)
-            told(reason)
+    def forget(self, before: int, wanted: Callable[[str], bool] = lambda topic: True) -> None:
+        """Do what retention does: lose the records of these topics below an offset."""
+        self.records = [record for record in self.records if record.offset >= before or not wanted(record.topic)]
+
+    def lose(self, *offsets: int) -> None:
+        """Do what damage does."""
+        self.records = [record for record in self.records if record.offset not in offsets]
+
+    # -- reading back ------------------------------------------------------------------------------
+
+    def answer(self, number: int = 1) -> None:
+        """Give the answers of so many readings that wait."""
+        for _ in range(number):
+            self._answers.pop(0)()
+
+    @property
+    def asked(self) -> int:
+        """How many readings wait for :meth:`answer`."""
+        return len(self._answers)
+
+    def _answer(self, give: Callable[[], None]) -> None:
+        self.reads += 1
+        if self.patient:
+            self._answers.append(give)
+        else:
+            give()
+
+    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+        """Give the messages at these offsets, until they have so many bytes."""
+
+        def give() -> None:
+            wanted = set(offsets)
+            messages: list[Message] = []
+            size = 0
+            for record in self.records:
+                if record.offset in wanted:
+                    messages.append(record.message)
+                    size += len(record.payload)
+                    if size >= most:
+                        break
+            found(messages)
+
+        self._answer(give)
+
+    def read(
+        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
+    ) -> None:
+        """Give what is wanted from an offset on, in batches of neighbouring runs."""
+
+        def give() -> None:
+            taken: list[Record] = []
+            size = 0
+            for record in self.records:
+                if record.offset < offset or not wanted(record.topic):
+                    continue
+                if size >= most:
+                    found(self._batches(taken), record.offset)
+                    return
+                taken.append(record)
+                size += len(record.payload)
+            found(self._batches(taken), self.end)
+
+        self._answer(give)
+
+    def _batches(self, records: list[Record]) -> list[Any]:
+        groups = groupby(enumerate(records), lambda pair: pair[0] // self.portion)
+        return [batchOf([record for _, record in group]) for _, group in groups]
+
+    def bounds(self) -> Mapping[str, Any]:
+        """Return the bounds of each topic that has a record."""
+        found: dict[str, Bounds] = {}
+        for record in self.records:
+            size = len(record.header) + len(record.payload)
+            known = found.get(record.topic)
+            first, time = (record.offset, record.time) if known is None else (known.first, known.firstTime)
+            count, total = (0, 0) if known is None else (known.count, known.bytes)
+            found[record.topic] = Bounds(first, record.offset, time, record.time, count + 1, total + size)
+        return found
+
+    def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
+        """Give the first offset of this time or later."""
+
+        def give() -> None:
+            found(next((record.offset for record in self.records if record.time >= time), self.end))
+
+        self._answer(give)
+
+    def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
+        """Give payloads as if they were frames: one byte position each payload byte."""
+
+        def give() -> None:
+            log = b"".join(record.payload for record in self.records)
+            found(position, log[position : position + most], len(log))
+
+        self._answer(give)
+
+    # -- staging -----------------------------------------------------------------------------------
+
+    def stage(
+        self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
+    ) -> None:
+        """Keep messages that nobody sees until :meth:`commitStaged`; ``run`` lists envelopes, bodies and counts."""
+        if self.readOnly:
+            found(None, self.readOnly)
+            return
+        token = f"{len(self._staged) + 1}"
+
+        def told(reason: str | None) -> None:
+            if reason is None:
+                self._staged[token] = (query, batch, run)
+            found(None if reason else token, reason)
+
+        self._later(self.end, list, told)
+
+    def commitStaged(
+        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
+    ) -> None:
+        """Publish what was staged, at the next :meth:`commit`; a repeated call gives the same offset."""
+        if self.readOnly:
+            raise NotKept(self.readOnly)
+        done = self._done.get((query, batch))
+        if done is not None:
+            self.whenSafe(lambda: committed(done, None))
+            return
+        unknown = [token for token in tokens if self._staged.get(token, ("", 0))[:2] != (query, batch)]
+        if unknown:
+            committed(0, f"nothing is staged under {unknown[0]!r}")
+            return
+        offset = self._next
+        records: list[Record] = []
+        for token in tokens:
+            for envelope, body, _ in self._staged[token][2]:
+                records += recordsOf(envelope, body, offset + len(records), self.now)
+        self._next += len(records)
+        self._done[query, batch] = offset
+        self._later(self._next, lambda: records, lambda reason: committed(0 if reason else offset, reason))
+
+    def abortStaged(self, query: str, batch: int) -> None:
+        """Forget what was staged for a batch."""
+        self._staged = {token: staged for token, staged in self._staged.items() if staged[:2] != (query, batch)}
+
+    # -- health ------------------------------------------------------------------------------------
+
+    def reopen(self, found: Callable[[str | None], None]) -> None:
+        """Keep things again."""
+        self.readOnly = ""
+        self._answer(lambda: found(None))
+
+    def health(self) -> Mapping[str, Any]:
+        """Say whether it keeps things."""
+        return {"state": "read-only" if self.readOnly else "ok", "reason": self.readOnly, "lost": [], "torn": 0}
