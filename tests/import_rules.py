@@ -9,9 +9,10 @@ import sys
 from collections.abc import Iterator
 
 _GROUND = frozenset({"status", "errors", "limits"})
-_VALUES = _GROUND | {"message", "interfaces"}
+_VALUES = _GROUND | {"message", "interfaces", "records"}
 _CORE = frozenset({"wire", "broker", "journal", "security"})
-_SETTINGS = _VALUES | {"settings", "extension_options"}
+_OPTIONS = frozenset({"option_values", "journal_options", "extension_options"})
+_SETTINGS = _VALUES | _OPTIONS | {"settings"}
 _FACES = frozenset({"dialects", "endpoints", "web"})
 
 #: What a room, or a module that stands alone, may import of fleximq besides itself.
@@ -20,6 +21,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": _GROUND,
     "limits": _GROUND,
     "message": _GROUND,
+    "records": _GROUND | {"message"},
     "interfaces": _GROUND | {"message"},
     "plugin": _VALUES,
     "wire": _VALUES,
@@ -27,11 +29,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "journal": _VALUES,
     "security": _VALUES,
     "extension_options": _VALUES,
-    "settings": _VALUES | {"extension_options"},
+    "option_values": _GROUND,
+    "journal_options": _GROUND | {"option_values"},
+    "settings": _VALUES | _OPTIONS,
     "settings_file": _VALUES,
-    "dialects": _VALUES | _CORE | {"settings"},
-    "endpoints": _VALUES | _CORE | {"settings"},
-    "web": _VALUES | _CORE | {"settings"},
+    "dialects": _VALUES | _CORE | _SETTINGS,
+    "endpoints": _VALUES | _CORE | _SETTINGS,
+    "web": _VALUES | _CORE | _SETTINGS,
     "checking": _SETTINGS | {"endpoints", "dialects"},
     "options": _SETTINGS | {"settings_file", "endpoints", "dialects", "checking"},
     "services": _SETTINGS | _CORE | _FACES | {"checking"},
