@@ -34,6 +34,7 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
     except SettingError as error:
         yield str(error)
     else:
+        yield from _faultsOfJournal(settings)
         yield from _faultsOfListeners(settings, registry, elsewhere)
         yield from _faultsOfExtensions(settings, registry)
 
@@ -68,6 +69,24 @@ def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) 
             yield str(error)
     if len(onStdio) > 1:
         yield f"listen is {' and '.join(onStdio)}, but only one client can be at standard input"
+
+
+def _faultsOfJournal(settings: Settings) -> Iterator[str]:
+    """What asks for a journal needs one, and one that is full must be able to get rid of a file."""
+    if settings.journal is None:
+        for name, given in (
+            ("durable", settings.durable),
+            ("retain", settings.retain),
+            ("retention", settings.retention),
+            ("history", settings.history),
+        ):
+            if given:
+                yield f"{name} is set, but nothing is kept without a journal: set journal to a folder"
+    if 0 < settings.journalMaxBytes < 2 * settings.journalSegment:
+        yield (
+            f"journal-max-bytes is {settings.journalMaxBytes}, but must be 0 or at least "
+            f"twice journal-segment, which is {2 * settings.journalSegment}"
+        )
 
 
 def _faultsOfExtensions(settings: Settings, registry: Registry) -> Iterator[str]:

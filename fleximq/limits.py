@@ -32,6 +32,7 @@ class Limits:
 
     ``message``: a whole FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
     ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue,
+    ``queueMemory`` what is in memory of one that the journal keeps, for which ``queueBytes`` does not count,
     ``outboxBytes`` what one connection may leave unread, ``clients`` the connections that were let in, ``waiting``
     those that were not yet, ``clientsPerAddress`` both from one other machine, ``subscriptions`` those of one client,
     ``topics`` the idle topics that are remembered, ``queues`` the MiniMQ queues, as many again for dead letters and as
@@ -45,6 +46,7 @@ class Limits:
     text: int = MEBIBYTE
     queueMessages: int = 1_000_000
     queueBytes: int = 256 * MEBIBYTE
+    queueMemory: int = 16 * MEBIBYTE
     outboxBytes: int = 64 * MEBIBYTE
     clients: int = 100_000
     waiting: int = 10_000
@@ -55,12 +57,13 @@ class Limits:
     requests: int = 10_000
 
     def __post_init__(self) -> None:
-        _within("max-message", self.message, KIBIBYTE, GIBIBYTE)
-        _within("max-line", self.line, KIBIBYTE, GIBIBYTE)
-        _within("max-text", self.text, KIBIBYTE, GIBIBYTE)
+        within("max-message", self.message, KIBIBYTE, GIBIBYTE)
+        within("max-line", self.line, KIBIBYTE, GIBIBYTE)
+        within("max-text", self.text, KIBIBYTE, GIBIBYTE)
         for name, value in (
             ("queue-messages", self.queueMessages),
             ("queue-bytes", self.queueBytes),
+            ("queue-memory", self.queueMemory),
             ("outbox-bytes", self.outboxBytes),
             ("max-clients", self.clients),
             ("max-waiting", self.waiting),
@@ -70,7 +73,7 @@ class Limits:
             ("max-queues", self.queues),
             ("max-requests", self.requests),
         ):
-            _within(name, value, 1, 1 << 48)
+            within(name, value, 1, 1 << 48)
 
 
 def isTooLong(name: str) -> bool:
@@ -78,6 +81,11 @@ def isTooLong(name: str) -> bool:
     return len(name) * 4 > TOPIC_BYTES and len(name.removeprefix(DEAD).encode()) > TOPIC_BYTES
 
 
-def _within(name: str, value: int, low: int, high: int) -> None:
+def within(name: str, value: int, low: int, high: int, otherwise: str = "") -> None:
+    """See that a value is in its range.
+
+    :param otherwise: what else it may be, as words before the range.
+    :raises SettingError: it is not; the sentence names the option.
+    """
     if not low <= value <= high:
-        raise SettingError(f"{name} is {value}, but must be between {low} and {high}")
+        raise SettingError(f"{name} is {value}, but must be {otherwise}between {low} and {high}")

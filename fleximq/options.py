@@ -13,7 +13,8 @@ from fleximq.checking import faults
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.extension_options import extensions
-from fleximq.settings import OPTIONS, Option, Settings, flag, size, spelledSize, texts
+from fleximq.option_values import flag, size, spelledSize, texts
+from fleximq.settings import OPTIONS, Option, Settings
 from fleximq.settings_file import read
 
 _INTRODUCTION = """

@@ -6,24 +6,26 @@ left to :mod:`fleximq.endpoints.listen`.
 """
 
 import difflib
-import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
 from fleximq.errors import SettingError
 from fleximq.extension_options import Chosen, extensions
-from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits
+from fleximq.journal_options import checkPattern, fsyncOf, retentionOf, timeToLiveOf
+from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
+from fleximq.option_values import count, flag, seconds, size, text, texts
 
 #: No time that can be set is longer, in seconds.
 LONGEST = 366 * 24 * 3600
+#: The smallest and the largest file of the journal, in bytes.
+SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE
+#: The longest history of a channel, in messages.
+HISTORY_MOST = 10_000
 
-_UNITS = {"": 1, "b": 1, "kib": KIBIBYTE, "mib": MEBIBYTE, "gib": GIBIBYTE}
-_SIZE = re.compile(r"([0-9]{1,18}) *([a-z]*)", re.IGNORECASE | re.ASCII)
-_COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
 
 
@@ -46,6 +48,13 @@ class Settings:
     a message. ``allowedOrigin`` names web pages that may open a WebSocket beside those that always may. ``spawn``
     holds command lines of stdio clients, ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and
     ``tlsKey`` are the PEM files behind ``tls://`` and ``wss://``. ``extension`` names extensions that are turned on.
+
+    ``journal`` is the folder in which durable messages are kept (None: only in memory), ``durable`` the patterns of the
+    topics whose messages all are, ``fsync`` when they count as safe. ``retain``, ``retention`` and ``messageTtl`` hold
+    what :mod:`fleximq.journal_options` reads. ``journalMaxBytes`` bounds the folder (0: only the disk does),
+    ``journalSegment`` one file in it. ``idempotenceWindow``: for how long a message's id is remembered, so that a
+    repeat is not kept again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
+    subscription outlives its last use. ``history``: how many messages an Identity subscriber gets of the past.
 
     :raises SettingError: for a value outside its range; the sentence names the option.
     """
@@ -70,14 +79,26 @@ class Settings:
     tlsCertificate: str | None = None
     tlsKey: str | None = None
     extension: tuple[Chosen, ...] = ()
+    journal: str | None = None
+    durable: tuple[str, ...] = ()
+    fsync: str = "always"
+    retain: tuple[str, ...] = ()
+    retention: tuple[str, ...] = ()
+    messageTtl: tuple[str, ...] = ()
+    journalMaxBytes: int = 0
+    journalSegment: int = 64 * MEBIBYTE
+    idempotenceWindow: float = 120.0
+    minimqIdempotent: bool = False
+    durableGrace: float = 86400.0
+    history: int = 0
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         if not self.listen or not all(self.listen):
             raise SettingError("listen is empty, but must name an endpoint, e.g. tcp:7890")
-        for name in ("handshakeTimeout", "keepalive", "redelivery", "queueExpiry"):
+        for name in ("handshakeTimeout", "keepalive", "redelivery", "queueExpiry", "durableGrace"):
             _mustLast(name, getattr(self, name))
-        for name in ("requestTimeout", "subscriptionGrace", "consumeWait"):
+        for name in ("requestTimeout", "subscriptionGrace", "consumeWait", "idempotenceWindow"):
             _mayLast(name, getattr(self, name))
         if not 1 <= self.maxDeliveries <= 1 << 31:
             raise SettingError(f"max-deliveries is {self.maxDeliveries}, but must be between 1 and {1 << 31}")
@@ -88,6 +109,23 @@ class Settings:
             command(line)
         if not self.ipcDir.startswith("/"):
             raise SettingError(f"ipc-dir is {self.ipcDir!r}, but must be an absolute path")
+        self._checkJournal()
+
+    def _checkJournal(self) -> None:
+        if self.journal is not None and (not self.journal or "\0" in self.journal):
+            raise SettingError(f"journal is {self.journal!r}, but must name a folder")
+        fsyncOf(self.fsync)
+        for name, patterns in (("durable", self.durable), ("retain", self.retain)):
+            for pattern in patterns:
+                checkPattern(name, pattern, pattern)
+        for line in self.retention:
+            retentionOf(line)
+        for line in self.messageTtl:
+            timeToLiveOf(line)
+        within("journal-segment", self.journalSegment, *SEGMENT_BYTES)
+        within("history", self.history, 0, HISTORY_MOST)
+        if self.journalMaxBytes:
+            within("journal-max-bytes", self.journalMaxBytes, 2 * SEGMENT_BYTES[0], 1 << 60, "0, or ")
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> "Settings":
@@ -124,51 +162,6 @@ def _spelt(name: str) -> str:
     return re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), name)
 
 
-def seconds(name: str, value: object) -> float:
-    """Read a time: a number of seconds, given as such or as text."""
-    try:
-        if isinstance(value, int | float | str) and not isinstance(value, bool) and math.isfinite(float(value)):
-            return float(value)
-    except (ValueError, OverflowError):
-        pass
-    raise SettingError(f"{name} is {value!r}, but must be a number of seconds, e.g. 30 or 0.5")
-
-
-def count(name: str, value: object) -> int:
-    """Read a whole number, given as such or as text."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and _COUNT.fullmatch(value):
-        return int(value)
-    raise SettingError(f"{name} is {value!r}, but must be a whole number")
-
-
-def size(name: str, value: object) -> int:
-    """Read a number of bytes, as a number or as text with a unit: ``65536``, ``64KiB``, ``16MiB``, ``1GiB``."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found and found[2].lower() in _UNITS:
-        return int(found[1]) * _UNITS[found[2].lower()]
-    raise SettingError(f"{name} is {value!r}, but must be a number of bytes, e.g. 65536, 64KiB, 16MiB or 1GiB")
-
-
-def spelledSize(number: int) -> str:
-    """Return a number of bytes as an operator would write it, with the largest unit that divides it."""
-    for name in ("GiB", "MiB", "KiB"):
-        unit = _UNITS[name.lower()]
-        if number and number % unit == 0:
-            return f"{number // unit}{name}"
-    return str(number)
-
-
-def flag(name: str, value: object) -> bool:
-    """Read a switch: true or false, nothing else."""
-    if isinstance(value, bool):
-        return value
-    raise SettingError(f"{name} is {value!r}, but must be true or false")
-
-
 def slowConsumer(name: str, value: object) -> SlowConsumer:
     """Read the name of a policy."""
     try:
@@ -176,24 +169,6 @@ def slowConsumer(name: str, value: object) -> SlowConsumer:
     except ValueError:
         known = ", ".join(policy.value for policy in SlowConsumer)
         raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
-
-
-def texts(name: str, value: object) -> tuple[str, ...]:
-    """Read one text, or any number of them."""
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, Iterable) and not isinstance(value, Mapping):
-        given = tuple(value)
-        if all(isinstance(each, str) for each in given):
-            return given
-    raise SettingError(f"{name} is {value!r}, but must be a text or a list of texts")
-
-
-def text(name: str, value: object) -> str:
-    """Read one text."""
-    if isinstance(value, str):
-        return value
-    raise SettingError(f"{name} is {value!r}, but must be a text")
 
 
 def command(line: str) -> list[str]:
@@ -270,6 +245,38 @@ OPTIONS = (
         extensions,
         "An extension to turn on, and its options, as NAME[:key=value,...]; may be given several times.",
     ),
+    Option("journal", "journal", text, "The folder in which durable messages are kept; without it, in memory only."),
+    Option(
+        "durable",
+        "durable",
+        texts,
+        "Keep what is published to topics that match this pattern, e.g. orders.#; may be given several times.",
+    ),
+    Option("fsync", "fsync", text, "When a message counts as safe: always (synced), interval:MS or never."),
+    Option(
+        "retain",
+        "retain",
+        texts,
+        "Give new subscribers of topics that match this pattern the latest message; may be given several times.",
+    ),
+    Option(
+        "retention",
+        "retention",
+        texts,
+        "How long messages are kept, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB; may be given several times.",
+    ),
+    Option(
+        "message-ttl",
+        "messageTtl",
+        texts,
+        "Seconds after which a message is not delivered any more, as PATTERN=SECONDS; may be given several times.",
+    ),
+    Option("journal-max-bytes", "journalMaxBytes", size, "Bytes of the whole journal; 0 is what the disk has."),
+    Option("journal-segment", "journalSegment", size, "Bytes of one file of the journal."),
+    Option("idempotence-window", "idempotenceWindow", seconds, "Seconds in which a repeated message id is known."),
+    Option("minimq-idempotent", "minimqIdempotent", flag, "Take a MiniMQ message with a known id as a repeat too."),
+    Option("durable-grace", "durableGrace", seconds, "Seconds a durable BlipMQ subscription outlives its last use."),
+    Option("history", "history", count, "Messages of the past that a new Identity subscriber of a channel gets."),
     Option("max-message", "message", size, "Bytes of a whole FlexiMQ message.", True),
     Option("max-line", "line", size, "Bytes of a MiniMQ line.", True),
     Option("max-text", "text", size, "Bytes of an Identity message, after inflation.", True),
@@ -282,6 +289,7 @@ OPTIONS = (
     Option("max-requests", "requests", count, "Unanswered REQs of one client.", True),
     Option("queue-messages", "queueMessages", count, "Messages in one queue.", True),
     Option("queue-bytes", "queueBytes", size, "Bytes in one queue.", True),
+    Option("queue-memory", "queueMemory", size, "Bytes of a durable queue that are in memory, not only on disk.", True),
     Option("outbox-bytes", "outboxBytes", size, "Bytes that one connection may leave unread.", True),
 )
 

@@ -9,8 +9,8 @@ from fleximq.checking import configurationOf, faults
 from fleximq.dialects.registry import Registry, installed
 from fleximq.errors import SettingError
 from fleximq.extension_options import Chosen
+from fleximq.option_values import count
 from fleximq.plugin import Dialect, Extension
-from fleximq.settings import count
 
 
 def configure(options: Mapping[str, object]) -> Any:
@@ -47,6 +47,23 @@ class FaultsTests(SynchronousTestCase):
         self.assertEqual(
             self.faults(listen=["stdio:", "minimq+stdio://"]),
             ["listen is stdio: and minimq+stdio://, but only one client can be at standard input"],
+        )
+
+    def test_withoutJournal(self) -> None:
+        """What only a journal can do is not promised without one."""
+        for name, value in (("durable", "a"), ("retain", "a"), ("retention", "a=1d"), ("history", 3)):
+            self.assertEqual(
+                self.faults(**{name: value}),
+                [f"{name} is set, but nothing is kept without a journal: set journal to a folder"],
+            )
+            self.assertEqual(self.faults(journal="j", **{name: value}), [])
+
+    def test_twoFiles(self) -> None:
+        """A journal that is bounded has room for two files at least, else it could never get rid of one."""
+        self.assertEqual(self.faults(journal="j", journal_segment="1MiB", journal_max_bytes="2MiB"), [])
+        self.assertEqual(
+            self.faults(journal="j", journal_segment="1MiB", journal_max_bytes=2097151),
+            ["journal-max-bytes is 2097151, but must be 0 or at least twice journal-segment, which is 2097152"],
         )
 
     def test_all(self) -> None:

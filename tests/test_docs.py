@@ -6,7 +6,8 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.extension_options import extensions
-from fleximq.settings import OPTIONS, flag, texts
+from fleximq.option_values import flag, texts
+from fleximq.settings import OPTIONS
 
 ROOT = Path(__file__).parents[1]
 

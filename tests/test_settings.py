@@ -9,20 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.errors import SettingError
 from fleximq.extension_options import extensions
 from fleximq.limits import Limits
-from fleximq.settings import (
-    LONGEST,
-    OPTIONS,
-    Settings,
-    command,
-    count,
-    flag,
-    seconds,
-    size,
-    slowConsumer,
-    spelledSize,
-    text,
-    texts,
-)
+from fleximq.option_values import count, flag, seconds, size, spelledSize, text, texts
+from fleximq.settings import HISTORY_MOST, LONGEST, OPTIONS, SEGMENT_BYTES, Settings, command, slowConsumer
 
 
 class ReaderTests(SynchronousTestCase):
@@ -122,7 +110,7 @@ class RangeTests(SynchronousTestCase):
 
     def test_timesThatMustLast(self) -> None:
         """Deadlines that cannot be switched off are over 0."""
-        for name in ("handshake-timeout", "keepalive", "redelivery", "queue-expiry"):
+        for name in ("handshake-timeout", "keepalive", "redelivery", "queue-expiry", "durable-grace"):
             for value in (0.001, LONGEST):
                 Settings.of({name: value})
             for value in (0, -1, LONGEST + 1):
@@ -131,7 +119,7 @@ class RangeTests(SynchronousTestCase):
 
     def test_timesThatMayBeNothing(self) -> None:
         """The others may be 0."""
-        for name in ("request-timeout", "subscription-grace", "consume-wait"):
+        for name in ("request-timeout", "subscription-grace", "consume-wait", "idempotence-window"):
             for value in (0, LONGEST):
                 Settings.of({name: value})
             for value in (-0.5, LONGEST + 1):
@@ -161,6 +149,34 @@ class RangeTests(SynchronousTestCase):
         for value in ([], "", ["tcp:1", ""]):
             error = self.assertRaises(SettingError, Settings.of, {"listen": value})
             self.assertEqual(str(error), "listen is empty, but must name an endpoint, e.g. tcp:7890")
+
+    def test_journal(self) -> None:
+        """The journal is a folder with a name."""
+        self.assertEqual(Settings.of({"journal": "/var/lib/x"}).journal, "/var/lib/x")
+        for value in ("", "a\0b"):
+            error = self.assertRaises(SettingError, Settings.of, {"journal": value})
+            self.assertEqual(str(error), f"journal is {value!r}, but must name a folder")
+
+    def test_journalLines(self) -> None:
+        """What stands in a line of its own is read when the settings are made."""
+        for name in ("durable", "retain", "retention", "message-ttl", "fsync"):
+            value: Any = "" if name == "fsync" else ["a.#=7d", ""]
+            error = self.assertRaises(SettingError, Settings.of, {name: value})
+            self.assertTrue(str(error).startswith(f"{name} is "), error)
+
+    def test_journalSizes(self) -> None:
+        """A file of the journal has its bounds, the whole of it a least size or none; so has a history."""
+        low, high = SEGMENT_BYTES
+        for name, good, bad in (
+            ("journal-segment", (low, high), (low - 1, high + 1, 0)),
+            ("journal-max-bytes", (0, 2 * low, 1 << 60), (1, 2 * low - 1, (1 << 60) + 1)),
+            ("history", (0, HISTORY_MOST), (HISTORY_MOST + 1,)),
+        ):
+            for number in good:
+                Settings.of({name: number})
+            for number in bad:
+                error = self.assertRaises(SettingError, Settings.of, {name: number})
+                self.assertTrue(str(error).startswith(f"{name} is {number}, but must be "), error)
 
     def test_allowedOrigin(self) -> None:
         """An origin is a scheme and a host, without anything behind; or all of them."""
@@ -196,17 +212,21 @@ class TableTests(SynchronousTestCase):
 
     def test_eachFillsItsField(self) -> None:
         """A value reaches the field that the table names, and no other."""
+        written: dict[Any, Any] = {
+            seconds: 7.5,
+            count: 7,
+            size: 177777,
+            flag: True,
+            texts: ("x://y",),
+            text: "/x",
+            extensions: "x:a=1",
+            slowConsumer: "drop",
+            "fsync": "never",
+            "retention": "a=7d",
+            "message-ttl": "a=7",
+        }
         for option in OPTIONS:
-            value: Any = {
-                seconds: 7.5,
-                count: 7,
-                size: 77777,
-                flag: True,
-                texts: ("x://y",),
-                text: "/x",
-                extensions: "x:a=1",
-                slowConsumer: "drop",
-            }[option.read]  # type: ignore[index]
+            value = written.get(option.name, written[option.read])
             settings = Settings.of({option.name: value})
             holder = settings.limits if option.isLimit else settings
             self.assertEqual(getattr(holder, option.field), option.read(option.name, value), option.name)

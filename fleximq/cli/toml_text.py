@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 
-from fleximq.settings import OPTIONS, Settings, size, spelledSize
+from fleximq.option_values import size, spelledSize
+from fleximq.settings import OPTIONS, Settings
 
 #: An option of an extension by such a name is not shown.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)

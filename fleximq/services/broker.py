@@ -13,6 +13,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.rules import Rules
 from fleximq.dialects.turn import Turn
 from fleximq.journal.memory import MemoryJournal
+from fleximq.journal_options import timeToLiveOf
 from fleximq.message import Message
 from fleximq.services.guests import Guests
 from fleximq.settings import Settings
@@ -43,6 +44,13 @@ def rulesOf(settings: Settings) -> Rules:
         grace=settings.subscriptionGrace,
         queueExpiry=settings.queueExpiry,
         echoBroadcast=settings.bcastEcho,
+        durable=settings.durable,
+        retain=settings.retain,
+        messageTtl=tuple(timeToLiveOf(line) for line in settings.messageTtl),
+        idempotenceWindow=settings.idempotenceWindow,
+        minimqIdempotent=settings.minimqIdempotent,
+        durableGrace=settings.durableGrace,
+        history=settings.history,
         limits=settings.limits,
     )
 

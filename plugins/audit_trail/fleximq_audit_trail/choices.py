@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleximq.errors import SettingError
-from fleximq.settings import count, flag, seconds, size, text
+from fleximq.option_values import count, flag, seconds, size, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,79 @@
+"""How the value of one option is read, whether it was written on a command line or stands in a TOML file.
+
+Each reader takes the option's name, for the sentence it may have to say, and what was written. Whether the value is in
+its range is not its affair.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+from fleximq.errors import SettingError
+from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
+
+_UNITS = {"": 1, "b": 1, "kib": KIBIBYTE, "mib": MEBIBYTE, "gib": GIBIBYTE}
+_SIZE = re.compile(r"([0-9]{1,18}) *([a-z]*)", re.IGNORECASE | re.ASCII)
+_COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+def seconds(name: str, value: object) -> float:
+    """Read a time: a number of seconds, given as such or as text."""
+    try:
+        if isinstance(value, int | float | str) and not isinstance(value, bool) and math.isfinite(float(value)):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    raise SettingError(f"{name} is {value!r}, but must be a number of seconds, e.g. 30 or 0.5")
+
+
+def count(name: str, value: object) -> int:
+    """Read a whole number, given as such or as text."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _COUNT.fullmatch(value):
+        return int(value)
+    raise SettingError(f"{name} is {value!r}, but must be a whole number")
+
+
+def size(name: str, value: object) -> int:
+    """Read a number of bytes, as a number or as text with a unit: ``65536``, ``64KiB``, ``16MiB``, ``1GiB``."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found and found[2].lower() in _UNITS:
+        return int(found[1]) * _UNITS[found[2].lower()]
+    raise SettingError(f"{name} is {value!r}, but must be a number of bytes, e.g. 65536, 64KiB, 16MiB or 1GiB")
+
+
+def spelledSize(number: int) -> str:
+    """Return a number of bytes as an operator would write it, with the largest unit that divides it."""
+    for name in ("GiB", "MiB", "KiB"):
+        unit = _UNITS[name.lower()]
+        if number and number % unit == 0:
+            return f"{number // unit}{name}"
+    return str(number)
+
+
+def flag(name: str, value: object) -> bool:
+    """Read a switch: true or false, nothing else."""
+    if isinstance(value, bool):
+        return value
+    raise SettingError(f"{name} is {value!r}, but must be true or false")
+
+
+def texts(name: str, value: object) -> tuple[str, ...]:
+    """Read one text, or any number of them."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        given = tuple(value)
+        if all(isinstance(each, str) for each in given):
+            return given
+    raise SettingError(f"{name} is {value!r}, but must be a text or a list of texts")
+
+
+def text(name: str, value: object) -> str:
+    """Read one text."""
+    if isinstance(value, str):
+        return value
+    raise SettingError(f"{name} is {value!r}, but must be a text")
