@@ -12,7 +12,7 @@ wildcard at their first level.
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -35,24 +35,36 @@ class Topic:
     """One name and its subscribers.
 
     ``routes`` is None until the next publication asks for it. ``careful`` says that a publication must take the
-    slower way, because something may refuse it or the topic has left the table (``gone``). ``queues`` counts the
-    members that are work queues and make no channel of it, ``published`` counts messages. ``takers`` is the one route's
-    ``deliver``s where all subscribers take the form ``only`` and nobody may refuse, else None; topics with the same
-    subscribers share one tuple, so that neighbouring runs for the same takers can be handed over together.
+    slower way, because something may refuse it, it goes through the journal or waits behind what does, or the topic has
+    left the table (``gone``). ``queues`` counts the members that are work queues and make no channel of it,
+    ``published`` counts messages. ``takers`` is the one route's ``deliver``s where all subscribers take the form
+    ``only`` and nothing calls for care, else None; topics with the same subscribers share one tuple, so that
+    neighbouring runs for the same takers can be handed over together.
+
+    ``always`` says that all its messages go through the journal, ``keepers`` are the members that are queues which
+    outlive the broker, so that those of QoS1 do. ``line`` holds what waits for the journal, in order, ``last`` is the
+    number there of the last run in it, ``owed`` and ``owedBytes`` are the messages of QoS1 that will come out of it.
     """
 
     __slots__ = (
-        "careful", "gone", "guards", "members", "name", "only", "published", "queues", "routes", "takers",
+        "always", "careful", "gone", "guards", "keepers", "last", "line", "members", "name", "only", "owed",
+        "owedBytes", "published", "queues", "routes", "takers",
     )  # fmt: skip
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, always: bool = False) -> None:
         self.name = name
+        self.always = always
+        self.keepers: set[ISubscriber] = set()
+        self.line: deque[Any] = deque()
+        self.last = 0
+        self.owed = 0
+        self.owedBytes = 0
         self.routes: tuple[Route, ...] | None = None
         self.takers: Takers | None = None
         self.only: IForm | None = None
         self.members: dict[ISubscriber, None] = {}
         self.guards: dict[ISubscriber, IGuard] = {}
-        self.careful = False
+        self.careful = always
         self.gone = False
         self.queues = 0
         self.published = 0
@@ -60,6 +72,15 @@ class Topic:
     def cool(self) -> None:
         """Forget the routes; the next publication makes them anew."""
         self.routes = self.takers = self.only = None
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is published here with QoS1 goes through the journal."""
+        return self.always or bool(self.keepers)
+
+    def settle(self) -> None:
+        """Find out anew whether publications must be careful."""
+        self.careful = bool(self.guards or self.line or self.keepers) or self.always or self.gone
 
     @property
     def subscribers(self) -> int:
@@ -109,16 +130,22 @@ class TopicTable:
     :param idle: how many topics without a subscriber are remembered; beyond it the oldest is forgotten.
     :param created: called with each topic that comes into being.
     :param channelsChanged: called when :meth:`channels` would give another list.
+    :param durable: tells whether all messages of a topic of this name go through the journal.
     """
 
     def __init__(
-        self, idle: int, created: Callable[[Topic], None], channelsChanged: Callable[[], None] = lambda: None
+        self,
+        idle: int,
+        created: Callable[[Topic], None],
+        channelsChanged: Callable[[], None] = lambda: None,
+        durable: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self._topics: dict[str, Topic] = {}
         self._idle: dict[str, Topic] = {}
         self._idleLimit = idle
         self._created = created
         self._channelsChanged = channelsChanged
+        self._durable = durable
         self._root = _Node()
         self._patterns = 0
         self._warm: dict[Topic, None] = {}
@@ -145,7 +172,8 @@ class TopicTable:
 
     def _create(self, name: str) -> Topic:
         checkName(name)
-        topic = self._topics[name] = Topic(name)
+        always = not name.startswith(SYSTEM) and self._durable(name)
+        topic = self._topics[name] = Topic(name, always)
         self._created(topic)
         self._idles(topic)
         return topic
@@ -163,17 +191,40 @@ class TopicTable:
         topic.cool()
         topic.gone = topic.careful = True
 
+    def hold(self, topic: Topic) -> None:
+        """Keep a topic in the table, and its publications careful, while something is in its line."""
+        self._idle.pop(topic.name, None)
+        topic.careful = True
+        topic.takers = topic.only = None
+
+    def release(self, topic: Topic) -> None:
+        """Its line is empty: let it be as any other."""
+        topic.settle()
+        if not topic.members:
+            self._idles(topic)
+        if topic.routes is not None:
+            self._shorten(topic)
+
     def channels(self) -> list[str]:
         """Return the names that have at least one subscriber, sorted; do not change the list."""
         if self._channels is None:
             self._channels = sorted(topic.name for topic in self._topics.values() if topic.subscribers)
         return self._channels
 
-    def subscribe(self, subscriber: ISubscriber, name: str, guard: IGuard | None = None, queue: bool = False) -> None:
+    def subscribe(
+        self,
+        subscriber: ISubscriber,
+        name: str,
+        guard: IGuard | None = None,
+        queue: bool = False,
+        kept: bool = False,
+    ) -> None:
         """Add a subscriber to one literal name; adding it again changes nothing.
 
         :param guard: the subscriber itself, if it may refuse a publication, see :meth:`Broker.publish`.
         :param queue: the subscriber is a work queue and makes no channel of the topic.
+        :param kept: the subscriber is a queue that outlives the broker, so that the topic is durable; not one in
+            ``$sys/``.
         :raises InvalidTopic: the name is empty or too long.
         """
         topic = self.get(name)
@@ -184,6 +235,8 @@ class TopicTable:
         topic.queues += queue
         if guard is not None:
             topic.guards[subscriber] = guard
+        if kept and not name.startswith(SYSTEM):
+            topic.keepers.add(subscriber)
         self._changed(topic, before)
 
     def unsubscribe(self, subscriber: ISubscriber, name: str, queue: bool = False) -> None:
@@ -195,15 +248,16 @@ class TopicTable:
         del topic.members[subscriber]
         topic.queues -= queue
         topic.guards.pop(subscriber, None)
+        topic.keepers.discard(subscriber)
         self._changed(topic, before)
 
     def _changed(self, topic: Topic, before: int) -> None:
         topic.cool()
         self._same.clear()
-        topic.careful = bool(topic.guards)
+        topic.settle()
         if topic.members:
             self._idle.pop(topic.name, None)
-        else:
+        elif not topic.line:
             self._idles(topic)
         if bool(before) != bool(topic.subscribers):
             self._channels = None
@@ -275,11 +329,16 @@ class TopicTable:
             forms.setdefault(id(subscriber.form), (subscriber.form, []))[1].append(subscriber.deliver)
         routes = tuple((form, tuple(delivers)) for form, delivers in forms.values())
         topic.routes = routes
+        self._shorten(topic)
+        self._warm[topic] = None
+        return routes
+
+    def _shorten(self, topic: Topic) -> None:
+        """Let publishers of the one form that all subscribers take hand over to them without a word to the broker."""
+        routes = topic.routes or ()
         if len(routes) == 1 and not topic.careful:
             topic.only, takers = routes[0]
             topic.takers = self._same.setdefault(takers, takers)
-        self._warm[topic] = None
-        return routes
 
     def _matching(self, name: str) -> Iterator[Iterable[ISubscriber]]:
         """Yield the subscribers of every pattern that matches, walking the tree one level at a time."""
