@@ -11,6 +11,15 @@ from fleximq.broker.values import FIRST_CLIENT_ID, LAST_CLIENT_ID, Client
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IPeer
 
+#: So many ids are noted at a time.
+BLOCK = 1000
+
+_NEVER = LAST_CLIENT_ID + 1
+
+
+def _ignore(until: int) -> None:
+    """Note nothing: ids begin anew with each run."""
+
 
 class Clients:
     """Those who are connected now.
@@ -25,6 +34,8 @@ class Clients:
         self._reserved: set[int] = set()
         self._names: set[str] = set()
         self._next = FIRST_CLIENT_ID
+        self._noteAt = _NEVER
+        self._note: Callable[[int], None] = _ignore
         self._maximum = maximum
         self._seconds = seconds
         self._randomHex = randomHex
@@ -35,6 +46,18 @@ class Clients:
 
     def __iter__(self) -> Iterator[Client]:
         return iter(self._byId.values())
+
+    def goOn(self, first: int, note: Callable[[int], None]) -> None:
+        """Give ids behind those that an earlier run of the broker may have given, and note those that this one may.
+
+        :param first: the end of the ids that were noted, 0 if none were.
+        :param note: called with an id: any below it may be given from now on. It need not last at once, for that much
+            is left out here: a note that came too late was for the next :data:`BLOCK` at most.
+        """
+        behind = first + BLOCK
+        self._next = behind if FIRST_CLIENT_ID + BLOCK <= behind <= LAST_CLIENT_ID else FIRST_CLIENT_ID
+        self._note = note
+        self._noteAhead(self._next)
 
     def find(self, id: int) -> Client | None:
         """Return the client with this id, or None."""
@@ -85,9 +108,18 @@ class Clients:
     def _newId(self) -> int:
         while True:
             id = self._next
-            self._next = id + 1 if id < LAST_CLIENT_ID else FIRST_CLIENT_ID
+            if id < LAST_CLIENT_ID:
+                self._next = id + 1
+            else:
+                self._next = self._noteAt = FIRST_CLIENT_ID
+            if id >= self._noteAt:
+                self._noteAhead(id)
             if id not in self._byId and id not in self._reserved:
                 return id
+
+    def _noteAhead(self, id: int) -> None:
+        self._note(min(id + 2 * BLOCK, LAST_CLIENT_ID + 1))
+        self._noteAt = id + BLOCK
 
     def _newUser(self) -> str:
         while True:

@@ -14,8 +14,8 @@ class Rules:
     ``grace``: how long a subscription outlives its last connection. ``queueExpiry``: how long a work queue lives
     without a consumer. ``echoBroadcast``: a BCAST reaches its sender too.
 
-    ``durable``: patterns of the topics whose messages are all kept. ``retain``: patterns of those that are kept too, and
-    whose latest message a new subscriber gets. ``messageTtl``: patterns, and after how long their messages are not
+    ``durable``: patterns of the topics whose messages are all kept. ``retain``: patterns of those that are kept too,
+    and whose latest message a new subscriber gets. ``messageTtl``: patterns, and after how long their messages are not
     delivered any more. ``idempotenceWindow``: how long a message's id is remembered; ``minimqIdempotent``: that of a
     MiniMQ message too. ``durableGrace``: how long a durable subscription outlives its last use. ``history``: how many
     messages of the past a new Identity subscriber gets.

@@ -12,7 +12,7 @@ from ulid import ULID
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import Rules
 from fleximq.dialects.turn import Turn
-from fleximq.journal.memory import MemoryJournal
+from fleximq.interfaces import IJournal
 from fleximq.journal_options import timeToLiveOf
 from fleximq.message import Message
 from fleximq.services.guests import Guests
@@ -22,11 +22,11 @@ from fleximq.wire.mini_message import deliveryId
 _log = Logger()
 
 
-def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn) -> Broker:
-    """Return a broker that follows these settings and keeps everything in memory."""
+def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn, journal: IJournal) -> Broker:
+    """Return a broker that follows these settings."""
     return Broker(
         clock,
-        MemoryJournal(),
+        journal,
         randomHex=_randomHex,
         idOf=_idOf,
         onError=_failed,

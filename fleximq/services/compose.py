@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
 
+from fleximq.broker.broker import Broker
 from fleximq.checking import configurationOf
 from fleximq.dialects.context import Context
 from fleximq.dialects.origins import Origins
@@ -21,6 +23,7 @@ from fleximq.services.entrance import Entrance
 from fleximq.services.extensions import ExtensionContext, ExtensionService
 from fleximq.services.gate import Gate
 from fleximq.services.guests import Guests
+from fleximq.services.journal import JournalService, makeJournal, restore
 from fleximq.services.listeners import ListenerService
 from fleximq.services.spoken import speak
 from fleximq.settings import Settings
@@ -36,7 +39,7 @@ def compose(
 ) -> MultiService:
     """Return a service that is the broker with all its listeners; nothing is open before it starts.
 
-    :param depart: called with a sentence if a listener cannot be opened; by default it ends the process.
+    :param depart: called with a sentence if the journal or a listener cannot be opened; by default it ends the process.
     :param departLate: called with a sentence and the reactor if that turns out when it runs; by default as well.
     :param registry: which plug-ins there are; by default those that are installed.
     :param environment: what spawned programs inherit of it.
@@ -44,16 +47,17 @@ def compose(
     """
     registry = registry or installed()
     ground = Ground.of(settings, registry.dialects)
-    whole = MultiService()
+    departure = Departure({})
+    depart = depart or departure
+    departLate = departLate or departure.late
     turn = Turn(reactor)
-    broker = makeBroker(reactor, settings, turn)
+    journal = makeJournal(reactor, settings, turn, lambda event, number: broker.observers.counted(event, number))
+    broker = makeBroker(reactor, settings, turn, journal)
+    whole = _whole(reactor, journal, broker, depart)
     policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
     guests = Guests(reactor)
     gate = Gate(reactor, settings.limits, lambda: len(broker.clients), broker.observers.counted)
     BrokerService(broker, guests).setServiceParent(whole)
-    departure = Departure({})
-    depart = depart or departure
-    departLate = departLate or departure.late
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
         surroundings = ExtensionContext(broker, settings, reactor)
@@ -69,6 +73,13 @@ def compose(
         context = Context(broker, settings, reactor, turn, Protection().refusal, policy)
         ChildService(reactor, line, context, environment).setServiceParent(whole)
     return whole
+
+
+def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn]) -> MultiService:
+    """Return the service that holds all others."""
+    if journal.onDisk:
+        return JournalService(reactor, journal, partial(restore, broker, journal), depart)
+    return MultiService()
 
 
 def _entrance(reactor: Any, context: Context, protection: Protection) -> Entrance:

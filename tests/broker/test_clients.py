@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.clients import Clients
+from fleximq.broker.clients import BLOCK, Clients
 from fleximq.broker.values import BROKER_ID, FIRST_CLIENT_ID, LAST_CLIENT_ID
 from fleximq.errors import NoCapacity
 from tests.broker.parts import Friend
@@ -34,6 +34,36 @@ class ClientsTests(SynchronousTestCase):
             client = self.clients.find(id)
             assert client is not None
             self.clients.remove(client)
+
+    def test_goOn(self) -> None:
+        """Ids that an earlier run may have given do not come again; those of this one are noted in blocks, ahead."""
+        noted: list[int] = []
+        self.clients.goOn(0, noted.append)
+        given = []
+        for _ in range(2 * BLOCK):
+            given.append(self.clients.reserve())
+            self.clients.release(given[-1])
+            self.assertLess(given[-1], noted[-1] - BLOCK + 1)
+        self.assertEqual((given[0], given[-1]), (FIRST_CLIENT_ID, FIRST_CLIENT_ID + 2 * BLOCK - 1))
+        self.assertEqual(noted, [3000, 4000])
+        self.clients.goOn(noted[-1], noted.append)
+        self.assertEqual((self.add(), noted[-1]), (5000, 7000))
+
+    def test_lateNote(self) -> None:
+        """If the last note was lost with the run that made it, its ids still do not come again."""
+        noted: list[int] = []
+        self.clients.goOn(5000, noted.append)
+        given = 0
+        while len(noted) < 3:
+            given = self.clients.reserve()
+        self.clients.goOn(noted[-2], noted.append)
+        self.assertGreater(self.add(), given)
+
+    def test_goOnAtTheEnd(self) -> None:
+        """Where an earlier run came to the last id, the first come again."""
+        noted: list[int] = []
+        self.clients.goOn(LAST_CLIENT_ID - BLOCK + 1, noted.append)
+        self.assertEqual((self.add(), noted[0]), (FIRST_CLIENT_ID, 3000))
 
     def test_wraps(self) -> None:
         """After the last id comes the first again, those in use passed over."""

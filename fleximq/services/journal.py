@@ -1,0 +1,156 @@
+"""The journal as a service: opened before anything listens, closed when everybody has left.
+
+A journal that cannot be opened ends the process with one sentence. SIGUSR2 makes the broker open its journal again
+after a fault. docs/operating.rst, "A disk that is full or fails".
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from fleximq.broker.broker import Broker
+from fleximq.dialects.turn import Turn
+from fleximq.errors import JournalError
+from fleximq.interfaces import IJournal
+from fleximq.journal.memory import MemoryJournal
+from fleximq.journal_options import fsyncOf
+from fleximq.records import ClientIds
+from fleximq.settings import Settings
+
+if TYPE_CHECKING:
+    from fleximq.journal.journal import DiskJournal, Recovered
+
+_log = Logger()
+
+
+def makeJournal(reactor: Any, settings: Settings, turn: Turn, counted: Callable[[str, int], None]) -> IJournal:
+    """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory."""
+    if settings.journal is None:
+        return MemoryJournal()
+    from fleximq.journal.journal import DiskJournal  # a broker without a journal does not load all that
+
+    return DiskJournal(
+        settings.journal,
+        callFromThread=partial(reactor.callFromThread, _inTurn, turn),
+        now=_microseconds,
+        fsync=fsyncOf(settings.fsync),
+        segmentBytes=settings.journalSegment,
+        maxBytes=settings.journalMaxBytes,
+        onEvent=counted,
+        log=_warn,
+    )
+
+
+class JournalService(MultiService):
+    """Holds the services that need the journal: they start when it is open, and it closes when they have ended.
+
+    :param restore: is given what was found in it, before it begins to write.
+    :param depart: called with a sentence if it cannot be opened, or not be understood; does not return.
+    :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        journal: "DiskJournal",
+        restore: Callable[["Recovered"], None],
+        depart: Callable[[str], NoReturn],
+        onSignal: Callable[[int, Any], Any] = signal.signal,
+    ) -> None:
+        super().__init__()
+        self.journal = journal
+        self._reactor = reactor
+        self._restore = restore
+        self._depart = depart
+        self._onSignal = onSignal
+        self._before: Any = None
+        self._open = False
+
+    def startService(self) -> None:
+        """Open the journal, let the broker have what is in it, and start what needs it. Blocks meanwhile."""
+        began = time.monotonic()
+        try:
+            found = self.journal.open()
+        except JournalError as error:
+            self._depart(str(error))
+        self._open = True
+        self._restoreOf(found)
+        self.journal.begin()
+        self._before = self._onSignal(signal.SIGUSR2, self._signalled)
+        for sentence in (*found.torn, *found.lost):
+            _warn(sentence)
+        _log.info(
+            "The journal is ready in {milliseconds} ms with {records} records",
+            milliseconds=round((time.monotonic() - began) * 1000),
+            records=found.records,
+        )
+        super().startService()
+
+    def stopService(self) -> "Deferred[None]":
+        """End what needs the journal, then write what waits and close it; what is returned fires after that."""
+        ending: Deferred[Any] = maybeDeferred(super().stopService)
+        return ending.addBoth(lambda ignored: self._close())
+
+    def reopen(self) -> None:
+        """Let the journal keep things again after a fault, and say in the log whether it does."""
+        self.journal.reopen(_reopened)
+
+    def _restoreOf(self, found: "Recovered") -> None:
+        try:
+            self._restore(found)
+        except JournalError as error:
+            self._giveUp(str(error))
+        except Exception as error:
+            _log.failure("What is in the journal could not be restored", Failure())
+            self._giveUp(f"what is in the journal could not be restored: {error}")
+
+    def _giveUp(self, sentence: str) -> None:
+        self._close()
+        self._depart(sentence)
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            if self._before is not None:
+                self._onSignal(signal.SIGUSR2, self._before)
+                self._before = None
+            self.journal.close()
+
+    def _signalled(self, *ignored: object) -> None:
+        self._reactor.callFromThread(self.reopen)  # a signal comes anywhere in the code, this in its own turn
+
+
+def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
+    """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
+    broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIds(until)))
+
+
+def _inTurn(turn: Turn, call: Callable[..., object], *arguments: object) -> None:
+    """Do what another thread asks for, and write what connections are told thereby at its end."""
+    turn.open = True
+    try:
+        call(*arguments)
+    finally:
+        turn.flush()
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1000
+
+
+def _warn(sentence: str) -> None:
+    _log.warn("Journal: {sentence}", sentence=sentence)
+
+
+def _reopened(reason: str | None) -> None:
+    if reason is None:
+        _log.info("The journal was reopened and keeps messages again")
+    else:
+        _log.error("The journal could not be reopened: {reason}", reason=reason)
