@@ -7,8 +7,7 @@ batches, whose columns are cut into single values only when somebody asks for th
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
-from struct import Struct
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgpack
@@ -133,15 +132,11 @@ class Blobs:
     def cut(self) -> list[bytes]:
         """Return the strings."""
         blob, ends = self._blob, self._ends
-        count = len(ends) - 1
         if not blob:
-            return [b""] * count
-        start = ends[0]
-        width = ends[1] - start
-        if width and width * count == len(blob) and list(ends) == list(range(start, start + len(blob) + 1, width)):
-            return list(chain.from_iterable(Struct(f"{width}s").iter_unpack(blob)))
-        if start:
-            ends = [end - start for end in ends]
+            return [b""] * (len(ends) - 1)
+        if ends[0]:
+            first = ends[0]
+            ends = [end - first for end in ends]
         return [blob[start:end] for start, end in pairwise(ends)]
 
     def at(self, place: int) -> bytes:
@@ -320,19 +315,30 @@ def runOf(messages: Sequence[Message]) -> Run:
     )
 
 
+class _Pairs(list[tuple[Any, Any]]):
+    """A map as its pairs, since it may have keys that Python cannot hash."""
+
+
 @lru_cache(maxsize=256)
 def _readIds(header: bytes) -> tuple[str | None, ...]:
-    # Pairs, not a dict: a map may have keys that Python cannot hash.
-    pairs = msgpack.unpackb(header, strict_map_key=False, timestamp=1, object_pairs_hook=list)
+    try:
+        pairs = msgpack.unpackb(header, strict_map_key=False, timestamp=1, object_pairs_hook=_Pairs)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return _NO_IDS
+    if not isinstance(pairs, _Pairs):
+        return _NO_IDS
     found: list[str | None] = [None, None, None]
     for key, value in pairs:
         if isinstance(key, str) and key in _IDS:
-            found[_IDS.index(key)] = value
+            found[_IDS.index(key)] = value if isinstance(value, str) else None
     return tuple(found)
 
 
 def idsOf(header: bytes) -> tuple[str | None, ...]:
-    """Return message_id, correlation_id and reply_to of a header; None for what it has not."""
+    """Return message_id, correlation_id and reply_to of a header; None for what it has not.
+
+    A header that is no MessagePack map has none of them.
+    """
     if not header:
         return _NO_IDS
     return _readIds(header) if len(header) <= _REPEATED else _readIds.__wrapped__(header)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from fleximq.journal.body import unpackFirst
 from fleximq.journal.frame import FRAME_BYTES, HEADER_BYTES, Frame, FrameError, FrameHeader, Kind, padding
 from fleximq.records import CONTENTS, Batch, Blobs, Bounds, Run
 
@@ -325,7 +326,9 @@ def decodeStaged(header: FrameHeader, frame: bytes) -> tuple[dict[str, Any], Bat
     start = HEADER_BYTES + _metaLength.size
     if zero or length > header.length - start:
         raise FrameError("the length of what stands before the records is wrong")
-    meta = unpackMap(frame[start : start + length])
+    meta, rest = unpackFirst(frame[start : start + length])
+    if rest or not isinstance(meta, dict):
+        raise FrameError("what stands before the records must be a map")
     body = _Body(header, frame, start + length + -length % 8)
     return meta, body.batch(range(header.count))
 
@@ -422,17 +425,3 @@ def _isConstant(column: Sequence[int]) -> bool:
     numbers = column if isinstance(column, array) else memoryview(column)  # type: ignore[arg-type]
     raw = numbers.tobytes()
     return raw == raw[: numbers.itemsize] * len(column)
-
-
-def unpackMap(packed: Any) -> dict[str, Any]:
-    """Return a MessagePack map.
-
-    :raises FrameError: it is none, or something stands behind it.
-    """
-    try:
-        value = msgpack.unpackb(packed, strict_map_key=False)
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        raise FrameError("it should be a MessagePack value, and is none") from None
-    if not isinstance(value, dict):
-        raise FrameError("it should be a MessagePack map, and is none")
-    return value
