@@ -279,6 +279,10 @@ class Broker:
         """Return the broker's own answer to a path, see :mod:`fleximq.broker.paths`."""
         return paths.answer(self, path, arguments)
 
+    def journalHealth(self) -> dict[str, Any] | None:
+        """Return how the journal is, see :meth:`fleximq.interfaces.IJournal.health`; None if all lives in memory."""
+        return dict(self._journal.health()) if self._journal.onDisk else None
+
     # -- queues ------------------------------------------------------------------------------------
 
     def openSubscription(self, client: Client, owner: str | None, name: str, qos: int) -> Subscription:

@@ -24,7 +24,11 @@ _PAGE_MOST = 1000
 
 
 def about(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
-    """Answer ``/broker/about``: name, version, uptime in seconds, counts of clients and topics, and of events."""
+    """Answer ``/broker/about``: name, version, uptime in seconds, counts of clients, topics and events, the journal.
+
+    That is nil without a journal on disk; otherwise a map with the ``state`` ("ok" or "read-only") and the ``reason``,
+    what was lost or cut off, and how large it is.
+    """
     return {
         "name": "FlexiMQ",
         "version": __version__,
@@ -35,6 +39,7 @@ def about(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
         "topics": len(broker.topics),
         "queues": len(broker.queues),
         "subscriptions": len(broker.subscriptions),
+        "journal": broker.journalHealth(),
         "counts": dict(broker.counts.events),
     }
 

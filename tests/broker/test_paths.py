@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.paths import PATHS
 from fleximq.errors import BadRequest, NotFound
 from tests.broker.parts import Collector, makeBroker
+from tests.slow_journal import SlowJournal
 
 
 class PathTests(SynchronousTestCase):
@@ -46,6 +47,17 @@ class PathTests(SynchronousTestCase):
         )
         self.assertEqual(about["dialects"], ["fleximq", "blipmq", "minimq", "identity"])
         self.assertEqual(about["counts"]["joined: blipmq"], 1)
+
+    def test_journal(self) -> None:
+        """How the journal is; nothing without one."""
+        self.assertIsNone(self.ask("/broker/about")["journal"])
+        journal = SlowJournal()
+        journal.readOnly = "no space left on device"
+        self.broker = makeBroker(self.clock, journal)
+        self.assertEqual(
+            [self.ask("/broker/about")["journal"][name] for name in ("state", "reason")],
+            ["read-only", "no space left on device"],
+        )
 
     def test_clients(self) -> None:
         """Everybody, with address, age and number of subscriptions."""
