@@ -18,6 +18,16 @@ class ISource(Interface):
         """Return a body that holds only the messages at these places (ascending, at least one)."""
 
 
+class IRunSource(ISource):
+    """A source with something quicker for the journal than its messages; one that is none is asked for those."""
+
+    def run(body: Any) -> Any:
+        """Return a run as a :class:`fleximq.records.Run`: payloads in the publisher's form, and headers.
+
+        A header is a MessagePack map without the topic, or no bytes where nothing else is to be kept.
+        """
+
+
 class IForm(Interface):
     """The shape in which a group of subscribers takes its deliveries. A run is rendered once per form."""
 

@@ -145,7 +145,8 @@ class Blobs:
         return self._blob[self._ends[place] - start : self._ends[place + 1] - start]
 
     def part(self, start: int, stop: int) -> "Blobs":
-        """Return those from one place up to another, not cut apart either."""
+        """Return those from one place up to another, not cut apart either; fewer where there are not so many."""
+        start, stop = min(start, len(self)), min(stop, len(self))
         ends = self._ends[start : stop + 1]
         first = self._ends[0]
         return Blobs(self._blob[ends[0] - first : ends[-1] - first], ends)

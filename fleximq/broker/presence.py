@@ -12,21 +12,26 @@ from zope.interface import implementer
 
 from fleximq.broker.topics import TopicTable
 from fleximq.broker.values import Client, Envelope
-from fleximq.interfaces import IBrokerObserver, ISource
+from fleximq.interfaces import IBrokerObserver, IRunSource
 from fleximq.message import Content, Message
+from fleximq.records import Run, runOf
 
 JOINED = "$sys/clients/joined"
 LEFT = "$sys/clients/left"
 CREATED = "$sys/topics/created"
 
 
-@implementer(ISource)
+@implementer(IRunSource)
 class OwnMessages:
     """The source of the broker's own publications: a body is one message."""
 
     def messages(self, body: Message) -> Sequence[Message]:
         """Return the one message."""
         return (body,)
+
+    def run(self, body: Message) -> Run:
+        """Return the one message as it is kept."""
+        return runOf((body,))
 
     def pick(self, body: Message, places: Sequence[int]) -> Message:
         """Return the one message."""

@@ -11,9 +11,10 @@ from itertools import groupby
 from zope.interface import implementer
 
 from fleximq.broker.values import Delivery
-from fleximq.interfaces import ISource
+from fleximq.interfaces import IRunSource
 from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.message import Content, Message
+from fleximq.records import Run, contentOf
 from fleximq.wire.blip_frame import COUNTED_BYTES, encodeRun
 from fleximq.wire.blip_payload import encodePublish
 from fleximq.wire.payloads import toBytes
@@ -21,9 +22,10 @@ from fleximq.wire.payloads import toBytes
 _BYTES = Content.BYTES
 # Making a NamedTuple through its own constructor costs twice as much.
 _new = tuple.__new__
+_CONTENTS = [contentOf(Message(b"", _BYTES, qos)) for qos in (0, 1)]
 
 
-@implementer(ISource)
+@implementer(IRunSource)
 class BlipSource:
     """The source of runs with one QoS: a body is the list of its messages' bytes."""
 
@@ -36,6 +38,10 @@ class BlipSource:
         """Return the messages, in order."""
         qos = self._qos
         return [_new(Message, (payload, _BYTES, qos, None, None, None, False, False, 0)) for payload in body]
+
+    def run(self, body: list[bytes]) -> Run:
+        """Return the bytes."""
+        return Run(b"", body, _CONTENTS[self._qos])
 
     def pick(self, body: list[bytes], places: Sequence[int]) -> list[bytes]:
         """Return the messages at these places."""

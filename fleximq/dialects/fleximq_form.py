@@ -10,26 +10,30 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.values import Envelope
-from fleximq.interfaces import IForm, ISource
+from fleximq.interfaces import IForm, IRunSource
 from fleximq.message import Content, Message
+from fleximq.records import Run, contentOf
 from fleximq.wire.flexi_header import Header, packHeader
 from fleximq.wire.flexi_layouts import fittingLayoutB, toLayoutB
 from fleximq.wire.flexi_message import MessageType, encodeFrame
-from fleximq.wire.flexi_scanner import fitting, payloads, singles
+from fleximq.wire.flexi_pairs import withoutTopic
+from fleximq.wire.flexi_scanner import FIXED_BYTES, fitting, payloads, singles
 from fleximq.wire.payloads import toMessagePack
 
 #: The ids that cross between dialects, in the order in which they are written.
 _IDS = ("message_id", "correlation_id", "reply_to")
+_CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 
 
-@implementer(ISource)
+@implementer(IRunSource)
 class FlexiSource:
     """The source of runs with one envelope: a body is whole frames, one behind the other."""
 
-    __slots__ = ("_envelopeBytes", "_ids")
+    __slots__ = ("_envelopeBytes", "_ids", "_kept")
 
     def __init__(self, envelopeBytes: int, header: Header) -> None:
         self._envelopeBytes = envelopeBytes
+        self._kept: bytes | None = None
         fields = header.fields
         self._ids = fields.get("message_id"), fields.get("correlation_id"), fields.get("reply_to")
 
@@ -37,6 +41,12 @@ class FlexiSource:
         """Return the payloads of the frames with the ids of their header."""
         ids = self._ids
         return [Message(payload, Content.MESSAGEPACK, 1, *ids) for payload in payloads(body, self._envelopeBytes)]
+
+    def run(self, body: bytes) -> Run:
+        """Return the payloads of the frames, and their header without the topic."""
+        if self._kept is None:
+            self._kept = withoutTopic(body[FIXED_BYTES : self._envelopeBytes])
+        return Run(self._kept, payloads(body, self._envelopeBytes), _CONTENT)
 
     def pick(self, body: bytes, places: Sequence[int]) -> bytes:
         """Return the frames at these places."""

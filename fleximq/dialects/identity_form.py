@@ -9,14 +9,17 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.values import Envelope
-from fleximq.interfaces import IForm, ISource
+from fleximq.interfaces import IForm, IRunSource
 from fleximq.message import Content, Message
+from fleximq.records import Run, contentOf
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payloads import toUtf8
 from fleximq.wire.websocket_frame import encodeTexts, fittingFrames
 
+_CONTENT = contentOf(Message(b"", Content.TEXT))
 
-@implementer(ISource)
+
+@implementer(IRunSource)
 class IdentitySource:
     """The source of one client's publications to one channel: a body is a list of their texts in UTF-8.
 
@@ -31,6 +34,10 @@ class IdentitySource:
     def messages(self, body: Sequence[bytes]) -> Sequence[Message]:
         """Return the texts as messages."""
         return [Message(text, Content.TEXT) for text in body]
+
+    def run(self, body: Sequence[bytes]) -> Run:
+        """Return the texts."""
+        return Run(b"", body, _CONTENT)
 
     def pick(self, body: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
         """Return the texts at these places."""

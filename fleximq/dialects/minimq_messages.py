@@ -7,8 +7,9 @@ from zope.interface import implementer
 
 from fleximq.broker.values import Delivery
 from fleximq.errors import BadRequest, BrokerError, Forbidden, NotImplementedByBroker, TooLarge
-from fleximq.interfaces import ISource
+from fleximq.interfaces import IRunSource
 from fleximq.message import Message
+from fleximq.records import Run, runOf
 from fleximq.wire.mini_line import NO_MESSAGE, encodeError
 from fleximq.wire.mini_message import renderDelivery
 
@@ -27,13 +28,17 @@ class TurnedAway(Forbidden):
     closes = True
 
 
-@implementer(ISource)
+@implementer(IRunSource)
 class MiniSource:
     """The source of PRODUCEs: a body is the list of its messages."""
 
     def messages(self, body: list[Message]) -> Sequence[Message]:
         """Return the messages."""
         return body
+
+    def run(self, body: list[Message]) -> Run:
+        """Return the messages as they are kept."""
+        return runOf(body)
 
     def pick(self, body: list[Message], places: Sequence[int]) -> list[Message]:
         """Return the messages at these places."""

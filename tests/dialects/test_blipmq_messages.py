@@ -7,8 +7,9 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.values import Delivery
 from fleximq.dialects.blipmq_messages import SOURCES, renderDeliveries
-from fleximq.interfaces import ISource
+from fleximq.interfaces import IRunSource
 from fleximq.message import Content, Message
+from fleximq.records import runOf
 from tests.dialects.blipmq import publish
 
 
@@ -18,7 +19,7 @@ class SourceTests(SynchronousTestCase):
     def test_interface(self) -> None:
         """Both are sources."""
         for source in SOURCES:
-            self.assertTrue(verifyObject(ISource, source))
+            self.assertTrue(verifyObject(IRunSource, source))
 
     def test_messages(self) -> None:
         """The bytes of each become a message with the QoS of the source."""
@@ -29,6 +30,11 @@ class SourceTests(SynchronousTestCase):
     def test_kind(self) -> None:
         """They are messages, not just tuples that look the same."""
         self.assertIs(type(SOURCES[0].messages([b"a"])[0]), Message)
+
+    def test_run(self) -> None:
+        """What is kept of them is what would be kept of the messages."""
+        for source in SOURCES:
+            self.assertEqual(source.run([b"a", b""]), runOf(source.messages([b"a", b""])))
 
     def test_pick(self) -> None:
         """Some of them make a body of their own."""

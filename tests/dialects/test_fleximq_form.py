@@ -10,8 +10,9 @@ from zope.interface.verify import verifyObject
 from fleximq.broker.topics import Topic
 from fleximq.broker.values import Client, Envelope
 from fleximq.dialects.fleximq_form import FLEXI_FORM, FlexiSource
-from fleximq.interfaces import IForm, ISource
+from fleximq.interfaces import IForm, IRunSource, ISource
 from fleximq.message import Content, Message
+from fleximq.records import Run, runOf
 from fleximq.wire.flexi_header import Header
 from tests.broker.parts import OneByOne
 from tests.wire.flexi_frames import cut, frame
@@ -36,7 +37,7 @@ class SourceTests(SynchronousTestCase):
 
     def test_interface(self) -> None:
         """It is a source."""
-        verifyObject(ISource, FlexiSource(26, Header({})))
+        verifyObject(IRunSource, FlexiSource(26, Header({})))
 
     def test_messages(self) -> None:
         """The payloads in order, each with the ids of the header; QoS 1, MessagePack."""
@@ -45,6 +46,18 @@ class SourceTests(SynchronousTestCase):
             source.messages(body),
             [Message(each, Content.MESSAGEPACK, 1, "m", None, "r") for each in (b"\x01", b"", b"\x02" * 300)],
         )
+
+    def test_run(self) -> None:
+        """What is kept are the payloads, and one header for all, whose other pairs are as they were sent."""
+        source, body = run({"topic": "t"}, b"\x01", b"", b"\x02" * 300)
+        self.assertEqual(source.run(body), Run(b"", [b"\x01", b"", b"\x02" * 300], 0x100))
+        source, body = run({"key": "k", "topic": "t", "reply_to": "r"}, b"\x01")
+        self.assertEqual(source.run(body).headers, msgpack.packb({"key": "k", "reply_to": "r"}))
+
+    def test_runOfMessages(self) -> None:
+        """Made of the messages instead, it is the same."""
+        source, body = run({"topic": "t", "message_id": "m", "reply_to": "r"}, b"\x01", b"\x02")
+        self.assertEqual(source.run(body), runOf(source.messages(body)))
 
     def test_pick(self) -> None:
         """Some of the frames, whole."""

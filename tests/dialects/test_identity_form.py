@@ -7,8 +7,9 @@ from fleximq.broker.presence import OwnMessages
 from fleximq.broker.topics import Topic
 from fleximq.broker.values import Client, Envelope
 from fleximq.dialects.identity_form import IDENTITY_FORM, IdentitySource
-from fleximq.interfaces import IForm, ISource
+from fleximq.interfaces import IForm, IRunSource, ISource
 from fleximq.message import Content, Message
+from fleximq.records import runOf
 from tests.dialects.websocket_peer import TEXT, Frame, decode
 
 SENDER = Client(1000, "identity", "user-1234abcd")
@@ -23,7 +24,7 @@ class SourceTests(SynchronousTestCase):
 
     def test_interface(self) -> None:
         """It is a source."""
-        verifyObject(ISource, self.source)
+        verifyObject(IRunSource, self.source)
 
     def test_messages(self) -> None:
         """Its messages are texts that count as QoS 1."""
@@ -31,6 +32,11 @@ class SourceTests(SynchronousTestCase):
             self.source.messages([b"a", "é".encode()]),
             [Message(b"a", Content.TEXT, 1), Message("é".encode(), Content.TEXT, 1)],
         )
+
+    def test_run(self) -> None:
+        """What is kept of them is what would be kept of the messages."""
+        body = [b"a", "é".encode()]
+        self.assertEqual(self.source.run(body), runOf(self.source.messages(body)))
 
     def test_pick(self) -> None:
         """Some of them can be taken out."""

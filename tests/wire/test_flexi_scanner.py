@@ -128,6 +128,24 @@ class RunTests(SynchronousTestCase):
         run = b"".join(frame("PUB", 1000, {"topic": "t"}, each) for each in contents)
         self.assertEqual(payloads(run, 26 + len(frame("PUB", 1000, {"topic": "t"})) - 34), contents)
 
+    @given(st.lists(st.binary(max_size=3), min_size=1, max_size=40), st.booleans())
+    def test_payloadsOfAnyLength(self, contents: list[bytes], alike: bool) -> None:
+        """Whether they have one length or several, each payload is found."""
+        contents = [each[:2].ljust(2, b"-") for each in contents] if alike else contents
+        run = b"".join(frame("PUB", 1000, None, each) for each in contents)
+        self.assertEqual(payloads(run, 26), contents)
+
+    def test_lookAlike(self) -> None:
+        """Frames of other lengths that fill the same space as equal ones are not taken for such."""
+        contents = [b"aa"] + [b"b", b"ccc"] * 10 + [b"dd"]
+        run = b"".join(frame("PUB", 1000, None, each) for each in contents)
+        self.assertEqual(len(run), len(contents) * len(frame("PUB", 1000, None, b"aa")))
+        self.assertEqual(payloads(run, 26), contents)
+
+    def test_manyEmpty(self) -> None:
+        """Payloads may all be empty."""
+        self.assertEqual(payloads(frame("PUB", 1000, None) * 50, 26), [b""] * 50)
+
 
 class LimitTests(SynchronousTestCase):
     """Sizes are refused on the length."""
