@@ -70,11 +70,15 @@ class Closed(NamedTuple):
 
 
 class HandedOut(NamedTuple):
-    """The next ``count`` messages of a queue were handed out for the first time, and those of ``again`` once more."""
+    """The first ``count`` messages that ever came to a queue were handed out, those of the offsets ``again`` once more.
+
+    They wait for their acknowledgement until ``time`` (microseconds since 1970; 0: for as long as it takes).
+    """
 
     key: str
     count: int  # type: ignore[assignment]  # nobody counts the values of a note
     again: Sequence[int]
+    time: int = 0
 
 
 class Acknowledged(NamedTuple):

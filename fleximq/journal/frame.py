@@ -20,8 +20,11 @@ FRAME_BYTES = 1 << 20
 #: The most that any frame may announce, so that damage does not pass for a length.
 MOST_BYTES = 0x7FFFFFF8
 
-_header = Struct("<4sHHIIIIQQQqq")
-_beforeCrc = Struct("<4sHHI")
+#: All that was written before this frame had reached the disk before it was written.
+SYNCED = 1
+
+_header = Struct("<4sHBBIIIIQQQqq")
+_beforeCrc = Struct("<4sHBBI")
 _afterCrc = Struct("<IIQQQqq")
 _crc = Struct("<I")
 _AFTER_CRC = 16
@@ -49,13 +52,14 @@ class Kind(IntEnum):
 class FrameHeader(NamedTuple):
     """What stands in the first 64 bytes of a frame.
 
-    ``length`` is in bytes, with the header; ``crc`` covers all but itself; ``previous`` is the crc of the frame
+    ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes, with the header; ``crc`` covers all but itself; ``previous`` is the crc of the frame
     before it in its segment, 0 in the first. ``count`` and ``baseOffset`` tell which offsets are in it: a frame
     without records has the offset that the next record would get. Times are microseconds since 1970.
     """
 
     version: int
     kind: int
+    flags: int
     length: int
     crc: int
     previous: int
@@ -97,7 +101,7 @@ class Frame:
         self.tally = tally if tally is not None else {}
 
 
-def seal(frame: Frame, segment: int, position: int, previous: int) -> tuple[list[bytes], int]:
+def seal(frame: Frame, segment: int, position: int, previous: int, synced: bool = False) -> tuple[list[bytes], int]:
     """Return the buffers of a frame as they are written, and its crc, which the next frame needs.
 
     The body's buffers are those of the frame itself, not copies.
@@ -105,8 +109,9 @@ def seal(frame: Frame, segment: int, position: int, previous: int) -> tuple[list
     :param segment: the random id of the segment.
     :param position: where the frame begins, counted over all segments.
     :param previous: the crc of the frame before it in the segment, 0 for the first.
+    :param synced: all that was written before had reached the disk before this frame is written.
     """
-    before = _beforeCrc.pack(MAGIC, VERSION, frame.kind, frame.length)
+    before = _beforeCrc.pack(MAGIC, VERSION, frame.kind, SYNCED * synced, frame.length)
     after = _afterCrc.pack(previous, frame.count, segment, position, frame.baseOffset, frame.firstTime, frame.lastTime)
     crc = crc32(after, crc32(before))
     for piece in frame.pieces:
@@ -126,7 +131,7 @@ def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
 
     Whether it is one, only :func:`checkFrame` tells.
 
-    :raises FrameError: there are not 64 bytes; magic, version or length are impossible.
+    :raises FrameError: there are not 64 bytes; magic, version, flags or length are impossible.
     """
     try:
         magic, *fields = _header.unpack_from(buffer, at)
@@ -137,6 +142,8 @@ def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
     header = FrameHeader(*fields)
     if header.version != VERSION:
         raise FrameError(f"version {header.version} of the format is not known, only {VERSION}")
+    if header.flags & ~SYNCED:
+        raise FrameError(f"the flags {header.flags} are not known, only {SYNCED}")
     if header.length % 8 or not HEADER_BYTES < header.length <= MOST_BYTES:
         raise FrameError(f"a frame cannot have {header.length} bytes")
     return header

@@ -80,7 +80,7 @@ def _areOffsets(value: Any) -> bool:
 _NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (Opened, (_isText, _isText, _isQos, isNumber, _isOwner, isNumber)),
     (Closed, (_isText,)),
-    (HandedOut, (_isText, isNumber, _areOffsets)),
+    (HandedOut, (_isText, isNumber, _areOffsets, isNumber)),
     (Acknowledged, (_isText, _areOffsets)),
     (ClientIds, (isNumber,)),
 )
