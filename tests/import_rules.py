@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 _GROUND = frozenset({"status", "errors", "limits"})
-_VALUES = _GROUND | {"message", "interfaces", "records"}
+_VALUES = _GROUND | {"message", "interfaces", "records", "patterns"}
 _CORE = frozenset({"wire", "broker", "journal", "security"})
 _OPTIONS = frozenset({"option_values", "journal_options", "extension_options"})
 _SETTINGS = _VALUES | _OPTIONS | {"settings"}
@@ -22,11 +22,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "limits": _GROUND,
     "message": _GROUND,
     "records": _GROUND | {"message"},
+    "patterns": frozenset(),
     "interfaces": _GROUND | {"message"},
     "plugin": _VALUES,
     "wire": _VALUES,
     "broker": _VALUES,
-    "journal": _VALUES,
+    "journal": _VALUES | {"journal_options", "option_values"},
     "security": _VALUES,
     "extension_options": _VALUES,
     "option_values": _GROUND,
@@ -44,7 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
-PURE = _VALUES | {"wire", "broker", "journal"}
+PURE = _VALUES | {"wire", "broker", "journal", "journal_options", "option_values"}
 PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid"})
 
 #: Bases that document no method of ours.

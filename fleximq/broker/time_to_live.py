@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from fleximq.broker.patterns import anyOf
+from fleximq.patterns import anyOf
 
 #: So many topics' times are remembered.
 _KNOWN = 4096

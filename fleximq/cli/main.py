@@ -6,9 +6,10 @@ from typing import NoReturn
 
 from fleximq import __version__
 from fleximq.cli.check_config import CHECK_CONFIG
+from fleximq.cli.journal import JOURNAL
 
 #: All commands, in the order in which the help shows them.
-COMMANDS = (CHECK_CONFIG,)
+COMMANDS = (CHECK_CONFIG, JOURNAL)
 
 
 class Words(argparse.ArgumentParser):

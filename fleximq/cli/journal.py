@@ -1,0 +1,195 @@
+"""``fleximq journal check|stat|cat|repair FOLDER``: what is in a journal, and whether it is as it was written.
+
+All but ``repair`` only read, and work beside a running broker.
+"""
+
+import json
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from fleximq.cli.command import Command
+from fleximq.errors import JournalError
+from fleximq.journal.files import Files
+from fleximq.journal.identity import readIdentity
+from fleximq.journal.survey import Finding, Survey
+from fleximq.journal.tally import tallyOf
+from fleximq.message import Content
+from fleximq.option_values import spelledSize
+from fleximq.patterns import anyOf
+from fleximq.records import CONTENTS, DIALECTS, Batch, Bounds
+from fleximq.wire.messagepack_json import toJson
+
+_NAMES = {code: name for name, code in DIALECTS.items()}
+
+
+def check(arguments: Namespace) -> int:
+    """Compare every check sum, and say what is damaged, missing or unfinished; 1 if something is gone."""
+    damaged = frames = records = 0
+    survey = _survey(arguments.folder)
+    for found in survey.check():
+        if isinstance(found, Finding):
+            damaged += found.damaged
+            print(f"{'damaged' if found.damaged else 'note'}: {found.sentence}")
+        else:
+            frames += found.frames
+            records += found.records
+            print(
+                f"{found.file.name}: {_many(found.frames, 'frame')}, {_many(found.records, 'record')}, "
+                f"offsets {found.first} to {found.next - 1}"
+                if found.records
+                else f"{found.file.name}: {_many(found.frames, 'frame')}, no records"
+            )
+    total = f"{_many(len(survey.files), 'file')}, {_many(frames, 'frame')}, {_many(records, 'record')}"
+    print(f"{total}: " + (f"{_many(damaged, 'place')} damaged" if damaged else "all of it is as it was written"))
+    return 1 if damaged else 0
+
+
+def stat(arguments: Namespace) -> int:
+    """Show the files, and what there is of each topic."""
+    survey = _survey(arguments.folder)
+    print(f"journal {readIdentity(Files(), arguments.folder)}")
+    print(f"{_many(len(survey.files), 'file')}, {spelledSize(survey.bytes)} bytes")
+    topics: dict[str, Bounds] = {}
+    for batch in survey.batches():
+        for topic, bounds in tallyOf(batch).items():
+            topics[topic] = _together(topics.get(topic), bounds)
+    for topic in sorted(topics):
+        bounds = topics[topic]
+        print(
+            f"{json.dumps(topic, ensure_ascii=False)}: {_many(bounds.count, 'record')}, {bounds.bytes} bytes, "
+            f"offsets {bounds.first} to {bounds.last}, {_time(bounds.firstTime)} to {_time(bounds.lastTime)}"
+        )
+    return 0
+
+
+def cat(arguments: Namespace) -> int:
+    """Write the messages of a range as JSON, one on each line."""
+    wanted = (lambda topic: True) if arguments.topic is None else anyOf([arguments.topic])
+    for batch in _survey(arguments.folder).batches(arguments.first):
+        if len(batch) and batch.offsets[0] > arguments.last:
+            break
+        for row in rows(batch.only(wanted), arguments.first, arguments.last):
+            print(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+    return 0
+
+
+def rows(batch: Batch, first: int, last: int) -> Iterator[dict[str, Any]]:
+    """Yield the records of a batch whose offsets are from ``first`` to ``last``, as JSON can hold them."""
+    for place, offset in enumerate(batch.offsets):
+        if not first <= offset <= last:
+            continue
+        publisher, name = batch.publishers[batch.publisherOf[place]]
+        content, qos, _, _ = CONTENTS[batch.contents[place]]
+        header = batch.headers[place]
+        yield {
+            "offset": offset,
+            "time": batch.timestamps[place] // 1000,
+            "topic": batch.topics[batch.topicOf[place]],
+            "publisher": publisher,
+            "name": name,
+            "dialect": _NAMES.get(batch.dialects[place], name.rpartition("-")[0]),
+            "qos": qos,
+            "header": json.loads(toJson(header)) if header else {},
+            **_value(content, batch.payloads[place]),
+        }
+
+
+def _value(content: Content, payload: bytes) -> dict[str, Any]:
+    """Return a payload as JSON, or the base64 of its bytes where it is none."""
+    try:
+        if content is Content.MESSAGEPACK and payload:
+            return {"value": json.loads(toJson(payload))}
+        return {"value": payload.decode()}
+    except ValueError:
+        return {"base64": b64encode(payload).decode()}
+
+
+def _survey(folder: str) -> Survey:
+    """Return a look at a folder.
+
+    :raises JournalError: it is not a journal.
+    """
+    files = Files()
+    try:
+        readIdentity(files, folder)
+    except FileNotFoundError:
+        raise JournalError(f"{folder} is not a journal") from None
+    return Survey(files, folder)
+
+
+def _together(one: Bounds | None, other: Bounds) -> Bounds:
+    if one is None:
+        return other
+    return Bounds(
+        min(one.first, other.first),
+        max(one.last, other.last),
+        min(one.firstTime, other.firstTime),
+        max(one.lastTime, other.lastTime),
+        one.count + other.count,
+        one.bytes + other.bytes,
+    )
+
+
+def _time(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
+    """Return the same work; what it cannot read is said in one sentence, and whoever reads it may stop early."""
+
+    def run(arguments: Namespace) -> int:
+        try:
+            code = work(arguments)
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left has nowhere to go at the end either
+            return 0
+        except JournalError as error:
+            words = str(error)
+        except OSError as error:
+            words = f"{error.filename or arguments.folder} cannot be read: {(error.strerror or str(error)).lower()}"
+        print(f"fleximq: {words}", file=sys.stderr)
+        return 1
+
+    return run
+
+
+def _offset(written: str) -> int:
+    if not written.isascii() or not written.isdigit() or not int(written):
+        raise ArgumentTypeError(f"{written!r} is no offset: they count from 1")
+    return int(written)
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    works = parser.add_subparsers(metavar="WORK", required=True)
+    for name, work, words in (
+        ("check", check, "Compare every check sum, and say what is damaged, missing or unfinished; changes nothing."),
+        ("stat", stat, "Show how large the journal is, and what there is of each topic."),
+        ("cat", cat, "Write messages as JSON, one on each line."),
+    ):
+        own = works.add_parser(name, help=words, description=words)
+        own.add_argument("folder", metavar="FOLDER", help="the journal's folder, as for twistd fleximq --journal")
+        own.set_defaults(work=_inOneSentence(work))
+        if name == "cat":
+            own.add_argument("--topic", metavar="PATTERN", default=None, help="only topics that match; all without it")
+            own.add_argument("--from", metavar="OFFSET", type=_offset, default=1, dest="first", help="begin here")
+            own.add_argument("--to", metavar="OFFSET", type=_offset, default=1 << 64, dest="last", help="end here")
+
+
+def _run(arguments: Namespace) -> int:
+    code: int = arguments.work(arguments)
+    return code
+
+
+#: The command.
+JOURNAL = Command("journal", "Look at a journal, check it, and repair it.", _prepare, _run)
