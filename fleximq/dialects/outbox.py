@@ -4,7 +4,8 @@ A delivery costs one append to a list, 0.1 us; everything that one turn brought 
 the transport is a plain socket and idle, the bytes go to the kernel at once, which saves a round through the
 reactor and a copy: 12 us less per request and reply. What the peer does not read is held here up to a byte budget,
 the mark, counted together with what the transport has not sent; while it does not keep up, the policy of
-:mod:`fleximq.dialects.slow_consumer` decides on every further delivery.
+:mod:`fleximq.dialects.slow_consumer` decides on every further delivery. How bytes are held is told in
+:mod:`fleximq.dialects.held`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from twisted.internet.interfaces import IPullProducer, IPushProducer
 from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
+from fleximq.dialects.held import Chunk, Held
 from fleximq.dialects.slow_consumer import DISCONNECT, Policy, Reader
 from fleximq.dialects.turn import Turn
 
@@ -21,12 +23,11 @@ from fleximq.dialects.turn import Turn
 _PORTION = 1 << 20
 #: So few chunks are given to the kernel as they are; more are joined first.
 _VECTOR = 16
-#: Chunks below this size are held in one growing piece: as objects of their own they would weigh more.
-_SMALL = 1 << 17
 
 
-#: Bytes to send; a view where they need not be copied out of what was read.
-Chunk = bytes | memoryview
+def markOf(budget: int) -> int:
+    """Return the mark for a connection that may take so many bytes of memory: a 64th is for what holding them costs."""
+    return budget - budget // 64
 
 
 @implementer(IPushProducer, IPullProducer)
@@ -59,7 +60,7 @@ class Outbox:
         self._policy = policy
         self._direct = isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[Chunk] = []
-        self._held: list[bytes | bytearray | memoryview] = []
+        self._held = Held()
         self._unsent = 0
         self._paused = False
         self._closing = False
@@ -113,14 +114,9 @@ class Outbox:
 
     def hold(self, chunk: Chunk) -> None:
         """Keep these bytes until the peer has read what came before them."""
-        size = len(chunk)
-        self.waiting += size
-        if size >= _SMALL:
-            self._held.append(chunk)
-        elif self._held and isinstance(last := self._held[-1], bytearray) and len(last) < _PORTION:
-            last += chunk
-        else:
-            self._held.append(bytearray(chunk))
+        self.waiting += len(chunk)
+        if self._held.append(chunk):
+            self._turn.packLater(self._held)
 
     def overflow(self) -> None:
         """Say that the consumer is too slow, once until it has caught up."""
@@ -137,7 +133,8 @@ class Outbox:
         if self._closing:
             return
         if self._paused:
-            self.hold(b"".join(fresh))
+            for chunk in fresh:  # framed already, where there are frames
+                Outbox.hold(self, chunk)
         elif not self._direct:
             self._write(b"".join(fresh))
         elif len(fresh) <= _VECTOR:
@@ -157,9 +154,7 @@ class Outbox:
     def abort(self) -> None:
         """Drop all that waits and close the connection now."""
         self._closing = True
-        self._fresh = []
-        self._held.clear()
-        self.waiting = 0
+        self._forget()
         self._release()
         if hasattr(self._transport, "abortConnection"):
             self._transport.abortConnection()
@@ -231,30 +226,23 @@ class Outbox:
 
     def _catchUp(self) -> None:
         """Give the transport the next portion of what is held."""
-        size = places = 0
-        for chunk in self._held:
-            places += 1
-            size += len(chunk)
-            if size >= _PORTION:
-                break
-        portion = self._held[:places]
-        del self._held[:places]
-        if size > _PORTION:
-            last = memoryview(portion[-1])
-            portion[-1] = last[: _PORTION - size]
-            self._held.insert(0, last[_PORTION - size :])
-            size = _PORTION
-        self.waiting -= size
-        self._unsent = size
-        self._transport.write(b"".join(portion))
+        portion = self._held.take(_PORTION)
+        self._unsent = len(portion)
+        self.waiting -= self._unsent
+        self._transport.write(portion)
 
     def stopProducing(self) -> None:
         """The connection is gone: nothing will be sent any more."""
         self._closing = True
-        self._fresh = []
-        self._held.clear()
-        self.waiting = 0
+        self._forget()
         self._relieve()
+
+    def _forget(self) -> None:
+        """Drop all that waits."""
+        self._fresh = []
+        self.waiting = 0
+        if self._held:
+            self._turn.freeLater(self._held.clear())
 
     def _relieve(self) -> None:
         reliefs, self._reliefs = self._reliefs, []

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.dialects.context import Context
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
 
@@ -54,7 +54,8 @@ class StreamProtocol(Protocol):
         self._fullRead = tune(transport)
         context = self._context
         self.reading = Reading(transport, self._listening)
-        self.outbox = Outbox(transport, self._turn, context.settings.limits.outboxBytes, self._slow, context.policy)
+        mark = markOf(context.settings.limits.outboxBytes)
+        self.outbox = Outbox(transport, self._turn, mark, self._slow, context.policy)
         self.session = self._speak(context, self.outbox, transport.getPeer())
         if self.connectedAt is not None:
             self.session.cameAt(self.connectedAt)

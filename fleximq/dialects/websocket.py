@@ -18,6 +18,7 @@ from zope.interface import implementer
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.inflation import acceptDeflate
+from fleximq.dialects.outbox import markOf
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.stream import tune, widen
@@ -84,9 +85,9 @@ class WebSocketFace(BoundedProtocol):
         self._fullRead = tune(transport)
         address = transport.getPeer()
         self.peer = str(address)
-        limit = context.settings.limits.outboxBytes
+        mark = markOf(context.settings.limits.outboxBytes)
         self.reading = Reading(transport, self._listening)
-        self.outbox = self.outboxClass(transport, self._turn, limit, self._slow, self._farewell, context.policy)
+        self.outbox = self.outboxClass(transport, self._turn, mark, self._slow, self._farewell, context.policy)
         self._connectionMade()
         self.session = self.factory.speak(context, self.outbox, address)
         if self.connectedAt is not None:

@@ -115,6 +115,17 @@ class DropTests(PolicyCase):
         self.turn.flush()
         self.assertEqual(self.transport.value(), b"a" * 1000 + b"c" * 100)
 
+    def test_nothingFits(self) -> None:
+        """A run of which no message fits holds nothing up: what comes when the peer has read is sent."""
+        outbox = self.outboxWith(Drop(self.counted))
+        outbox.cut = lambda chunk, room: (0, 0)
+        outbox.deliver(bytes(1001), 2)
+        self.assertEqual((outbox.waiting, self.counts), (0, {DROPPED: 2}))
+        outbox.resumeProducing()
+        outbox.deliver(b"next", 1)
+        self.turn.flush()
+        self.assertEqual(self.transport.value(), b"next")
+
     def test_answers(self) -> None:
         """Answers are never left out; over twice the mark they end it."""
         outbox = self.outboxWith(Drop(self.counted))

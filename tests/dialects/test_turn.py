@@ -1,8 +1,11 @@
-"""The turn: everybody writes once at its end."""
+"""The turn: everybody writes once at its end, and what slow readers leave comes behind."""
+
+from collections import deque
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.dialects.held import Chunk, Held
 from fleximq.dialects.turn import Turn
 
 
@@ -23,6 +26,29 @@ class Writer:
             self.turn.add(more)
         if self._error is not None:
             raise self._error
+
+
+class Written:
+    """Notes when it was asked to write."""
+
+    def __init__(self, order: list[str]) -> None:
+        self._order = order
+
+    def flush(self) -> None:
+        """Note it."""
+        self._order.append("write")
+
+
+class Unread(Held):
+    """Notes when it was packed."""
+
+    def __init__(self, order: list[str]) -> None:
+        super().__init__()
+        self._order = order
+
+    def pack(self) -> None:
+        """Note it."""
+        self._order.append("pack")
 
 
 class TurnTests(SynchronousTestCase):
@@ -87,3 +113,28 @@ class TurnTests(SynchronousTestCase):
             self.turn.flush()
         self.assertEqual((broken.flushed, sound.flushed), (2, 2))
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
+
+    def test_packsBehind(self) -> None:
+        """What a slow reader left is packed when all have written, though it was noted before; once."""
+        order: list[str] = []
+        self.turn.open = True
+        self.turn.packLater(Unread(order))
+        self.turn.add(Written(order))
+        self.turn.flush()
+        self.turn.flush()
+        self.assertEqual(order, ["write", "pack"])
+
+    def test_packsOutside(self) -> None:
+        """Outside of a turn that is done in the clock's next round."""
+        order: list[str] = []
+        self.turn.packLater(Unread(order))
+        self.clock.advance(0)
+        self.assertEqual((order, self.clock.getDelayedCalls()), (["pack"], []))
+
+    def test_freesByAndBy(self) -> None:
+        """Much memory is not let go of at once, but in the rounds that follow; then no timer is left."""
+        pieces: deque[Chunk] = deque(bytes(1) for _ in range(40))
+        self.turn.freeLater(pieces)
+        self.assertEqual((len(pieces), len(self.clock.getDelayedCalls())), (24, 1))
+        self.clock.advance(0)
+        self.assertEqual((len(pieces), self.clock.getDelayedCalls()), (0, []))

@@ -8,6 +8,7 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.dialects.outbox import markOf
 from fleximq.dialects.session import LINGER, State
 from fleximq.dialects.websocket import closeCode
 from fleximq.limits import Limits
@@ -117,7 +118,7 @@ class ClosingTests(EchoCase):
         peer = WebSocketPeer(self.factory(limits=Limits(outboxBytes=1000)), piece=self.piece).upgrade()
         self.assertEqual(peer.askText(""), [""])
         peer.transport.producer.pauseProducing()
-        peer.sayText("x" * 994)
+        peer.sayText("x" * (markOf(1000) - 6))
         self.assertFalse(peer.aborted)
         peer.sayText("x")
         self.assertTrue(peer.aborted)
