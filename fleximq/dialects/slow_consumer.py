@@ -103,12 +103,16 @@ class Drop:
 
 
 class Block:
-    """Holds the publishers up instead."""
+    """Holds the publishers up instead.
+
+    :param longest: seconds for which a consumer may do that.
+    """
 
     patience = 2
 
-    def __init__(self, clock: IReactorTime) -> None:
+    def __init__(self, clock: IReactorTime, longest: float = LONGEST) -> None:
         self._clock = clock
+        self._longest = longest
         self._waiting: dict[Backlog, IDelayedCall] = {}
 
     def late(self, outbox: Backlog, chunk: bytes | memoryview, count: int) -> None:
@@ -123,7 +127,7 @@ class Block:
         elif -outbox.room > outbox.limit:
             outbox.overflow()
         if outbox not in self._waiting:
-            self._waiting[outbox] = self._clock.callLater(LONGEST, self._giveUp, outbox)
+            self._waiting[outbox] = self._clock.callLater(self._longest, self._giveUp, outbox)
             outbox.whenRelieved(lambda: self._relieved(outbox))
 
     def _relieved(self, outbox: Backlog) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -18,6 +19,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.session import LINGER, State
+from fleximq.dialects.slow_consumer import Block
 from fleximq.dialects.stream import READ_FIRST, READ_MOST, WRITE_BYTES, tune, widen
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits
@@ -330,3 +332,30 @@ class SocketTests(TestCase):
             yield quick.when(said * len(pub))
         self.assertTrue(quick.received == pub * said)
         self.assertEqual(len(self.context.broker.clients), 2)
+
+    @inlineCallbacks
+    def test_blocksForSoLong(self) -> Generator[Any, Any, None]:
+        """Under block a publisher waits for one that stops reading, until that is cut off; nobody else loses any."""
+        context = makeContext(reactor, limits=Limits(outboxBytes=1 << 20))  # type: ignore[arg-type]
+        self.context = replace(context, policy=Block(reactor, longest=1.0))
+        slow = yield self.join()
+        quick = yield self.join()
+        busy = yield self.join()
+        for client in (slow, quick):
+            client.transport.write(frame("SUB", client.id, {"topic": "t"}))
+            client.transport.write(frame("PING", client.id, {"keepalive": {"timestamp": 1}}))
+            yield client.when(1)
+            client.received = b""
+        slow.transport.pauseProducing()
+        publisher: Any = list(context.broker.clients)[-1].peer
+        pubs = frame("PUB", busy.id, {"topic": "t"}, bytes(1 << 20)) * 16
+        busy.transport.write(pubs)
+        while publisher.listening:
+            yield deferLater(reactor, 0)
+        blocked = reactor.seconds()
+        self.assertLess(len(quick.received), len(pubs))
+        received = yield quick.when(len(pubs))
+        waited = reactor.seconds() - blocked
+        self.assertTrue(received == pubs)
+        self.assertTrue(0.5 < waited < 10, waited)
+        self.assertEqual((context.broker.counts.events["left: slow consumer"], publisher.listening), (1, True))
