@@ -1,6 +1,7 @@
 """What a reader that never reads costs those beside it, and the broker's memory."""
 
 import contextlib
+import itertools
 import socket
 import time
 from collections.abc import Iterator
@@ -19,15 +20,16 @@ from benchmarks.work.fan import names
 from benchmarks.work.latency import Layout, Paced, Reader
 
 _MEBIBYTE = 1 << 20
-#: Requests that a reader of a polled dialect sends at a time, and the seconds between.
-_ASK, _PAUSE = 100, 0.005
+#: Requests that a reader of a polled dialect sends at a time: as many as are published, in the same rhythm.
+_ASK = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
     """A steady publisher with healthy subscribers, first alone, then beside one of ``dialect`` that never reads.
 
-    The broker is started anew for each such pair. Growth is from before the slow reader comes to the peak.
+    Either is done with a broker that was just started and has done the same for a second; every second pair begins
+    with the slow reader. Growth is from before the slow reader comes to the peak.
     """
 
     dialect: type[Peer]
@@ -41,22 +43,15 @@ class Beside:
         topic = names(1)[0]
         paced = Paced.at(self.rate, effort.unread / self.size / self.rate)
 
+        turns = itertools.count()
+
         def run() -> Figures:
-            peer.stop()
-            peer.start()
-            with ExitStack() as lines:
-                publisher = lines.enter_context(peer.connect())
-                healthy = [lines.enter_context(peer.connect()) for _ in range(self.healthy)]
-                for line in healthy:
-                    peer.subscribe(line, [topic])
-                crew = _Crew(peer, publisher, healthy, Layout(peer, publisher, topic, self.size))
-                crew.p99(Paced.at(self.rate, effort.seconds))
-                alone = crew.p99(paced)
-                forgetPeak(peer.pid)
-                before = residentBytes(peer.pid)
-                with self._slow(peer, topic, paced.bursts * paced.pace):
-                    beside = crew.p99(paced)
-                growth = (peakBytes(peer.pid) - before) / _MEBIBYTE
+            if next(turns) % 2:
+                beside, growth = self._beside(peer, topic, effort, paced)
+                alone = self._alone(peer, topic, effort, paced)
+            else:
+                alone = self._alone(peer, topic, effort, paced)
+                beside, growth = self._beside(peer, topic, effort, paced)
             return {
                 "p99 without, us": alone,
                 "p99 with, us": beside,
@@ -67,6 +62,32 @@ class Beside:
         yield run
 
     @contextmanager
+    def _crew(self, peer: Peer, topic: bytes, effort: Effort) -> Iterator["_Crew"]:
+        """Start the broker anew, and let publisher and subscribers find their pace."""
+        peer.stop()
+        peer.start()
+        with ExitStack() as lines:
+            publisher = lines.enter_context(peer.connect())
+            healthy = [lines.enter_context(peer.connect()) for _ in range(self.healthy)]
+            for line in healthy:
+                peer.subscribe(line, [topic])
+            crew = _Crew(peer, publisher, healthy, Layout(peer, publisher, topic, self.size))
+            crew.p99(Paced.at(self.rate, effort.seconds))
+            yield crew
+
+    def _alone(self, peer: Peer, topic: bytes, effort: Effort, paced: Paced) -> float:
+        with self._crew(peer, topic, effort) as crew:
+            return crew.p99(paced)
+
+    def _beside(self, peer: Peer, topic: bytes, effort: Effort, paced: Paced) -> tuple[float, float]:
+        with self._crew(peer, topic, effort) as crew:
+            forgetPeak(peer.pid)
+            before = residentBytes(peer.pid)
+            with self._slow(peer, topic, paced.bursts * paced.pace):
+                beside = crew.p99(paced)
+            return beside, (peakBytes(peer.pid) - before) / _MEBIBYTE
+
+    @contextmanager
     def _slow(self, peer: Peer, topic: bytes, seconds: float) -> Iterator[None]:
         """Connect the one that never reads; where messages have to be asked for, it asks all the time."""
         slow = self.dialect()
@@ -75,10 +96,10 @@ class Beside:
             asking = []
             if isinstance(slow, BlipMQ):
                 question = slow.poll(slow.subscribeWith(line, topic, qos=0))
-                asking = [lambda: _insist(line.socket, question, seconds)]
+                asking = [lambda: _insist(line.socket, question, seconds, self.rate)]
             elif isinstance(slow, MiniMQ):
                 slow.subscribe(line, [topic])
-                asking = [lambda: _insist(line.socket, slow.consume(topic), seconds)]
+                asking = [lambda: _insist(line.socket, slow.consume(topic), seconds, self.rate)]
             else:
                 slow.subscribe(line, [topic])
             with forked(asking) as go:
@@ -103,11 +124,13 @@ class _Crew:
         return percentile(paced.run(self.publisher, readers, self.layout), 99) / 1e3
 
 
-def _insist(line: socket.socket, question: bytes, seconds: float) -> None:
-    """Ask for messages without reading any, until the time is over or the broker takes no more questions."""
+def _insist(line: socket.socket, question: bytes, seconds: float, rate: float) -> None:
+    """Ask for so many messages a second without reading any, until the time is over or the broker takes no more."""
     limitWaits(line, 0.5)
-    ends = time.monotonic() + seconds
+    started = time.monotonic()
     with contextlib.suppress(OSError):
-        while time.monotonic() < ends:
+        for asked in range(0, round(seconds * rate), _ASK):
+            wait = started + asked / rate - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
             line.sendall(question * _ASK)
-            time.sleep(_PAUSE)
