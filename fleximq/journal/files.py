@@ -159,9 +159,7 @@ def writeAll(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray 
     return position
 
 
-def _writeGroup(
-    files: Files, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int
-) -> int:
+def _writeGroup(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
     missing = sum(map(len, buffers))
     while missing:
         taken = files.write(descriptor, buffers, position)
@@ -174,9 +172,7 @@ def _writeGroup(
     return position
 
 
-def _behind(
-    buffers: Sequence[bytes | bytearray | memoryview], taken: int
-) -> Sequence[bytes | bytearray | memoryview]:
+def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Sequence[bytes | bytearray | memoryview]:
     """Return what is left of buffers without their first bytes."""
     for place, buffer in enumerate(buffers):
         if taken < len(buffer):
