@@ -59,6 +59,14 @@ class NotFound(BrokerError):
     status = Status.NOT_FOUND
 
 
+class NoLongerKept(NotFound):
+    """The journal has nothing as old as what was asked for (404); ``first`` is the oldest offset that it has."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(f"the first offset that is kept is {first}")
+        self.first = first
+
+
 class Conflict(BrokerError):
     """What is asked for contradicts the present state (409)."""
 
@@ -86,14 +94,22 @@ class NoCapacity(BrokerError):
 class NotKept(BrokerError):
     """Messages that must not be lost could not be kept: a queue is full or the journal failed (500).
 
-    ``refused`` holds the places, in their run, of the messages concerned; the others were taken.
+    ``refused`` holds the places, in their run, of the messages concerned; the others were taken. ``reason`` is what
+    stands in the sentence behind the colon.
     """
 
     status = Status.INTERNAL_SERVER_ERROR
 
     def __init__(self, reason: str, refused: Sequence[int] = (0,)) -> None:
         super().__init__(f"durable publish failed: {reason}")
+        self.reason = reason
         self.refused = refused
+
+
+class NotRecorded(NotKept):
+    """The journal did not take what has to go through it (503)."""
+
+    status = Status.SERVICE_UNAVAILABLE
 
 
 class ClientNotFound(BrokerError):

@@ -49,6 +49,13 @@ class ISubscriber(Interface):
         """Take one run in the subscriber's form. Never raises, never waits, never calls the broker."""
 
 
+class IStandIn(ISubscriber):
+    """A subscriber that takes another's place in some topics."""
+
+    def takes(topic: Any) -> bool:
+        """Tell whether what is published to this topic comes this way, instead of to the one whose place it takes."""
+
+
 class IGuard(Interface):
     """A subscriber that may refuse a publication, because it must not lose one."""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fleximq.errors import InvalidTopic
-from fleximq.interfaces import IForm, IGuard, ISubscriber
+from fleximq.interfaces import IForm, IGuard, IStandIn, ISubscriber
 from fleximq.limits import TOPIC_BYTES, isTooLong
 
 Takers = tuple[Callable[[Any, int], None], ...]
@@ -124,8 +124,21 @@ def isPattern(name: str) -> bool:
     return "*" in levels or levels[-1] == "#"
 
 
+def checkPattern(pattern: str) -> None:
+    """Refuse a pattern that nobody can subscribe to.
+
+    :raises InvalidTopic: it is empty or too long, or has more than :data:`PATTERN_LEVELS` levels.
+    """
+    checkName(pattern)
+    if len(_levels(pattern)) > PATTERN_LEVELS:
+        raise InvalidTopic(f"a pattern has at most {PATTERN_LEVELS} levels")
+
+
 class TopicTable:
     """All topics and all wildcard subscriptions.
+
+    ``standIns`` holds the feeds (:mod:`fleximq.broker.feed`) that take a subscriber's place in what they bring, the
+    first that does; call :meth:`rearranged` when what they bring changes.
 
     :param idle: how many topics without a subscriber are remembered; beyond it the oldest is forgotten.
     :param created: called with each topic that comes into being.
@@ -151,6 +164,7 @@ class TopicTable:
         self._warm: dict[Topic, None] = {}
         self._same: dict[Takers, Takers] = {}
         self._channels: list[str] | None = None
+        self.standIns: dict[ISubscriber, tuple[IStandIn, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -281,10 +295,8 @@ class TopicTable:
 
         :raises InvalidTopic: the pattern is too long, or has more than :data:`PATTERN_LEVELS` levels.
         """
-        checkName(pattern)
+        checkPattern(pattern)
         levels = _levels(pattern)
-        if len(levels) > PATTERN_LEVELS:
-            raise InvalidTopic(f"a pattern has at most {PATTERN_LEVELS} levels")
         rest = levels[-1] == "#"
         node = self._root
         for level in levels[:-1] if rest else levels:
@@ -322,10 +334,33 @@ class TopicTable:
         self._warm.clear()
         self._same.clear()
 
+    def listens(self, subscriber: ISubscriber, topic: Topic) -> bool:
+        """Tell whether somebody takes what is published to this topic, himself or through a feed."""
+        members = self.subscribers(topic)
+        return subscriber in members or any(
+            feed in members and feed.takes(topic) for feed in self.standIns.get(subscriber, ())
+        )
+
+    def rearranged(self) -> None:
+        """Find out anew who takes what, because a feed brings something else now."""
+        self._cool()
+
+    def _takers(self, topic: Topic) -> dict[ISubscriber, None]:
+        """Return everybody who is handed what is published to this topic: feeds instead of those they stand in for."""
+        members = self.subscribers(topic)
+        for subscriber, feeds in self.standIns.items():
+            for feed in feeds:
+                if feed.takes(topic):
+                    if members.pop(subscriber, False) is None:
+                        members[feed] = None
+                    break
+                members.pop(feed, None)
+        return members
+
     def route(self, topic: Topic) -> tuple[Route, ...]:
         """Return the routes of a topic in the table, made anew, and remember them there."""
         forms: dict[int, tuple[IForm, list[Callable[[Any, int], None]]]] = {}
-        for subscriber in self.subscribers(topic):
+        for subscriber in self._takers(topic):
             forms.setdefault(id(subscriber.form), (subscriber.form, []))[1].append(subscriber.deliver)
         routes = tuple((form, tuple(delivers)) for form, delivers in forms.values())
         topic.routes = routes

@@ -1,7 +1,8 @@
 """FlexiMQ headers: MessagePack maps, checked and read.
 
 The checks run in the order of docs/dialects.rst: it is a map, forbidden fields, required fields, types, routing.
-Keys that no document names are ignored here and travel on, since a header is forwarded as it came.
+Keys that no document names are ignored here and travel on, since a header is forwarded as it came. This broker has keys
+of its own besides: those of :data:`_EXTENSIONS` in a PUB, and ``from`` in a SUB.
 """
 
 from collections.abc import Mapping
@@ -33,6 +34,16 @@ _EXTENSIONS: dict[str, tuple[type, ...]] = {
 _CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key": ("api_key",)}
 
 
+class From(NamedTuple):
+    """Where a subscription begins: ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``.
+
+    ``number`` is the offset, or the time in milliseconds since 1970.
+    """
+
+    kind: str
+    number: int = 0
+
+
 class Entry(NamedTuple):
     """One routing entry; ``path`` is None where there is none."""
 
@@ -53,6 +64,7 @@ class Header(NamedTuple):
     routing: tuple[Entry, ...] = ()
     timestamp: int = 0
     interval: int | None = None
+    start: From | None = None
 
 
 def peek(raw: bytes) -> Mapping[Any, Any]:
@@ -105,7 +117,8 @@ def readHeader(kind: MessageType, raw: bytes) -> Header:
     id = _reqrep(kind, fields)
     timestamp, interval = _keepalive(kind, fields)
     _auth(fields)
-    return Header(fields, topic, id, _routing(kind, fields), timestamp, interval)
+    start = _from(fields) if kind is MessageType.SUB else None
+    return Header(fields, topic, id, _routing(kind, fields), timestamp, interval, start)
 
 
 def _unpack(raw: bytes) -> Mapping[Any, Any]:
@@ -177,6 +190,19 @@ def _auth(fields: Mapping[Any, Any]) -> None:
     for name in names:
         if not isinstance(auth.get(name), str):
             raise AuthenticationFailed(f"credentials of type {kind!r} must have the string {name!r}")
+
+
+def _from(fields: Mapping[Any, Any]) -> From | None:
+    if "from" not in fields:
+        return None
+    value = fields["from"]
+    if isinstance(value, str) and value in ("first", "last"):
+        return From(value)
+    if isinstance(value, int) and _isNumber(value, _U64):
+        return From("offset", value)
+    if isinstance(value, dict) and value.keys() == {"time"} and _isNumber(value["time"], _U64):
+        return From("time", value["time"])
+    raise BadRequest('\'from\' must be "first", "last", an offset or a map {time: milliseconds}')
 
 
 def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[Entry, ...]:

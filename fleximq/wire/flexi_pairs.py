@@ -43,6 +43,15 @@ def offsetHead(header: bytes, topic: str) -> bytes:
     return b"".join((_mapHead(count + 2), _PACKED_TOPIC, msgpack.packb(topic), pairs, _OFFSET_HEAD))
 
 
+def withTopic(header: bytes, topic: str) -> bytes:
+    """Return a header with its topic again, as the journal's records travel to those who do not follow it.
+
+    :param header: what :func:`withoutTopic` returned.
+    """
+    count, pairs = _pairs(header, _TOPIC)
+    return b"".join((_mapHead(count + 1), _PACKED_TOPIC, msgpack.packb(topic), pairs))
+
+
 def _pairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
     """Return the pairs of a map, but those with unwanted keys, one behind the other, and their number."""
     if not header:
