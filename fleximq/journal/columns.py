@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from fleximq.journal.body import unpackFirst
+from fleximq.journal.body import unpackMap
 from fleximq.journal.frame import FRAME_BYTES, HEADER_BYTES, Frame, FrameError, FrameHeader, Kind, padding
 from fleximq.records import CONTENTS, Batch, Blobs, Bounds, Run
 
@@ -295,7 +295,7 @@ def _littleEndian(column: "array[int]") -> bytes:
     return column.tobytes()
 
 
-def decodeRecords(header: FrameHeader, frame: bytes) -> Batch:
+def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> Batch:
     """Return the records of a frame that was checked.
 
     :param frame: all its bytes, of which the batch keeps hold.
@@ -312,7 +312,7 @@ def decodeRecords(header: FrameHeader, frame: bytes) -> Batch:
     return body.batch(offsets)
 
 
-def decodeStaged(header: FrameHeader, frame: bytes) -> tuple[dict[str, Any], Batch]:
+def decodeStaged(header: FrameHeader, frame: bytes | memoryview) -> tuple[dict[str, Any], Batch]:
     """Return the map and the records of a STAGED frame that was checked; as offsets they have their places, from 0.
 
     :param frame: all its bytes, of which the batch keeps hold.
@@ -326,9 +326,7 @@ def decodeStaged(header: FrameHeader, frame: bytes) -> tuple[dict[str, Any], Bat
     start = HEADER_BYTES + _metaLength.size
     if zero or length > header.length - start:
         raise FrameError("the length of what stands before the records is wrong")
-    meta, rest = unpackFirst(frame[start : start + length])
-    if rest or not isinstance(meta, dict):
-        raise FrameError("what stands before the records must be a map")
+    meta = unpackMap(frame[start : start + length])
     body = _Body(header, frame, start + length + -length % 8)
     return meta, body.batch(range(header.count))
 
@@ -336,7 +334,7 @@ def decodeStaged(header: FrameHeader, frame: bytes) -> tuple[dict[str, Any], Bat
 class _Body:
     """The columns of a frame, taken one behind the other."""
 
-    def __init__(self, header: FrameHeader, frame: bytes, start: int) -> None:
+    def __init__(self, header: FrameHeader, frame: bytes | memoryview, start: int) -> None:
         self._header = header
         self._frame = frame
         self._view = memoryview(frame)

@@ -1,0 +1,361 @@
+"""Finds out what a journal holds when it is opened, after whatever befell it.
+
+- An unfinished end, behind which nothing stands that was written after a sync: what a crash leaves of the last
+  commit. It is cut, and kept beside as ``<position>.torn``. Nobody was told that it was safe.
+- Damage with something synced behind it: it was safe once. It stays where it is, a copy is kept beside as
+  ``<position>.damaged``, and the offsets are reported as lost. What stands before and after it is served.
+- A segment whose file is missing, or shorter than it was, with others behind it: likewise.
+- A file that cannot be read is an error, not an end: nothing is changed.
+
+Whatever is done here can be cut short at any point and is done again by the next start: copies are on disk before
+what they are copies of is cut, and a cut that a power loss takes back is hidden by the segment that begins there.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+from fleximq.errors import JournalError
+from fleximq.journal.damage import frameAt
+from fleximq.journal.files import Files, readUpTo, writeAll
+from fleximq.journal.frame import FrameError, Kind
+from fleximq.journal.index import readIndex, writeIndex
+from fleximq.journal.marks import Checkpoint, Lost, decodeCheckpoint
+from fleximq.journal.notes import decodeNotes
+from fleximq.journal.opened import OpenSegments
+from fleximq.journal.scan import Hole, framesOf
+from fleximq.journal.scanned import Scanned, scanSegment
+from fleximq.journal.segment import segmentName
+from fleximq.journal.segments import Segment, Segments, Staged, countTransaction
+from fleximq.journal.window import LARGE, Window
+from fleximq.records import Batch, Note
+
+#: After a stop that was not clean, numbering goes on at the next multiple of this.
+SKIP = 1_000_000_000
+
+#: What copies of cut ends and of damaged bytes are called.
+TORN, DAMAGED = ".torn", ".damaged"
+
+_SUFFIX = ".fxj"
+#: What was written to take the place of another file, and did not come to it.
+_UNFINISHED = (".idx.new", ".fxj.new")
+
+
+class Found:
+    """What a journal holds.
+
+    ``segments`` are all of them, the last one included: it is not written to any more. ``end`` is the position where
+    a new one begins, ``nextOffset`` the offset of its first record; ``lastOffset`` is where numbering stood: smaller
+    if the last stop was not ``clean``. ``snapshot`` is the broker's, None if there is none, and ``nextClientId`` the
+    first that was never given out, 0 if none was. ``transactions`` are the last batch of each query, with base offset
+    and count; ``stagedOpen`` what was staged and neither committed nor aborted: position, time and count, by query and
+    batch. ``torn`` and ``lost`` are sentences.
+    """
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+        self.segments = Segments()
+        self.end = 0
+        self.nextOffset = self.lastOffset = 1
+        self.clean = True
+        self.snapshot: dict[str, Any] | None = None
+        self.nextClientId = 0
+        self.transactions: dict[str, tuple[int, int, int]] = {}
+        self.stagedOpen: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+        self.torn: list[str] = []
+        self.lost: list[str] = []
+        self.replayFrom = 0
+
+    @property
+    def records(self) -> int:
+        """How many records are kept."""
+        return self.segments.records
+
+    def replay(self, batches: Callable[[Batch], None], notes: Callable[[Note], None]) -> None:
+        """Give all records and notes from the checkpoint on, in order; what is damaged is passed over.
+
+        :raises JournalError: a file cannot be read.
+        """
+        opened = OpenSegments(self._files, self._folder, self.segments)
+        opened.end = self.end
+        try:
+            for segment in self.segments.all:
+                if segment.end > self.replayFrom:
+                    self._replay(opened, segment, batches, notes)
+        except OSError as error:
+            raise _unreadable(self._folder, error) from error
+        finally:
+            opened.close()
+
+    def _replay(
+        self,
+        opened: OpenSegments,
+        segment: Segment,
+        batches: Callable[[Batch], None],
+        notes: Callable[[Note], None],
+    ) -> None:
+        start = segment.beforePosition(max(self.replayFrom, segment.base))
+        for each in framesOf(opened.window(segment, LARGE), segment.id, start):
+            if isinstance(each, Hole) or each.header.position < self.replayFrom:
+                continue
+            # A frame whose check sum is right and whose body is not ours to read costs its content, no more.
+            with suppress(FrameError):
+                for batch in opened.records(*each):
+                    batches(batch)
+                if each.header.kind == Kind.NOTES:
+                    for note in decodeNotes(*each):
+                        notes(note)
+
+
+def recover(files: Files, folder: str, journal: str, log: Callable[[str], None] = lambda sentence: None) -> Found:
+    """Read a journal's folder, cut off an unfinished end, set damage aside, and say what there is. Blocks.
+
+    :param journal: the id that all segments have to carry.
+    :param log: given what could not be done and can be done without.
+    :raises JournalError: a file cannot be read, or belongs to another journal.
+    """
+    try:
+        return _Recovery(files, folder, journal, log).found
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+
+
+def verifyTail(files: Files, folder: str, segments: Segments, end: int) -> int:
+    """Cut the last segment at this position, and see that all before it is whole; return the position.
+
+    :raises JournalError: it is not.
+    :raises OSError: the file cannot be read or cut.
+    """
+    segment = segments.all[-1]
+    descriptor = files.open(f"{folder}/{segmentName(segment.base)}", write=True)
+    try:
+        if files.size(descriptor) > end - segment.base:
+            files.truncate(descriptor, end - segment.base)
+        for each in framesOf(Window(files, descriptor, segment.base, end), segment.id, segment.base, atHead=True):
+            if isinstance(each, Hole):
+                raise JournalError(f"{segmentName(segment.base)} is damaged at position {each.position}: {each.reason}")
+    finally:
+        files.close(descriptor)
+    return end
+
+
+class _Recovery:
+    """One opening of a journal; all is done when it is made."""
+
+    def __init__(self, files: Files, folder: str, journal: str, log: Callable[[str], None]) -> None:
+        self._files = files
+        self._folder = folder
+        self._journal = journal
+        self._log = log
+        self._clean = True
+        self._unindexed: list[Segment] = []
+        self.found = found = Found(files, folder)
+        names = files.names(folder)
+        for name in names:
+            if name.endswith(_UNFINISHED):
+                files.remove(f"{folder}/{name}")
+        bases = [int(name[:20]) for name in names if _isSegment(name)]
+        self._sizes = {base: self._size(base) for base in bases}
+        last = self._last(bases)
+        segments = [self._sealed(base, until) for base, until in pairwise(bases)]
+        if last is not None:
+            segments.append(self._take(last))
+        self._resolve(segments)
+        self._join(segments)
+        found.segments = Segments(segments)
+        found.end = found.segments.end
+        found.lost = [self._sentence(lost) for lost in found.segments.lost]
+        self._continue(bool(segments) or any(name.endswith(TORN) for name in names))
+
+    # -- segments ----------------------------------------------------------------------------------
+
+    def _last(self, bases: list[int]) -> Scanned | None:
+        """Return the last segment, without an unfinished end; files of which nothing is finished leave ``bases``."""
+        while bases:
+            base = bases[-1]
+            end = base + self._sizes[base]
+            scanned = self._scan(base, end)
+            if scanned.unfinished is None and scanned.segment.positions:
+                self._clean = scanned.clean and not self.found.torn
+                return scanned
+            if scanned.unfinished is not None and scanned.unfinished > base:
+                self._clean = False
+                self._cut(base, scanned.unfinished, scanned.holes[-1].reason)
+                return self._scan(base, scanned.unfinished)
+            self._clean = False
+            self._setAside(base, end)
+            bases.pop()
+        return None
+
+    def _sealed(self, base: int, until: int) -> Segment:
+        """Return a segment behind which there is another one: from its index, or else from its frames."""
+        end = base + self._sizes[base]
+        indexed = readIndex(self._files, self._folder, base)
+        if indexed is not None and (indexed.end == until <= end or indexed.end == end < until):
+            return indexed
+        return self._take(self._scan(base, min(end, until), indexed.id if indexed is not None else None))
+
+    def _scan(self, base: int, end: int, id: int | None = None) -> Scanned:
+        name = segmentName(base)
+        descriptor = self._files.open(f"{self._folder}/{name}")
+        try:
+            scanned = scanSegment(Window(self._files, descriptor, base, end), id)
+        finally:
+            self._files.close(descriptor)
+        if scanned.start is not None and scanned.start.journal != self._journal:
+            raise JournalError(f"{self._folder}/{name} belongs to another journal")
+        return scanned
+
+    def _take(self, scanned: Scanned) -> Segment:
+        """Set the damage of a scanned segment aside, and return it; it needs an index."""
+        segment = scanned.segment
+        for hole in scanned.holes:
+            name = f"{hole.position:020d}{DAMAGED}"
+            with suppress(FileExistsError):
+                self._copy(segment.base, hole.position, hole.until, name)
+        self._unindexed.append(segment)
+        return segment
+
+    def _resolve(self, segments: list[Segment]) -> None:
+        """Count what transactions make visible in those segments that were scanned, and write their indexes."""
+        staged: dict[int, Staged] = {}
+        for segment in segments:
+            staged.update((each.position, each) for each in segment.staged)
+            if segment not in self._unindexed:
+                continue
+            for transaction, base, _ in segment.transactions:
+                countTransaction(segment, transaction, base, staged)
+            try:
+                writeIndex(self._files, self._folder, segment)
+            except OSError as error:
+                self._log(f"the index of {segmentName(segment.base)} could not be written: {error.strerror or error}")
+
+    def _join(self, segments: list[Segment]) -> None:
+        """Report what is missing between segments, and at the end of one."""
+        for segment, behind in pairwise(segments):
+            lost = segment.lost[-1] if segment.lost else None
+            if lost is not None and lost.position + lost.length == segment.end and lost.next < behind.first:
+                segment.lost[-1] = lost._replace(next=behind.first)
+            if segment.end < behind.base:
+                gone = Lost(segment.end, behind.base - segment.end, segment.next, max(segment.next, behind.first))
+                if gone not in segment.lost:
+                    segment.lost.append(gone)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _size(self, base: int) -> int:
+        descriptor = self._files.open(f"{self._folder}/{segmentName(base)}")
+        try:
+            return self._files.size(descriptor)
+        finally:
+            self._files.close(descriptor)
+
+    def _cut(self, base: int, position: int, reason: str) -> None:
+        """Cut a segment's file off at a position, after keeping what stands behind it."""
+        end = base + self._sizes[base]
+        kept = self._freeName(position)
+        self._copy(base, position, end, kept)
+        self._files.syncFolder(self._folder)
+        descriptor = self._files.open(f"{self._folder}/{segmentName(base)}", write=True)
+        try:
+            self._files.truncate(descriptor, position - base)
+        finally:
+            self._files.close(descriptor)
+        self.found.torn.append(
+            f"{segmentName(base)} had an unfinished end of {end - position} bytes at position {position} ({reason}); "
+            f"it was cut and is kept as {kept}"
+        )
+
+    def _setAside(self, base: int, end: int) -> None:
+        """Take a file out of the journal of which nothing was ever finished."""
+        name = segmentName(base)
+        if end == base:
+            self._files.remove(f"{self._folder}/{name}")
+            return
+        kept = self._freeName(base)
+        self._files.rename(f"{self._folder}/{name}", f"{self._folder}/{kept}")
+        self.found.torn.append(f"{name} was never finished, all of its {end - base} bytes are kept as {kept}")
+
+    def _freeName(self, position: int) -> str:
+        """Return a name for what is cut off at a position, that nothing has yet."""
+        number, name = 1, f"{position:020d}{TORN}"
+        while self._files.exists(f"{self._folder}/{name}"):
+            number += 1
+            name = f"{position:020d}-{number}{TORN}"
+        return name
+
+    def _copy(self, base: int, start: int, end: int, name: str) -> None:
+        """Copy bytes of a segment into a new file, which is on disk when this returns, if its name is.
+
+        :raises FileExistsError: there is one of this name.
+        """
+        source = self._files.open(f"{self._folder}/{segmentName(base)}")
+        try:
+            copy = self._files.create(f"{self._folder}/{name}")
+            try:
+                for position in range(start, end, LARGE):
+                    piece = readUpTo(self._files, source, min(LARGE, end - position), position - base)
+                    writeAll(self._files, copy, [piece], position - start)
+                self._files.sync(copy)
+            finally:
+                self._files.close(copy)
+        finally:
+            self._files.close(source)
+
+    # -- what to go on from ------------------------------------------------------------------------
+
+    def _continue(self, used: bool) -> None:
+        """Find the last checkpoint, and where numbering goes on."""
+        found = self.found
+        place, checkpoint = self._checkpoint()
+        for number, segment in enumerate(found.segments.all):
+            if number == place and checkpoint is not None:
+                for query, batch, base, count in checkpoint.committed:
+                    found.transactions[query] = batch, base, count
+            for transaction, base, count in segment.transactions:
+                if not transaction.aborted:
+                    found.transactions[transaction.query] = transaction.batch, base, count
+            found.nextClientId = max(found.nextClientId, segment.clientIds)
+        for staged in found.segments.staged():
+            key = staged.query, staged.batch
+            found.stagedOpen.setdefault(key, []).append((staged.position, staged.time, staged.count))
+        if checkpoint is not None:
+            found.replayFrom, found.snapshot = checkpoint.replay, checkpoint.snapshot
+        found.clean = self._clean
+        found.lastOffset = found.nextOffset = found.segments.nextOffset
+        if used and not self._clean:
+            found.nextOffset = (found.lastOffset // SKIP + 1) * SKIP
+
+    def _checkpoint(self) -> tuple[int, Checkpoint | None]:
+        """Return the last checkpoint that is whole, and the place of its segment."""
+        found = self.found
+        opened = OpenSegments(self._files, self._folder, found.segments)
+        opened.end = found.end
+        try:
+            for place in range(len(found.segments) - 1, -1, -1):
+                segment = found.segments.all[place]
+                for position in reversed(segment.checkpoints):
+                    with suppress(FrameError):
+                        header, frame = frameAt(opened.window(segment), position, segment.id)
+                        return place, decodeCheckpoint(header, frame)
+        finally:
+            opened.close()
+        return 0, None
+
+    def _sentence(self, lost: Lost) -> str:
+        where = f"{lost.length} bytes at position {lost.position} are damaged or missing"
+        if lost.first == lost.next:
+            return f"{where}; no offsets are lost with them"
+        return f"{where}, and with them the offsets {lost.first} to {lost.next - 1}"
+
+
+def _isSegment(name: str) -> bool:
+    stem = name.removesuffix(_SUFFIX)
+    return name.endswith(_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit()
+
+
+def _unreadable(folder: str, error: OSError) -> JournalError:
+    where = f" ({error.filename})" if error.filename else ""
+    return JournalError(f"the journal in {folder} cannot be read: {error.strerror or error}{where}")

@@ -1,0 +1,343 @@
+"""What is in which segment: all segments by position and offset, with a sparse index of each and what it has of every
+topic. It is all in memory, some hundred bytes for each 64 KiB of the journal.
+
+One thread adds what was committed, another looks things up at the same time without a lock: what is looked up only
+grows, and the list of segments is replaced, never changed.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+
+from fleximq.journal.body import unpackFirst
+from fleximq.journal.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind, readHeader, seal
+from fleximq.journal.marks import Lost, Transaction, decodeGap, decodeTransaction
+from fleximq.journal.notes import decodeNotes
+from fleximq.journal.tally import Count, addTo
+from fleximq.records import Bounds, ClientIds
+
+#: About how many bytes lie between two entries of the index.
+APART = 64 << 10
+#: Earlier than every time.
+NEVER = -(1 << 63)
+#: Stands in the body of every NOTES frame that has a note of client ids: an array of two that begins with its code.
+_CLIENT_IDS = b"\x92\x04"
+_metaLength = Struct("<I4x")
+#: Gives a frame as it can be decoded: its header and all its bytes.
+_Whole = Callable[[], tuple[FrameHeader, Any]]
+
+
+class Staged(NamedTuple):
+    """A STAGED frame: its position, for whom it is, when it came, and what it has; offsets in ``tally`` are places."""
+
+    position: int
+    query: str
+    batch: int
+    time: int
+    count: int  # type: ignore[assignment]  # nobody counts the values of this tuple
+    tally: Mapping[str, Bounds]
+
+
+class Segment:
+    """One segment: the file ``<base>.fxj``.
+
+    ``base`` and ``end`` are the positions of its first frame and behind its last one; ``first`` and ``next`` the
+    offsets of the first record that is or could have been in it, and of the first behind it. ``highest`` is the
+    latest time of its records. ``offsets``, ``times`` and ``positions`` are the index: from this position on, there are
+    records from this offset on, and all before it in the segment are of this time or earlier. ``counts`` says what it
+    has of each topic, ``lost`` what of it is damaged. ``checkpoints`` are positions; ``clientIds`` is the largest
+    number of a note of client ids; ``removed`` counts bytes that were taken out.
+    """
+
+    __slots__ = (
+        "base",
+        "checkpoints",
+        "clientIds",
+        "counts",
+        "end",
+        "first",
+        "highest",
+        "id",
+        "lost",
+        "next",
+        "offsets",
+        "positions",
+        "removed",
+        "staged",
+        "times",
+        "transactions",
+    )
+
+    def __init__(self, base: int, id: int) -> None:
+        self.base = self.end = base
+        self.id = id
+        self.first = self.next = 0
+        self.highest = NEVER
+        self.offsets = array("Q")
+        self.times = array("q")
+        self.positions = array("Q")
+        self.counts: dict[str, Count] = {}
+        self.lost: list[Lost] = []
+        self.staged: list[Staged] = []
+        self.transactions: list[tuple[Transaction, int, int]] = []
+        self.checkpoints: list[int] = []
+        self.clientIds = 0
+        self.removed = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes its file takes."""
+        return self.end - self.base - self.removed
+
+    @property
+    def records(self) -> int:
+        """How many records are in it."""
+        return sum(count[4] for count in self.counts.values())
+
+    def entry(self, position: int, offset: int) -> None:
+        """Let the index lead to this position, if the last entry is far enough before it."""
+        if self.positions:
+            if position - self.positions[-1] < APART:
+                return
+        else:
+            self.first = offset
+        # Whoever looks up meanwhile begins with times or offsets, and finds the rest there.
+        self.positions.append(position)
+        self.times.append(self.highest)
+        self.offsets.append(offset)
+
+    def before(self, offset: int) -> int:
+        """Return the position of a frame at or before the one that has this offset."""
+        place = bisect_right(self.offsets, offset) - 1
+        return self.positions[place] if place >= 0 else self.base
+
+    def beforeTime(self, time: int) -> int:
+        """Return the position of a frame at or before the first one that has a record of this time or later."""
+        place = bisect_left(self.times, time, hi=len(self.offsets)) - 1
+        return self.positions[place] if place >= 0 else self.base
+
+    def beforePosition(self, position: int) -> int:
+        """Return the position of a frame at or before this position."""
+        place = bisect_right(self.positions, position) - 1
+        return self.positions[place] if place >= 0 else self.base
+
+    def behind(self, position: int) -> int:
+        """Return the position of the first entry of the index behind this position, or where the segment ends."""
+        place = bisect_right(self.positions, position)
+        return self.positions[place] if place < len(self.positions) else self.end
+
+
+class Segments:
+    """All segments of a journal, in order; the last one is being written.
+
+    ``end`` is the position where all ends that is committed, ``nextOffset`` the offset of the next record.
+    """
+
+    def __init__(self, found: Iterable[Segment] = (), nextOffset: int = 1) -> None:
+        self.all: tuple[Segment, ...] = ()
+        self.end = 0
+        self.nextOffset = nextOffset
+        self._staged: dict[int, Staged] = {}
+        self._sealedBounds: dict[str, Bounds] | None = None
+        for segment in found:
+            self.add(segment)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes all files take."""
+        return sum(segment.bytes for segment in self.all)
+
+    @property
+    def records(self) -> int:
+        """How many records are kept."""
+        return sum(segment.records for segment in self.all)
+
+    @property
+    def sealed(self) -> Sequence[Segment]:
+        """All segments but the last one."""
+        return self.all[:-1]
+
+    @property
+    def lost(self) -> list[Lost]:
+        """All that is damaged."""
+        return [lost for segment in self.all for lost in segment.lost]
+
+    def staged(self) -> list[Staged]:
+        """Return what was staged, and neither committed nor aborted, in order."""
+        return [self._staged[position] for position in sorted(self._staged)]
+
+    # -- what comes and goes -----------------------------------------------------------------------
+
+    def add(self, segment: Segment) -> None:
+        """Take a whole segment behind all others."""
+        self._resolve(segment)
+        self.all = (*self.all, segment)
+        self._sealedBounds = None
+        self.end = segment.end
+        self.nextOffset = max(self.nextOffset, segment.next)
+
+    def begin(self, position: int, id: int) -> None:
+        """A new segment begins at this position; the one before it is sealed."""
+        segment = Segment(position, id)
+        segment.first = segment.next = self.nextOffset
+        self.all = (*self.all, segment)
+        self._sealedBounds = None
+        self.end = position
+
+    def committed(self, position: int, frame: Frame) -> None:
+        """A frame that begins at this position, behind all others, is safe."""
+        segment = self.all[-1]
+        note(segment, position, frame, frame.tally, lambda: _written(frame, position))
+        if frame.kind in (Kind.STAGED, Kind.TRANSACTION):
+            self._follow(segment, frame.kind)
+        self.end = segment.end
+        self.nextOffset = max(self.nextOffset, segment.next)
+
+    def forget(self, positions: Iterable[int]) -> None:
+        """These STAGED frames will never be committed."""
+        for position in positions:
+            self._staged.pop(position, None)
+
+    def replace(self, segment: Segment) -> None:
+        """A sealed segment was rewritten: this one stands in its place."""
+        self.all = tuple(segment if each.base == segment.base else each for each in self.all)
+        self._sealedBounds = None
+
+    def remove(self, base: int) -> None:
+        """The segment with this base is gone."""
+        self.all = tuple(each for each in self.all if each.base != base)
+        self._sealedBounds = None
+
+    def _resolve(self, segment: Segment) -> None:
+        """Take staged frames and transactions of a whole segment, in the order in which they stand there."""
+        for staged in segment.staged:
+            self._staged[staged.position] = staged
+        for transaction, _, _ in segment.transactions:
+            self.forget(transaction.staged)
+
+    def _follow(self, segment: Segment, kind: Kind) -> None:
+        """Take the staged frame or the transaction that was just added to a segment."""
+        if kind == Kind.STAGED:
+            staged = segment.staged[-1]
+            self._staged[staged.position] = staged
+            return
+        transaction, base, _ = segment.transactions[-1]
+        countTransaction(segment, transaction, base, self._staged)
+        self.forget(transaction.staged)
+
+    # -- looking up --------------------------------------------------------------------------------
+
+    def bounds(self) -> dict[str, Bounds]:
+        """Return what there is of each topic."""
+        if self._sealedBounds is None:
+            self._sealedBounds = _together({}, self.all[:-1])
+        return _together(self._sealedBounds, self.all[-1:])
+
+    def ofOffset(self, offset: int) -> int:
+        """Return the place in ``all`` of the segment that would have this offset; 0 if it is before all."""
+        return max(bisect_right(self.all, offset, key=lambda segment: segment.first) - 1, 0)
+
+    def ofPosition(self, position: int) -> int:
+        """Return the place in ``all`` of the segment that would have this position; 0 if it is before all."""
+        return max(bisect_right(self.all, position, key=lambda segment: segment.base) - 1, 0)
+
+
+def note(
+    segment: Segment,
+    position: int,
+    frame: Frame | FrameHeader,
+    tally: Mapping[str, Bounds],
+    whole: _Whole,
+) -> None:
+    """Add a frame to a segment, behind all it has.
+
+    What a TRANSACTION makes visible is not counted, see :func:`countTransaction`.
+
+    :param tally: what it has of each topic, with offsets that count from the frame's base offset.
+    :param whole: gives the frame as it can be decoded; called for those kinds whose bodies matter here.
+    """
+    kind, base = frame.kind, frame.baseOffset
+    segment.entry(position, base)
+    segment.end = position + frame.length
+    next = base
+    if kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
+        addTo(segment.counts, tally, base)
+        next = base + max(bounds.last for bounds in tally.values()) + 1 if tally else base
+        segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
+    elif kind == Kind.NOTES:
+        _noteClientIds(segment, whole)
+    elif kind == Kind.STAGED:
+        query, batch = _forWhom(whole()[1])
+        segment.staged.append(Staged(position, query, batch, frame.firstTime, frame.count, tally))
+    elif kind == Kind.TRANSACTION:
+        next = base + frame.count
+        segment.transactions.append((decodeTransaction(*whole()), base, frame.count))
+        segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
+    elif kind == Kind.GAP:
+        next = decodeGap(*whole()).next
+    elif kind == Kind.CHECKPOINT:
+        segment.checkpoints.append(position)
+    segment.next = max(segment.next, next)
+
+
+def countTransaction(segment: Segment, transaction: Transaction, base: int, staged: Mapping[int, Staged]) -> bool:
+    """Count the records that a transaction makes visible, and return whether all of its frames are known."""
+    if transaction.aborted:
+        return True
+    known = True
+    for position in transaction.staged:
+        frame = staged.get(position)
+        if frame is None:
+            known = False
+            continue
+        addTo(segment.counts, frame.tally, base)
+        base += frame.count
+    return known
+
+
+def _forWhom(frame: Any) -> tuple[str, int]:
+    """Return query and batch of a STAGED frame."""
+    start = HEADER_BYTES + _metaLength.size
+    (length,) = _metaLength.unpack_from(frame, HEADER_BYTES)
+    meta, _ = unpackFirst(frame[start : start + length])
+    try:
+        query, batch = meta["query"], meta["batch"]
+    except (KeyError, TypeError):
+        raise FrameError("what is staged has no query and batch") from None
+    if not isinstance(query, str) or not isinstance(batch, int):
+        raise FrameError("the query and batch of what is staged are wrong")
+    return query, batch
+
+
+def _noteClientIds(segment: Segment, whole: _Whole) -> None:
+    header, frame = whole()
+    if _CLIENT_IDS in bytes(frame[HEADER_BYTES:]):
+        for each in decodeNotes(header, frame):
+            if isinstance(each, ClientIds):
+                segment.clientIds = max(segment.clientIds, each.until)
+
+
+def _written(frame: Frame, position: int) -> tuple[FrameHeader, bytes]:
+    """Return a frame that was written as if it had been read; whatever was chained to it is not looked at."""
+    whole = b"".join(seal(frame, 0, position, 0)[0])
+    return readHeader(whole), whole
+
+
+def _together(known: Mapping[str, Bounds], segments: Iterable[Segment]) -> dict[str, Bounds]:
+    """Return what is known of each topic, and what segments behind it have."""
+    found = dict(known)
+    for segment in segments:
+        for topic, (first, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
+            before = found.get(topic)
+            if before is None:
+                found[topic] = Bounds(first, last, firstTime, lastTime, count, size)
+            else:
+                found[topic] = Bounds(
+                    before.first, last, before.firstTime, lastTime, before.count + count, before.bytes + size
+                )
+    return found
