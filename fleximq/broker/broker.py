@@ -14,19 +14,33 @@ from fleximq.broker import paths
 from fleximq.broker.backlog import ANY, OVERHEAD, costOf, weigh
 from fleximq.broker.clients import Clients
 from fleximq.broker.deadlines import Clock, Deadlines
+from fleximq.broker.idempotence import Claim, Idempotence, Kept
 from fleximq.broker.observers import Counts, Observers
 from fleximq.broker.presence import OwnMessages, Presence
+from fleximq.broker.recording import Recording
 from fleximq.broker.requests import OpenRequests
 from fleximq.broker.rules import Rules
 from fleximq.broker.subscriptions import Subscription, Subscriptions
 from fleximq.broker.taps import Taps
+from fleximq.broker.time_to_live import TimesToLive
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
 from fleximq.broker.topics import SYSTEM, Topic, TopicTable, checkName, isPattern
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope, Pattern
-from fleximq.errors import ClientNotFound, Forbidden, InvalidTopic, NoCapacity, NotKept, SubscriptionFailed
+from fleximq.errors import (
+    BrokerError,
+    ClientNotFound,
+    Forbidden,
+    InvalidTopic,
+    NoCapacity,
+    NotKept,
+    NotRecorded,
+    SubscriptionFailed,
+)
 from fleximq.interfaces import IJournal, IPeer, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.message import Message
+from fleximq.patterns import anyOf
+from fleximq.records import DIALECTS
 
 _NOBODY: tuple[None, None] = (None, None)
 
@@ -62,9 +76,18 @@ class Broker:
         self.observers.add(self.counts)
         self.channelsChanged: list[Callable[[], None]] = []
         self.clients = Clients(limits.clients, clock.seconds, randomHex)
-        self.topics = TopicTable(limits.topics, self._topicCreated, self._channelsChanged)
+        durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
+        self.topics = TopicTable(limits.topics, self._topicCreated, self._channelsChanged, durable)
         self._taps = Taps(self.topics, onError)
         self._journal = journal
+        self._recording = Recording(journal, self.topics, self._deliver, self.observers.counted)
+        self.timesToLive = TimesToLive(rules.messageTtl)
+        self.idempotence = Idempotence(
+            round(rules.idempotenceWindow * 1_000_000),
+            lambda: round(clock.seconds() * 1_000_000),
+            [DIALECTS[name] for name in ("fleximq", "minimq")[: 1 + rules.minimqIdempotent]],
+            self.observers.counted,
+        )
         self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
         self._requests = OpenRequests(self._deadlines, rules.requestTimeout, limits.requests)
         self._self = Client(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
@@ -153,24 +176,44 @@ class Broker:
             raise Forbidden("only the broker publishes to this topic")
         return self.topics.get(name)
 
-    def publish(self, envelope: Envelope, body: Any, count: int) -> None:
+    def publish(self, envelope: Envelope, body: Any, count: int, kept: Kept | None = None) -> None:
         """Bring a run of ``count`` messages to everybody who subscribed to its topic. Hot.
 
+        What goes through the journal is brought when it is committed; what is published to the same topic meanwhile
+        waits behind it.
+
+        :param kept: told the places in the run of messages that went through the journal, once they are committed
+            (None), or the reason why they are not; perhaps several times, and perhaps before this returns. Those that
+            do not go through the journal it is not told of.
         :raises NotKept: a subscription that loses nothing is full; ``refused`` says which messages reached nobody,
-            all others were delivered.
+            all others were taken.
+        :raises NotRecorded: the journal takes nothing at present; nobody got anything.
         """
         if envelope.topic.careful or envelope.durable:
-            self._publishCarefully(envelope, body, count)
+            self._publishCarefully(envelope, body, count, kept)
         else:
             self._deliver(envelope, body, count)
 
+    def publishOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: Kept | None = None) -> None:
+        """Publish those messages of a run whose ids were not published to its topic lately, if it is durable.
+
+        A repeat is safe when its first is, and refused if that is. Else as :meth:`publish`.
+
+        :param ids: one for each message.
+        """
+        self._once(envelope, body, ids, kept, self.publish)
+
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
-        """Bring a run only to those of its subscribers who take direct messages and have one of these ids."""
-        subscribers = self.topics.subscribers(self.topics.get(envelope.topic.name))
-        for id in audience:
-            _, peer = self.clients.peers.get(id, _NOBODY)
-            if peer is not None and peer in subscribers:
-                peer.deliver(peer.form.render(envelope, body, count), count)
+        """Bring a run only to those of its subscribers who take direct messages and have one of these ids.
+
+        It is not kept anywhere, but does not overtake what was published to the topic before.
+        """
+        envelope = self._present(envelope)
+        bring = partial(self._deliverTo, tuple(audience))
+        if envelope.topic.line:
+            self._recording.wait(envelope, body, count, bring)
+        else:
+            bring(envelope, body, count)
 
     def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
         """Let a client's subscriber take what is published to a name or, unless ``literal``, a pattern.
@@ -209,9 +252,25 @@ class Broker:
         else:
             self.topics.unsubscribePattern(pattern.subscriber, name)
 
-    def whenSafe(self, call: Callable[[], None]) -> None:
-        """Call when everything published so far is kept or refused; at once without a journal on disk."""
-        self._journal.whenSafe(call)
+    def whenSafe(self, call: Callable[[], None], client: Client | None = None) -> None:
+        """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
+
+        At once without a journal on disk. What it is told of refusals comes before.
+        """
+        self._journal.whenSafe(call, None if client is None else client.unsafe)
+
+    def isSafe(self, client: Client) -> bool:
+        """Tell whether :meth:`whenSafe` would call at once."""
+        return client.unsafe <= self._journal.safe  # type: ignore[no-any-return]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits for the disk that those who publish what is durable should not be read."""
+        return self._recording.crowded
+
+    def whenRoom(self, call: Callable[[], None]) -> None:
+        """Call when it is worth looking again whether it is ``crowded``."""
+        self._recording.whenRoom(call)
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
         """Bring a copy of what is published to topics that match to somebody who is no client, see :class:`Taps`.
@@ -319,18 +378,35 @@ class Broker:
         """
         return self.subscriptions.find(id, owner).acknowledge(tag)
 
-    def produce(self, envelope: Envelope, body: Any, count: int, size: int) -> None:
+    def produce(self, envelope: Envelope, body: Any, count: int, kept: Kept | None = None) -> None:
         """Publish a run of ``count`` messages to a topic that has a work queue from now on.
 
-        :param size: bytes of their payloads and ids in all.
+        :param kept: as for :meth:`publish`.
         :raises NotKept: the queue cannot hold all of them, then all are refused and nothing was published; or a
             subscription that loses nothing is full, see :meth:`publish`.
         :raises NoCapacity: there are as many queues as there may be.
         """
-        reason = self._queue(envelope.topic.name).admits(count, size)
+        queue = self._queue(envelope.topic.name)
+        envelope = self._present(envelope)
+        topic = envelope.topic
+        size = weigh(envelope.source.messages(body))
+        if queue.everConsumed:
+            reason = queue.admits(topic.owed + count, topic.owedBytes + size)
+        else:
+            reason = queue.admits(count, size)
         if reason is not None:
             raise NotKept(reason, range(count))
-        self.publish(envelope, body, count)
+        self.publish(envelope, body, count, kept)
+
+    def produceOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: Kept | None = None) -> None:
+        """Produce those messages of a run whose ids were not published to its topic lately, if it is durable.
+
+        A repeat is safe when its first is, and refused if that is. Else as :meth:`produce`.
+
+        :param ids: one for each message.
+        """
+        self._queue(envelope.topic.name)
+        self._once(envelope, body, ids, kept, self.produce)
 
     def expectReplies(self, name: str) -> None:
         """Let a topic have a work queue from now on, so that a reply is kept that comes before its first CONSUME.
@@ -385,34 +461,62 @@ class Broker:
             self.topics.subscribe(queue, name, queue=True)
         return queue
 
-    def _publishCarefully(self, envelope: Envelope, body: Any, count: int) -> None:
+    def _publishCarefully(self, envelope: Envelope, body: Any, count: int, kept: Kept | None) -> None:
         envelope = self._present(envelope)
+        topic = envelope.topic
+        taken: Sequence[int] = range(count)
         refused: Sequence[int] = ()
-        if envelope.topic.guards and envelope.qos and not self._admitsAll(envelope, body, count):
-            taken, refused, reason = self._admitted(envelope, body)
-            if refused:
-                count = len(taken)
-                body = envelope.source.pick(body, taken) if taken else None
-        if count and envelope.durable:
-            self._journal.append(envelope, body, count, partial(self._committed, envelope, body, count))
-        elif count:
-            self._deliver(envelope, body, count)
+        size = 0
+        words = ""
+        if (topic.guards or (topic.queues and self._journal.onDisk)) and envelope.qos:
+            size = weigh(envelope.source.messages(body))
+            if not self._admitsAll(topic, count, size):
+                taken, refused, size, words = self._admitted(envelope, body)
+                if taken and refused:
+                    body = envelope.source.pick(body, taken)
+        if taken:
+            try:
+                self._bring(envelope, body, len(taken), size, kept and partial(_tell, kept, taken))
+            except NotRecorded as error:
+                raise NotRecorded(error.reason, range(count)) from error
         if refused:
-            raise NotKept(reason, refused)
+            raise NotKept(words, refused)
 
-    def _admitsAll(self, envelope: Envelope, body: Any, count: int) -> bool:
-        size = weigh(envelope.source.messages(body))
-        return all(guard.admits(count, size) is None for guard in envelope.topic.guards.values())
+    def _bring(
+        self, envelope: Envelope, body: Any, count: int, size: int, told: Callable[[str | None], None] | None
+    ) -> None:
+        """Bring a run to its topic: through the journal, behind what goes through it, or at once."""
+        topic = envelope.topic
+        if self._isRecorded(envelope):
+            self._recording.keep(envelope, body, count, size, told)
+        elif topic.line:
+            self._recording.wait(envelope, body, count, self._deliver)
+        else:
+            self._deliver(envelope, body, count)
 
-    def _admitted(self, envelope: Envelope, body: Any) -> tuple[list[int], list[int], str]:
-        """Ask all guards before any is filled: the places that fit, those that do not, and why."""
+    def _isRecorded(self, envelope: Envelope) -> bool:
+        topic = envelope.topic
+        if not self._journal.onDisk:
+            return False
+        return envelope.durable or topic.always or bool(topic.keepers and envelope.qos)
+
+    def _admitsAll(self, topic: Topic, count: int, size: int) -> bool:
+        """Ask all guards, who do not know yet what is on its way to them."""
+        count += topic.owed
+        size += topic.owedBytes
+        return all(guard.admits(count, size) is None for guard in topic.guards.values())
+
+    def _admitted(self, envelope: Envelope, body: Any) -> tuple[list[int], list[int], int, str]:
+        """Ask all guards before any is filled: the places that fit, those that do not, the bytes, and why not."""
+        topic = envelope.topic
         taken: list[int] = []
         refused: list[int] = []
         words = ""
         size = 0
         for place, message in enumerate(envelope.source.messages(body)):
             more = size + costOf(message) - OVERHEAD
-            reasons = (guard.admits(len(taken) + 1, more) for guard in envelope.topic.guards.values())
+            count = topic.owed + len(taken) + 1
+            reasons = (guard.admits(count, topic.owedBytes + more) for guard in topic.guards.values())
             reason = next((reason for reason in reasons if reason is not None), None)
             if reason is None:
                 taken.append(place)
@@ -420,17 +524,61 @@ class Broker:
             else:
                 refused.append(place)
                 words = reason
-        return taken, refused, words
+        return taken, refused, size, words
 
-    def _committed(self, envelope: Envelope, body: Any, count: int, offset: int, reason: str | None) -> None:
+    def _once(
+        self,
+        envelope: Envelope,
+        body: Any,
+        ids: Sequence[str],
+        kept: Kept | None,
+        bring: Callable[[Envelope, Any, int, Kept | None], None],
+    ) -> None:
+        envelope = self._present(envelope)
+        if not self._isRecorded(envelope) or not envelope.topic.durable:
+            bring(envelope, body, len(ids), kept)
+            return
+        publisher = envelope.publisher
+        claim, number = self.idempotence.claim(envelope.topic.name, ids, kept)
+        publisher.unsafe = max(publisher.unsafe, number)
+        places = claim.places
+        if not places:
+            return
+        if len(places) < len(ids):
+            body = envelope.source.pick(body, places)
+        try:
+            bring(envelope, body, len(places), partial(self._claimed, claim, places, kept))
+        except NotKept as error:
+            refused = [places[place] for place in error.refused]
+            self.idempotence.refused(claim, refused, error.reason)
+            raise type(error)(error.reason, refused) from error
+        except BrokerError as error:
+            self.idempotence.refused(claim, places, str(error))
+            raise
+        finally:
+            claim.number = publisher.unsafe
+
+    def _claimed(
+        self, claim: Claim, places: Sequence[int], kept: Kept | None, reason: str | None, decided: Sequence[int]
+    ) -> None:
+        """The journal's word on claimed messages, whose places are those among the ones that were not repeats."""
+        if kept is not None:
+            kept(reason, [places[place] for place in decided])
         if reason is None:
-            self._deliver(envelope, body, count)
+            self.idempotence.committed(claim)
         else:
-            self.observers.counted("refused: journal", count)
+            self.idempotence.refused(claim, list(claim.places), reason)
 
     def _present(self, envelope: Envelope) -> Envelope:
         """Return an envelope whose topic is in the table, though it was forgotten since."""
         return envelope._replace(topic=self.topics.get(envelope.topic.name)) if envelope.topic.gone else envelope
+
+    def _deliverTo(self, audience: Iterable[int], envelope: Envelope, body: Any, count: int) -> None:
+        subscribers = self.topics.subscribers(envelope.topic)
+        for id in audience:
+            _, peer = self.clients.peers.get(id, _NOBODY)
+            if peer is not None and peer in subscribers:
+                peer.deliver(peer.form.render(envelope, body, count), count)
 
     def _deliver(self, envelope: Envelope, body: Any, count: int) -> None:
         envelope = self._present(envelope)
@@ -444,15 +592,28 @@ class Broker:
             for deliver in delivers:
                 deliver(rendered, count)
 
-    def _dead(self, name: str, message: Message) -> None:
-        """Bring a message that nobody acknowledged to the topic for such."""
+    def _dead(self, name: str, message: Message) -> bool:
+        """Bring a message that nobody acknowledged to the topic for such; False if it must stay where it is.
+
+        Where the journal refuses it later, behind all that may tell that it is gone, it is tried again.
+        """
         try:
             queue = self._queue(DEAD + name)
         except NoCapacity:
             self.observers.counted("dropped: no queue for a dead letter", 1)
+            return True
+        envelope = Envelope(self.topics.get(queue.name), self._self, self._own)
+        try:
+            self._bring(envelope, message, 1, costOf(message) - OVERHEAD, partial(self._deadAgain, name, message))
+        except NotRecorded:
+            return False
+        return True
+
+    def _deadAgain(self, name: str, message: Message, reason: str | None = "") -> None:
+        """Try later with a dead letter that was not kept, if there is a reason why."""
+        if reason is None or (not reason and self._dead(name, message)):
             return
-        topic = self.topics.get(queue.name)
-        self._deliver(Envelope(topic, self._self, self._own), message, 1)
+        self._deadlines.call(self.rules.redelivery, partial(self._deadAgain, name, message))
 
     def _subscriptionExpired(self, subscription: Subscription) -> None:
         self.topics.unsubscribe(subscription, subscription.topic)
@@ -467,3 +628,7 @@ class Broker:
     def _channelsChanged(self) -> None:
         for call in self.channelsChanged:
             call()
+
+
+def _tell(kept: Kept, places: Sequence[int], reason: str | None) -> None:
+    kept(reason, places)

@@ -32,11 +32,10 @@ Key = tuple[str, str]
 class Claim:
     """One run's ids, from the moment they are seen until the run is committed or refused.
 
-    ``places`` are those of the messages that are new, ``again`` those that repeat an earlier message of the same run,
-    ``number`` the run's in the journal.
+    ``places`` are those of the messages that are new, ``number`` is the run's in the journal.
     """
 
-    __slots__ = ("_waiting", "again", "ids", "number", "places", "time", "topic")
+    __slots__ = ("_waiting", "ids", "number", "places", "time", "topic")
 
     def __init__(self, topic: str, ids: Sequence[str], time: int) -> None:
         self.topic = topic
@@ -44,19 +43,17 @@ class Claim:
         self.time = time
         self.number = 0
         self.places: list[int] = []
-        self.again: list[int] = []
-        self._waiting: list[tuple[Kept | None, int]] = []
+        self._waiting: dict[str, list[tuple[Kept, int]]] = {}
 
-    def wait(self, kept: Kept | None, place: int) -> None:
-        """Tell what becomes of the run to somebody who repeats a message of it."""
-        self._waiting.append((kept, place))
+    def wait(self, id: str, kept: Kept | None, place: int) -> None:
+        """Tell what becomes of a message to somebody who repeats it, in a run of his own at this place."""
+        if kept is not None:
+            self._waiting.setdefault(id, []).append((kept, place))
 
-    def tell(self, reason: str | None) -> None:
-        """Tell it to all who wait."""
-        waiting, self._waiting = self._waiting, []
-        for kept, place in waiting:
-            if kept is not None:
-                kept(reason, (place,))
+    def tell(self, id: str, reason: str | None) -> None:
+        """Tell it to all who wait for it."""
+        for kept, place in self._waiting.pop(id, ()):
+            kept(reason, (place,))
 
 
 class Idempotence:
@@ -91,27 +88,27 @@ class Idempotence:
         """Return how many ids are remembered."""
         return len(self._entries)
 
-    def claim(self, topic: str, ids: Sequence[str], repeated: Callable[[int, Claim | None], None]) -> Claim:
-        """Take hold of those of a run's ids that are new.
+    def claim(self, topic: str, ids: Sequence[str], kept: Kept | None) -> tuple[Claim, int]:
+        """Take hold of those of a run's ids that are new; return the claim, and the last run that repeats wait for.
 
-        :param repeated: is told the place of each message that is none, and the claim that it waits for.
+        :param kept: told of repeats of what is not decided yet, when it is.
         """
         now = self._now()
         self._expire(now - self._window)
         claim = Claim(topic, ids, now)
         entries = self._entries
+        number = 0
         for place, id in enumerate(ids):
             found = entries.get((topic, id))
             if found is None:
                 claim.places.append(place)
                 self._add((topic, id), claim)
-            elif found is claim:
-                claim.again.append(place)
-            else:
-                repeated(place, found if isinstance(found, Claim) else None)
+            elif isinstance(found, Claim):
+                found.wait(id, kept, place)
+                number = max(number, found.number)
         if len(claim.places) < len(ids):
             self._counted(REPEATED, len(ids) - len(claim.places))
-        return claim
+        return claim, number
 
     def committed(self, claim: Claim) -> None:
         """Remember a run that was stored."""
@@ -119,7 +116,7 @@ class Idempotence:
             key = claim.topic, claim.ids[place]
             if self._entries.get(key) is claim:
                 self._entries[key] = claim.time
-        claim.tell(None)
+            claim.tell(key[1], None)
 
     def refused(self, claim: Claim, places: Sequence[int], reason: str) -> None:
         """Let messages of these places be stored when they come again."""
@@ -131,12 +128,8 @@ class Idempotence:
                     self._order.pop()
         gone = set(places)
         claim.places = [place for place in claim.places if place not in gone]
-        if not claim.places:
-            claim.tell(reason)
-
-    def isClaimed(self, claim: Claim, place: int) -> bool:
-        """Tell whether the id at this place of a run still waits for it or was stored by it."""
-        return self._entries.get((claim.topic, claim.ids[place])) in (claim, claim.time)
+        for place in places:
+            claim.tell(claim.ids[place], reason)
 
     def remember(self, topic: str, id: str, time: int) -> None:
         """Know a message that was stored at this time (microseconds since 1970); they come in the order of times."""

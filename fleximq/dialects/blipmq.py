@@ -11,6 +11,7 @@ Measured over TCP, messages of 100 bytes pipelined in rounds of 100,000 (benchma
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from itertools import chain
 
 from twisted.internet.interfaces import IAddress
@@ -27,7 +28,7 @@ from fleximq.dialects.patient import PORTION, PatientProtocol
 from fleximq.dialects.quick_ack import quickAcks
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.stream import StreamFactory
-from fleximq.errors import BadRequest, BrokerError, NotFound, NotKept, Unauthorized
+from fleximq.errors import BadRequest, BrokerError, NotFound, NotKept, NotRecorded, Unauthorized
 from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.wire.blip_frame import BlipScanner, FrameType, Run, encodeFrame
 from fleximq.wire.blip_payload import (
@@ -63,7 +64,7 @@ class BlipSession(Session):
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
-        self.answers = Answers(outbox)
+        self.answers: Answers = Answers(outbox)
         self._scanner = BlipScanner()
         self._envelopes = EnvelopeCache(context.envelopes)
         self._owner = ""
@@ -135,7 +136,14 @@ class BlipSession(Session):
         if envelope is None or envelope.topic.gone:
             self._envelopes.forget(head)
             envelope = self._learn(head)
-        self.broker.publish(envelope, messages, len(messages))
+        self.broker.publish(envelope, messages, len(messages), partial(self._kept, asked))
+
+    def _kept(self, asked: Sequence[int], reason: str | None, places: Sequence[int]) -> None:
+        """Refuse what the journal did; the PONG that waits for it comes behind."""
+        if reason is not None:
+            error = NotRecorded(reason)
+            self.counted(error)
+            self.outbox.take(_nacks([asked[place] for place in places], error))
 
     def _learn(self, head: bytes) -> Envelope:
         """Find out what the head of a PUBLISH means, and remember it."""
@@ -178,7 +186,7 @@ class BlipSession(Session):
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 
     def _ping(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
-        self.broker.whenSafe(self.answers.later(encodeFrame(FrameType.PONG, asked[0])))
+        self.broker.whenSafe(self.answers.later(encodeFrame(FrameType.PONG, asked[0])), self._me)
 
     def _ignore(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         """A client's NACK or PONG answers nothing that was asked."""
@@ -195,10 +203,8 @@ class BlipSession(Session):
 
     def answerError(self, error: BrokerError) -> None:
         """Answer each frame concerned by a NACK. Where no frame could be made out, there is nothing to answer."""
-        payload = encodeNack(*nackOf(error))
-        nacks = [encodeFrame(FrameType.NACK, correlation, payload) for correlation in self._asked]
-        if nacks:
-            self.answers.take(b"".join(nacks))
+        if self._asked:
+            self.answers.take(_nacks(self._asked, error))
 
     def inputEnded(self) -> None:
         """Answer what was asked, then close."""
@@ -213,8 +219,8 @@ class BlipSession(Session):
         self._runs = iter(())
 
     def close(self) -> None:
-        """Close when the last PONG that is due was sent."""
-        self.answers.whenSent(self.outbox.close)
+        """Close when all that was published is decided, and the last PONG that is due was sent."""
+        self.broker.whenSafe(lambda: self.answers.whenSent(self.outbox.close), self.client)
 
 
 _Step = Callable[[BlipSession, bytes, list[int], list[bytes]], None]
@@ -274,6 +280,11 @@ class BlipProtocol(PatientProtocol):
         super().feed(data)
         if self.session.stuck:
             self.waitForReader()
+
+
+def _nacks(asked: Sequence[int], error: BrokerError) -> bytes:
+    payload = encodeNack(*nackOf(error))
+    return b"".join([encodeFrame(FrameType.NACK, correlation, payload) for correlation in asked])
 
 
 def _sendable(subscription: Subscription, deliveries: Sequence[Delivery]) -> list[Delivery]:

@@ -30,7 +30,6 @@ from fleximq.errors import (
     Forbidden,
     JoinRejected,
     NotImplementedByBroker,
-    NotKept,
     Unauthorized,
 )
 from fleximq.status import Status
@@ -94,12 +93,10 @@ class FlexiSession(FlexiMessages):
                     self._unknown(bytesOfEnvelope, run)
                     if self.state is State.ENDING:
                         return
+                elif envelope.topic.careful:
+                    self._publish(envelope, bytesOfEnvelope, run, count)
                 else:
-                    try:
-                        publish(envelope, run, count)
-                    except NotKept as error:
-                        for _ in error.refused:
-                            self._refused(error, bytesOfEnvelope)
+                    publish(envelope, run, count)
         except FrameTooLarge as error:
             if total:
                 _handOver(source, begin, until, takers, total)

@@ -4,6 +4,9 @@
 raises what is to be answered.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 import msgpack
 from twisted.internet.interfaces import IAddress
 
@@ -14,7 +17,7 @@ from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.fleximq_form import FlexiSource
 from fleximq.dialects.fleximq_voice import FlexiVoice, correlation
 from fleximq.dialects.outbox import Outbox
-from fleximq.errors import BadRequest, ClientNotFound, InvalidTopic, SubscriptionFailed
+from fleximq.errors import BadRequest, ClientNotFound, InvalidTopic, NotKept, NotRecorded, SubscriptionFailed
 from fleximq.limits import KIBIBYTE
 from fleximq.status import Status
 from fleximq.wire.flexi_header import Header
@@ -93,7 +96,27 @@ class FlexiMessages(FlexiVoice):
             return
         if isStamped(envelope) and _PASSING.isdisjoint(header.fields):
             self._envelopes.remember(envelope, found)
-        self.broker.publish(found, frame, 1)
+        id = header.fields.get("message_id")
+        if id is None:
+            self._publish(found, envelope, frame, 1)
+        else:
+            self._publish(found, envelope, frame, 1, (id,))
+
+    def _publish(
+        self, found: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
+    ) -> None:
+        """Publish a run, and answer what is refused of it, perhaps later."""
+        kept = partial(self._kept, found.topic.name)
+        try:
+            if ids is None:
+                self.broker.publish(found, frames, count, kept)
+            else:
+                self.broker.publishOnce(found, frames, ids, kept)
+        except NotRecorded as error:
+            self._kept(found.topic.name, error.reason, error.refused, inOrder=True)
+        except NotKept as error:
+            for _ in error.refused:
+                self._refused(error, envelope)
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern."""
@@ -111,7 +134,11 @@ class FlexiMessages(FlexiVoice):
         if header.interval is not None and self._keepAlive is not None:
             self._keepAlive.suggest(header.interval)
         fields = {"keepalive": {"timestamp": header.timestamp}}
-        self.broker.whenSafe(lambda: self._say(MessageType.PONG, fields))
+        pong = self._encoded(MessageType.PONG, fields)
+        if self.broker.isSafe(self._me):
+            self.answers.take(pong)
+        else:
+            self.broker.whenSafe(self.answers.later(pong), self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Nothing to do: that it came is what counts."""

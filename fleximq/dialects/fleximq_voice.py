@@ -1,19 +1,20 @@
 """What the broker says to a FlexiMQ client: its own messages, errors, and all of it in the client's layout."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
 from fleximq.broker.values import BROKER_ID, Client
+from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM
 from fleximq.dialects.keepalive import KeepAlive
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import Session, State
-from fleximq.errors import BrokerError
+from fleximq.errors import BrokerError, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
 from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, reportsError
@@ -34,6 +35,8 @@ class FlexiVoice(Session):
         self.hear: Callable[[bytes], None] = outbox.deliver
         self.forward: Callable[[bytes], None] = outbox.take
         outbox.cut = FLEXI_FORM.cut
+        self.answers: Answers = Answers(outbox)
+        self._shaped: Callable[[bytes], bytes] = bytes
         self.id = 0
         self._me: Client  # there from the JOIN on
         self._named = False
@@ -44,12 +47,20 @@ class FlexiVoice(Session):
         """Send everything in layout B from now on."""
         outbox = self.outbox
         self.form = LAYOUT_B_FORM
+        self._shaped = toLayoutB
         self.forward = lambda frame: outbox.take(toLayoutB(frame))
         self.hear = lambda frame: outbox.deliver(toLayoutB(frame))
         outbox.cut = LAYOUT_B_FORM.cut
 
     def _say(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
-        self.forward(encodeMessage(kind, sender, fields, payload))
+        """Answer something, behind all that was asked before."""
+        self.answers.take(self._encoded(kind, fields, payload, sender))
+
+    def _encoded(
+        self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID
+    ) -> bytes:
+        """Return a message in the client's layout."""
+        return self._shaped(encodeMessage(kind, sender, fields, payload))
 
     def _routing(self, entry: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the routing of a message from the broker, as this client can read it."""
@@ -62,12 +73,29 @@ class FlexiVoice(Session):
     def requestDone(self) -> None:
         """End a connection that only waited for its last answer, behind the PONGs that are still due."""
         if self._inputEnded and (self.client is None or not self.broker.waiting(self.client)):
-            self.broker.whenSafe(lambda: self.end("client closed"))
+            self.broker.whenSafe(lambda: self.end("client closed"), self.client)
+
+    def close(self) -> None:
+        """Close when all that was published is decided, and the last PONG that is due was sent."""
+        self.broker.whenSafe(lambda: self.answers.whenSent(self.outbox.close), self.client)
 
     def _sayError(self, status: int, reason: str, path: str, id: str | None) -> None:
+        self.answers.take(self._error(status, reason, path, id))
+
+    def _error(self, status: int, reason: str, path: str, id: str | None = None) -> bytes:
         routing = self._routing({"client_id": self.id, "path": path})
         fields = {"status": int(status), "routing": routing} | correlation(id)
-        self._say(MessageType.REP, fields, words(reason))
+        return self._encoded(MessageType.REP, fields, words(reason))
+
+    def _kept(self, topic: str, reason: str | None, places: Sequence[int], inOrder: bool = False) -> None:
+        """Tell what the journal refused: at once, before the PONG that waits for it, or in order of what was said."""
+        if reason is None:
+            return
+        error = NotRecorded(reason)
+        say = self.answers.take if inOrder else self.outbox.take
+        for _ in places:
+            self.counted(error)
+            say(self._error(error.status, str(error), topic))
 
     def _reportLost(self, header: Header, entry: Entry) -> None:
         """A NOTIF or REP that reports an error itself is never answered."""
@@ -99,7 +127,7 @@ class FlexiVoice(Session):
         keepalive = {"timestamp": time.time_ns() // 1_000_000}
         if self._keepAlive is not None and self._keepAlive.interval >= 1:
             keepalive["interval"] = int(self._keepAlive.interval)
-        self._say(MessageType.PING, {"keepalive": keepalive})
+        self.outbox.take(self._encoded(MessageType.PING, {"keepalive": keepalive}))
 
     def _silent(self) -> None:
         self.end("keep-alive")

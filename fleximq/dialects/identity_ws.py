@@ -18,7 +18,7 @@ from fleximq.dialects.keepalive import KeepAlive
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
-from fleximq.errors import BrokerError, NoCapacity, NotKept, Unauthorized
+from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded, Unauthorized
 from fleximq.interfaces import ISubscriber
 from fleximq.status import Status
 from fleximq.wire.identity_text import (
@@ -148,9 +148,15 @@ class IdentitySession(Session):
 
     def _publish(self, envelope: Envelope, texts: list[bytes]) -> None:
         try:
-            self.broker.publish(envelope, texts, len(texts))
+            self.broker.publish(envelope, texts, len(texts), self._kept)
         except NotKept as error:
             for _ in error.refused:
+                self.failed(error)
+
+    def _kept(self, reason: str | None, places: Sequence[int]) -> None:
+        if reason is not None:
+            error = NotRecorded(reason)
+            for _ in places:
                 self.failed(error)
 
     # -- what the broker says ----------------------------------------------------------------------

@@ -14,10 +14,11 @@ each (StringTransport).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.backlog import weigh
+from fleximq.broker.idempotence import Kept
 from fleximq.broker.values import Client, Delivery, Envelope
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
@@ -26,7 +27,7 @@ from fleximq.dialects.minimq_wait import WaitingConsume
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.patient import PORTION
 from fleximq.dialects.session import Session, State
-from fleximq.errors import BrokerError, NoCapacity, NotKept
+from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, encodeId, parseCommand
 from fleximq.wire.mini_message import MiniMessage, isSpellable, parseProduce
 
@@ -51,7 +52,7 @@ class MiniSession(Session):
         super().__init__(context, outbox, address)
         self.busy = False
         self.goOn: Callable[[], None] = _nothing
-        self.answers = Answers(outbox)
+        self.answers: Answers = Answers(outbox)
         self._newId = newId
         self._envelope: Envelope | None = None
         self._run: list[MiniMessage] = []
@@ -145,31 +146,45 @@ class MiniSession(Session):
         self._run.append(said)
 
     def _publish(self) -> None:
-        """Publish the run of neighbouring PRODUCEs and answer each of them, by its id or an error."""
-        run, self._run = self._run, []
-        if not run:
-            return
-        errors: dict[int, BrokerError] = {}
-        try:
-            self._keep(run)
-        except NotKept as error:
-            if len(error.refused) == len(run) > 1:
-                self._publishSingly(run)
-                return
-            errors = dict.fromkeys(error.refused, error)
-        except BrokerError as error:
-            errors = dict.fromkeys(range(len(run)), error)
-        for place, said in enumerate(run):
-            if place in errors:
-                self.failed(errors[place])
-            else:
-                self._batch.append(encodeId(said.id))
-                self._promising = True
+        """Publish the run of neighbouring PRODUCEs and answer each of them, by its id or an error.
 
-    def _keep(self, run: list[MiniMessage]) -> None:
-        if self._envelope is not None:
-            body = [said.asMessage() for said in run]
-            self.broker.produce(self._envelope, body, len(body), weigh(body))
+        What the journal refuses later, before the answers are sent, has its id replaced.
+        """
+        run, self._run = self._run, []
+        if not run or self._envelope is None:
+            return
+        batch = self._batch
+        first = len(batch)
+        batch += [encodeId(said.id) for said in run]
+        self._promising = True
+        try:
+            self._keep(self._envelope, run, partial(self._kept, batch, first))
+        except NotKept as error:
+            if len(error.refused) == len(run) > 1 and not isinstance(error, NotRecorded):
+                del batch[first:]
+                self._publishSingly(run)
+            else:
+                self._replace(batch, first, error.refused, error)
+        except BrokerError as error:
+            self._replace(batch, first, range(len(run)), error)
+
+    def _keep(self, envelope: Envelope, run: list[MiniMessage], kept: Kept) -> None:
+        body = [said.asMessage() for said in run]
+        if self.context.settings.minimqIdempotent:
+            self.broker.produceOnce(envelope, body, [said.id for said in run], kept)
+        else:
+            self.broker.produce(envelope, body, len(body), kept)
+
+    def _kept(self, batch: list[bytes], first: int, reason: str | None, places: Sequence[int]) -> None:
+        if reason is not None:
+            self._replace(batch, first, places, NotRecorded(reason))
+
+    def _replace(self, batch: list[bytes], first: int, places: Sequence[int], error: BrokerError) -> None:
+        """Answer these of a run's PRODUCEs by an error instead of their ids."""
+        line = renderError(error)
+        for place in places:
+            self.counted(error)
+            batch[first + place] = line
 
     def _publishSingly(self, run: list[MiniMessage]) -> None:
         """Publish those messages that fit of a run that was too much as a whole."""
@@ -274,13 +289,12 @@ class MiniSession(Session):
         self._publish()
         if not self._batch:
             return
-        chunk = b"".join(self._batch)
-        self._batch.clear()
-        if self._promising:
-            self._promising = False
-            self.broker.whenSafe(self.answers.later(chunk))
+        batch, self._batch = self._batch, []
+        if self._promising and not self.broker.isSafe(self._me):
+            self.broker.whenSafe(self.answers.laterList(batch), self._me)
         else:
-            self.answers.take(chunk)
+            self.answers.take(b"".join(batch))
+        self._promising = False
 
     def answerError(self, error: BrokerError) -> None:
         """Answer by one ERROR line."""
@@ -305,7 +319,7 @@ class MiniSession(Session):
     def left(self) -> None:
         """Leave the line of those who wait for a message, and forget what was begun."""
         self._stopWaiting()
-        self._batch.clear()
+        self._batch = []
         self._run = []
         self._behind = None
 

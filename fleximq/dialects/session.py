@@ -19,6 +19,7 @@ from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.logger import Logger
 
 from fleximq.broker.values import Client
+from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
@@ -53,6 +54,7 @@ class Session:
         self.context = context
         self.broker = context.broker
         self.outbox = outbox
+        self.answers: Answers | None = None
         self.address = address
         self.client: Client | None = None
         self.state = State.WAITING
@@ -63,6 +65,11 @@ class Session:
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
         )
+
+    @property
+    def owed(self) -> int:
+        """How many bytes of answers wait until a publication is safe."""
+        return 0 if self.answers is None else self.answers.size
 
     def lastHeard(self) -> float:
         """Return when the peer was last heard; now, while it is not listened to."""

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.dialects.context import Context
+from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
@@ -77,7 +78,11 @@ class StreamProtocol(Protocol):
 
     def work(self, data: bytes) -> None:
         """Let the session work through these bytes, and answer what goes wrong. May be called outside of a read."""
-        self.session.attempt(partial(self.feed, data))
+        session = self.session
+        session.attempt(partial(self.feed, data))
+        client = session.client
+        if client is not None and not session.broker.isSafe(client):
+            holdBack(session, client, self.reading)
 
     def feed(self, data: bytes) -> None:
         """Hand these bytes to the session; for protocols that cut them up themselves."""

@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from fleximq.dialects.context import Context
+from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.inflation import acceptDeflate
 from fleximq.dialects.outbox import markOf
 from fleximq.dialects.reading import Reading
@@ -106,6 +107,9 @@ class WebSocketFace(BoundedProtocol):
         except Exception:
             self._log.failure("{dialect}: a read could not be parsed", dialect=self.session.dialect)
             self.session.end("internal error")
+        client = self.session.client
+        if client is not None and not self.session.broker.isSafe(client):
+            holdBack(self.session, client, self.reading)
         turn.flush()
 
     def readConnectionLost(self) -> None:

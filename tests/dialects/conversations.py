@@ -24,12 +24,12 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.rules import Rules
 from fleximq.dialects.context import Context
 from fleximq.dialects.turn import Turn
 from fleximq.interfaces import IJournal
 from fleximq.journal.memory import MemoryJournal
 from fleximq.message import Message
+from fleximq.services.broker import rulesOf
 from fleximq.settings import Settings
 
 #: Where a peer connects from unless a test says otherwise.
@@ -65,19 +65,6 @@ def makeContext(
         afterwards=turn.flush,
     )
     return Context(broker, chosen, clock, turn, refusal)
-
-
-def rulesOf(settings: Settings) -> Rules:
-    """Return the rules that a broker with these settings follows."""
-    return Rules(
-        requestTimeout=settings.requestTimeout,
-        redelivery=settings.redelivery,
-        maxDeliveries=settings.maxDeliveries,
-        grace=settings.subscriptionGrace,
-        queueExpiry=settings.queueExpiry,
-        echoBroadcast=settings.bcastEcho,
-        limits=settings.limits,
-    )
 
 
 def refuseAll(address: IAddress) -> str | None:

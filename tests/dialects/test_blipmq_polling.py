@@ -318,7 +318,7 @@ class EnvelopeTests(BlipCase):
         """Neighbours are published together."""
         peer = self.login()
         counts: list[int] = []
-        self.patch(self.context.broker, "publish", lambda envelope, body, count: counts.append(count))
+        self.patch(self.context.broker, "publish", lambda envelope, body, count, kept: counts.append(count))
         peer.say(publish("t", b"x") * 5 + publish("u", b"x") * 2)
         self.assertEqual(counts, [5, 2])
 
@@ -326,7 +326,7 @@ class EnvelopeTests(BlipCase):
         """QoS1 is durable, QoS0 is not."""
         peer = self.login()
         seen: list[tuple[int, bool]] = []
-        note = lambda envelope, body, count: seen.append((envelope.qos, envelope.durable))  # noqa: E731
+        note = lambda envelope, body, count, kept: seen.append((envelope.qos, envelope.durable))  # noqa: E731
         self.patch(self.context.broker, "publish", note)
         peer.say(publish("t", b"x", 0) + publish("t", b"x", 1))
         self.assertEqual(seen, [(0, False), (1, True)])

@@ -476,8 +476,8 @@ class LeavingTests(DirectCase):
         """A PONG that waits until what was published is safe is sent before the end, as the last answer or not."""
         for asks in (False, True):
             journal = SlowJournal()
-            self.meet(journal=journal)
-            journal.append(None, None, 1, lambda offset, reason: None)
+            self.meet(journal=journal, durable=("t",))
+            self.alice.publish("t")
             if asks:
                 self.alice.request(self.bob.id, "/p", "R")
             self.alice.tell("PING", {"keepalive": {"timestamp": 1}}).endInput()

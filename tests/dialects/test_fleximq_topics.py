@@ -492,9 +492,8 @@ class BarrierTests(TopicCase):
     def test_waitsUntilSafe(self) -> None:
         """While something is not safe the PONG waits."""
         journal = SlowJournal()
-        self.server = self.makeServer(journal=journal)
-        peer = self.server.join()
-        journal.append(None, None, 1, lambda offset, reason: None)
+        self.server = self.makeServer(journal=journal, durable=("t",))
+        peer = self.server.join().publish("t")
         peer.tell("PING", {"keepalive": {"timestamp": 1}})
         self.assertEqual(peer.messages(), [])
         journal.commit()
@@ -504,9 +503,8 @@ class BarrierTests(TopicCase):
     def test_goneMeanwhile(self) -> None:
         """Whoever has left by then is not answered, and nothing breaks."""
         journal = SlowJournal()
-        self.server = self.makeServer(journal=journal)
-        peer = self.server.join()
-        journal.append(None, None, 1, lambda offset, reason: None)
+        self.server = self.makeServer(journal=journal, durable=("t",))
+        peer = self.server.join().publish("t")
         peer.tell("PING", {"keepalive": {"timestamp": 1}}).leave()
         journal.commit()
         self.clock.advance(0)

@@ -298,10 +298,10 @@ class RunTests(IdentityCase):
         runs: list[tuple[str, list[bytes]]] = []
         publish = self.broker.publish
 
-        def note(envelope: Envelope, body: Any, count: int) -> None:
+        def note(envelope: Envelope, body: Any, count: int, kept: Any = None) -> None:
             self.assertEqual(len(body), count)
             runs.append((envelope.topic.name, body))
-            publish(envelope, body, count)
+            publish(envelope, body, count, kept)
 
         self.broker.publish = note  # type: ignore[method-assign]
         return runs

@@ -1,0 +1,30 @@
+"""A connection is not read while more waits for the disk than should, and it has published some of that.
+
+So what is on its way to the disk is bounded by what the journal takes at once and one read of each connection, and what
+a connection has in its line of answers by what it may leave unread. Others are read as ever. The connection is not
+silent meanwhile: it is not listened to.
+"""
+
+from enum import Enum
+
+from fleximq.broker.values import Client
+from fleximq.dialects.reading import Reading
+from fleximq.dialects.session import Session
+
+
+class Wait(Enum):
+    """Why a connection is not read for now."""
+
+    CROWDED = "too much waits for the disk"
+    UNSENT = "its own answers that wait for the disk are too many"
+
+
+def holdBack(session: Session, client: Client, reading: Reading) -> None:
+    """Stop reading a connection whose publications are on their way to the disk, if that is too much."""
+    broker = session.broker
+    if broker.crowded:
+        reading.stop(Wait.CROWDED)
+        broker.whenRoom(lambda: reading.go(Wait.CROWDED))
+    if 0 < session.owed > session.outbox.room:
+        reading.stop(Wait.UNSENT)
+        broker.whenSafe(lambda: reading.go(Wait.UNSENT), client)
