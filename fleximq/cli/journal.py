@@ -16,6 +16,9 @@ from fleximq.cli.command import Command
 from fleximq.errors import JournalError
 from fleximq.journal.files import Files
 from fleximq.journal.identity import readIdentity
+from fleximq.journal.lock import Lock
+from fleximq.journal.recovery import recover
+from fleximq.journal.rehearsal import Rehearsal
 from fleximq.journal.survey import Finding, Survey
 from fleximq.journal.tally import tallyOf
 from fleximq.message import Content
@@ -75,6 +78,30 @@ def cat(arguments: Namespace) -> int:
             break
         for row in rows(batch.only(wanted), arguments.first, arguments.last):
             print(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+    return 0
+
+
+def repair(arguments: Namespace) -> int:
+    """Cut an unfinished end and set damage aside, as the start of a broker does; only say so without ``--yes``."""
+    _survey(arguments.folder)
+    lock = Lock(Files(), arguments.folder)
+    try:
+        journal = readIdentity(Files(), arguments.folder)
+        rehearsal = Rehearsal()
+        found = recover(rehearsal, arguments.folder, journal)
+        for step in rehearsal.steps:
+            print(f"would {step}" if not arguments.yes else step)
+        for sentence in found.lost:
+            print(f"lost: {sentence}")
+        if not rehearsal.steps:
+            print("there is nothing to cut")
+        elif arguments.yes:
+            recover(Files(), arguments.folder, journal)
+            print("done")
+        else:
+            print("nothing was changed; --yes does it")
+    finally:
+        lock.release()
     return 0
 
 
@@ -176,10 +203,13 @@ def _prepare(parser: ArgumentParser) -> None:
         ("check", check, "Compare every check sum, and say what is damaged, missing or unfinished; changes nothing."),
         ("stat", stat, "Show how large the journal is, and what there is of each topic."),
         ("cat", cat, "Write messages as JSON, one on each line."),
+        ("repair", repair, "Say what the start of a broker would cut and set aside; do it with --yes."),
     ):
         own = works.add_parser(name, help=words, description=words)
         own.add_argument("folder", metavar="FOLDER", help="the journal's folder, as for twistd fleximq --journal")
         own.set_defaults(work=_inOneSentence(work))
+        if name == "repair":
+            own.add_argument("--yes", action="store_true", help="do what is said")
         if name == "cat":
             own.add_argument("--topic", metavar="PATTERN", default=None, help="only topics that match; all without it")
             own.add_argument("--from", metavar="OFFSET", type=_offset, default=1, dest="first", help="begin here")

@@ -14,7 +14,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.main import main
 from fleximq.journal.columns import encodeStaged
+from fleximq.journal.files import Files
 from fleximq.journal.frame import HEADER_BYTES
+from fleximq.journal.lock import Lock
 from fleximq.journal.marks import Gap, Lost, Transaction, encodeGap, encodeLost, encodeTransaction
 from fleximq.message import Content
 from tests.cli.journals import BEGIN, Folder, appended, flip, message, records
@@ -229,6 +231,55 @@ class CatTests(JournalCase):
         )
 
 
+class RepairTests(JournalCase):
+    """``repair``."""
+
+    def setUp(self) -> None:
+        """A journal whose last frame is not finished, as after a crash."""
+        super().setUp()
+        self.file, self.places = self.two()
+        self.file.write_bytes(self.file.read_bytes()[:-8])
+
+    def content(self) -> dict[str, bytes]:
+        """Return all files but indexes and the lock."""
+        return {each.name: each.read_bytes() for each in self.path.iterdir() if each.suffix not in (".idx", "")}
+
+    def test_says(self) -> None:
+        """Without --yes it says what it would do, and changes nothing."""
+        before = self.content()
+        size, end = len(before[self.file.name]), self.places[3]
+        code, lines, _ = self.run_("repair")
+        self.assertEqual(code, 0)
+        self.assertEqual(
+            lines,
+            [
+                f"would make {end:020d}.torn, a copy of what stands there",
+                f"would cut {self.file.name} from {size} bytes to {end}",
+                "nothing was changed; --yes does it",
+            ],
+        )
+        self.assertEqual(self.content(), before)
+
+    def test_does(self) -> None:
+        """With --yes it does it; then nothing is left to do, and nothing is wrong."""
+        before = self.content()[self.file.name]
+        code, lines, _ = self.run_("repair", "--yes")
+        self.assertEqual((code, lines[-1]), (0, "done"))
+        end = self.places[3]
+        self.assertEqual(self.content(), {self.file.name: before[:end], f"{end:020d}.torn": before[end:]})
+        self.assertEqual(self.run_("repair")[1], ["there is nothing to cut"])
+        self.assertEqual(self.run_("check")[0], 0)
+
+    def test_inUse(self) -> None:
+        """A journal that a broker has is left alone."""
+        lock = Lock(Files(), str(self.path))
+        self.addCleanup(lock.release)
+        for words in ((), ("--yes",)):
+            code, lines, error = self.run_("repair", *words)
+            self.assertEqual((code, lines), (1, []))
+            self.assertIn("in use by another broker", error)
+
+
 class FolderTests(JournalCase):
     """Folders that are none of ours."""
 
@@ -236,7 +287,7 @@ class FolderTests(JournalCase):
         """A folder that is not there, or holds no journal, is one sentence and 1."""
         for path in (self.path / "x", self.path.parent):
             self.path = path
-            for work in ("check", "stat", "cat"):
+            for work in ("check", "stat", "cat", "repair"):
                 self.assertEqual(self.run_(work), (1, [], f"fleximq: {path} is not a journal\n"))
 
     def test_newer(self) -> None:
