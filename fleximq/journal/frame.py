@@ -52,9 +52,10 @@ class Kind(IntEnum):
 class FrameHeader(NamedTuple):
     """What stands in the first 64 bytes of a frame.
 
-    ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes, with the header; ``crc`` covers all but itself; ``previous`` is the crc of the frame
-    before it in its segment, 0 in the first. ``count`` and ``baseOffset`` tell which offsets are in it: a frame
-    without records has the offset that the next record would get. Times are microseconds since 1970.
+    ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes, with the header; ``crc`` covers all but itself;
+    ``previous`` is the crc of the frame before it in its segment, 0 in the first. ``count`` and ``baseOffset`` tell
+    which offsets are in it: a frame without records has the offset that the next record would get. Times are
+    microseconds since 1970.
     """
 
     version: int

@@ -1,0 +1,146 @@
+"""Frames of every kind for tests of the journal, and how they are read."""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fleximq.journal.columns import (
+    Appended,
+    decodeRecords,
+    decodeStaged,
+    encodeRecords,
+    encodeSparse,
+    encodeStaged,
+)
+from fleximq.journal.frame import Frame, FrameHeader, Kind, seal, wholeFrame
+from fleximq.journal.marks import (
+    Checkpoint,
+    Committed,
+    Gap,
+    Lost,
+    SegmentStart,
+    Transaction,
+    decodeCheckpoint,
+    decodeGap,
+    decodeLost,
+    decodeRemoved,
+    decodeSegment,
+    decodeTransaction,
+    encodeCheckpoint,
+    encodeGap,
+    encodeLost,
+    encodeRemoved,
+    encodeSegment,
+    encodeTransaction,
+)
+from fleximq.journal.notes import decodeNotes, encodeNotes
+from fleximq.records import Acknowledged, ClientIds, Closed, HandedOut, Opened, Run
+
+#: A time in microseconds since 1970.
+TIME = 1_790_000_000_000_000
+SEGMENT = 0x0123456789ABCDEF
+JOURNAL = "00112233445566778899aabbccddeeff"
+
+#: How the body of each kind is read.
+DECODERS: dict[Kind, Callable[[FrameHeader, Any], Any]] = {
+    Kind.SEGMENT: decodeSegment,
+    Kind.RECORDS: decodeRecords,
+    Kind.SPARSE_RECORDS: decodeRecords,
+    Kind.STAGED: decodeStaged,
+    Kind.TRANSACTION: decodeTransaction,
+    Kind.NOTES: decodeNotes,
+    Kind.GAP: decodeGap,
+    Kind.CHECKPOINT: decodeCheckpoint,
+    Kind.REMOVED: decodeRemoved,
+    Kind.LOST: decodeLost,
+}
+
+
+def appended(
+    *payloads: bytes,
+    topic: str = "news",
+    publisher: int = 1000,
+    name: str = "fleximq-1000",
+    dialect: int = 1,
+    time: int = TIME,
+    headers: bytes | Sequence[bytes] = b"",
+    contents: int | Sequence[int] = 0x100,
+) -> Appended:
+    """Return a run to be kept."""
+    return Appended(topic, publisher, name, dialect, time, Run(headers, payloads, contents))
+
+
+def written(frame: Frame, position: int = 0, previous: int = 0, synced: bool = False) -> bytes:
+    """Return the bytes of a frame."""
+    return b"".join(seal(frame, SEGMENT, position, previous, synced)[0])
+
+
+def read(frame: bytes) -> tuple[FrameHeader, bytes]:
+    """Return a frame's header, when it was checked, and its bytes."""
+    header, view = wholeFrame(frame)
+    return header, bytes(view)
+
+
+def mixed() -> list[Appended]:
+    """Return runs of several topics, publishers, dialects, headers and contents."""
+    return [
+        appended(b"\x01", b"\xa2hi", b""),
+        appended(b"bytes", topic="sport", publisher=1001, name="blipmq-1001", dialect=2, time=TIME + 1, contents=1),
+        appended(
+            "tëxt".encode(),
+            b"line",
+            topic="weather/é",
+            publisher=1002,
+            name="minimq-1002",
+            dialect=3,
+            time=TIME + 2,
+            headers=[b"\x81\xaamessage_id\xa1m", b""],
+            contents=[0x502, 0x702],
+        ),
+        appended(
+            b"plug", publisher=1003, name="lines-1003", dialect=0xFFFF, time=TIME + 3, headers=b"\x81\xa3key\xc4\x01k"
+        ),
+    ]
+
+
+def everyKind() -> list[Frame]:
+    """Return a frame of each kind, as a segment could have them one behind the other."""
+    [records] = encodeRecords(mixed(), 1)
+    batch = decodeRecords(*read(written(records)))
+    [staged] = encodeStaged(
+        {"query": "q", "batch": 7, "part": "0"}, [appended(b"later"), appended(b"too", topic="sport")]
+    )
+    return [
+        encodeSegment(SegmentStart(JOURNAL, TIME), 1),
+        encodeCheckpoint(Checkpoint(0, False, {"queues": [1, None]}, (Committed("q", 6, 1, 2),)), 1, TIME),
+        records,
+        staged,
+        encodeTransaction(Transaction("q", 7, (4096,)), 8, 2, TIME + 4),
+        encodeTransaction(Transaction("q", 8, (), True), 10, 0, TIME + 5),
+        encodeNotes(
+            [
+                Opened("s:1", "sport", 1, 1, None, 4),
+                Opened("q:weather/é", "weather/é", 1, 0, "owner", 5),
+                HandedOut("s:1", 1, array("Q", [4]), TIME),
+                Acknowledged("s:1", array("Q", [4, 2**64 - 1])),
+                Closed("s:1"),
+                ClientIds(2000),
+            ],
+            10,
+            TIME + 6,
+        ),
+        encodeGap(Gap(10, 1_000_000_000), TIME + 7),
+        encodeSparse(batch.pick([0, 3, 6])),
+        encodeRemoved(65536, 1_000_000_000, 5, TIME, TIME + 8),
+        encodeLost(Lost(128, 64, 3, 4), 1_000_000_005, TIME + 9),
+    ]
+
+
+def chained(frames: Iterable[Frame], position: int = 0) -> list[bytes]:
+    """Return frames as they stand one behind the other in a segment."""
+    found, previous = [], 0
+    for frame in frames:
+        buffers, previous = seal(frame, SEGMENT, position, previous, not found)
+        found.append(b"".join(buffers))
+        position += frame.length
+    return found
