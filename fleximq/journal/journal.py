@@ -1,59 +1,82 @@
-"""The journal on disk, as the reactor's thread sees it: the one door to this room."""
+"""The journal on disk, as the reactor's thread sees it: the one door to this room.
 
+It puts the others together: :mod:`fleximq.journal.appending` collects what comes, :mod:`fleximq.journal.writer` has it
+on disk, :mod:`fleximq.journal.segments` knows where everything is, and :mod:`fleximq.journal.reader` reads it back.
+"""
+
+import os
+import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from zope.interface import implementer
 
+from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
+from fleximq.journal.appending import GroupCommit
+from fleximq.journal.commit import Commit, Opening, Snapshot
+from fleximq.journal.durable_end import DurableEnd
 from fleximq.journal.files import Files
-from fleximq.journal.fsync import Fsync
+from fleximq.journal.identity import checkFolder, identify
+from fleximq.journal.lock import Lock
+from fleximq.journal.reader import Reader
+from fleximq.journal.recovery import SKIP, Found, recover, verifyTail
+from fleximq.journal.staging import Staging
+from fleximq.journal.writer import Log, Worker, WriterThread, reasonOf
+from fleximq.journal_options import Fsync
 from fleximq.limits import MEBIBYTE
 from fleximq.message import Message
+from fleximq.records import Bounds, ClientIds, Note
+
+#: The longest that a stop waits for the disk, in seconds.
+PATIENCE = 30.0
+
+_ALWAYS = Fsync("always")
+
+#: What :meth:`DiskJournal.open` returns.
+Recovered = Found
 
 
 class Keeper(Protocol):
     """What the broker tells the journal about its queues; see :attr:`DiskJournal.keeper`."""
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Any:
         """Return all that has to outlive a restart, as MessagePack can hold it; nothing in it changes later."""
 
     def needed(self) -> Mapping[str, int]:
         """Return, by topic, the lowest offset that a queue still needs."""
 
 
-class Recovered:
-    """What was found when a journal was opened.
+class NothingToKeep:
+    """The keeper of a journal without queues."""
 
-    ``snapshot`` is the keeper's, None if there is none. ``nextClientId`` is the first that was never given out, 0 if
-    none was noted. ``records`` counts all that is kept. ``torn`` and ``lost`` are sentences for the log.
-    """
+    def snapshot(self) -> Any:
+        """Return None."""
+        return None
 
-    snapshot: dict[str, Any] | None
-    nextClientId: int
-    records: int
-    torn: Sequence[str]
-    lost: Sequence[str]
-
-    def replay(self, batches: Callable[[Any], None], notes: Callable[[Any], None]) -> None:
-        """Give, in order, every Batch and every note from the snapshot's place on; once, before ``begin``."""
-        raise NotImplementedError
+    def needed(self) -> Mapping[str, int]:
+        """Return nothing."""
+        return {}
 
 
 @implementer(IJournal)
 class DiskJournal:
     """Keeps what is durable in the files of one folder.
 
+    Made first, then :meth:`open`, then the broker is restored and becomes ``keeper``, then :meth:`begin`.
+
     :param callFromThread: runs a function on the reactor's thread; safe to call from any.
     :param now: microseconds since 1970.
     :param soon: calls back at the end of the reactor's turn, so that what one turn appends is one commit; None: as
-        soon as the writer is idle.
+        soon as nothing is being written.
+    :param makeWorker: where the writing is done; a thread unless a test wants it at once.
     :param onEvent: is told what is worth counting, and how many.
     :param log: is given sentences for the operator.
+    :param onError: is given what somebody raised who was told of a commit.
     """
 
     onDisk = True
-    keeper: Keeper
 
     def __init__(
         self,
@@ -61,78 +84,314 @@ class DiskJournal:
         *,
         callFromThread: Callable[..., Any],
         now: Callable[[], int],
-        fsync: Fsync = Fsync(),
+        fsync: Fsync = _ALWAYS,
         files: Files | None = None,
         segmentBytes: int = 64 * MEBIBYTE,
         maxBytes: int = 0,
         crowdedAt: int = 32 * MEBIBYTE,
         soon: Callable[[Callable[[], None]], None] | None = None,
+        makeWorker: Callable[[Log, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
         onEvent: Callable[[str, int], None] = lambda event, number: None,
         log: Callable[[str], None] = lambda sentence: None,
+        onError: Callable[[Exception], None] | None = None,
     ) -> None:
-        self.appended = self.safe = 0
-        self.crowded = False
-        self.end = 1
+        self.keeper: Keeper = NothingToKeep()
+        self._folder = directory
+        self._files = files or Files()
+        self._fsync = fsync
+        self._segmentBytes = self._rollAt = segmentBytes
+        self._maxBytes = maxBytes
+        self._callFromThread = callFromThread
+        self._now = now
+        self._crowdedAt = crowdedAt
+        self._soon = soon
+        self._makeWorker = makeWorker
+        self._onEvent = onEvent
+        self._say = log
+        self._onError = onError or (lambda error: log(f"what was told of a commit failed: {error!r}"))
+        self._group = self._newGroup(1)
+        self._clientIds = 0
+        self._length = self._bytes = 0
+        self._began = self._closed = self._reopening = False
+
+    def _newGroup(self, next: int) -> GroupCommit:
+        return GroupCommit(
+            now=self._now,
+            next=next,
+            crowdedAt=self._crowdedAt,
+            soon=self._soon,
+            settled=self._settled,
+            failed=self._failed,
+            rollDue=self._rollDue,
+            open=self._openingHere,
+            onError=self._onError,
+        )
+
+    # -- opening and closing -----------------------------------------------------------------------
 
     def open(self) -> Recovered:
         """Lock and check the folder, cut off a torn tail, and say what is there. Blocks.
 
         :raises JournalError: it cannot be used.
         """
-        raise NotImplementedError
+        checkFolder(self._files, self._folder)
+        self._lock = Lock(self._files, self._folder)
+        try:
+            self._id = identify(self._files, self._folder, _randomHex)
+            found = recover(self._files, self._folder, self._id, self._say)
+            self._durableEnd = DurableEnd(self._files, self._folder)
+        except OSError as error:
+            self._lock.release()
+            raise JournalError(f"the journal in {self._folder} cannot be opened: {reasonOf(error)}") from error
+        except BaseException:
+            self._lock.release()
+            raise
+        self._found = found
+        self._segments = found.segments
+        self._clientIds = found.nextClientId
+        self._group = self._newGroup(found.nextOffset)
+        self._staging = Staging(self._group, self._segments, found.transactions, self._now)
+        self._reader = Reader(self._files, self._folder, self._segments, self._callFromThread)
+        return found
 
     def begin(self) -> None:
-        """Start to write; ``keeper`` has been set, and is restored."""
-        raise NotImplementedError
+        """Begin a segment and start to write; ``keeper`` has been set, and is restored. Blocks.
+
+        :raises JournalError: nothing can be written.
+        """
+        found = self._found
+        log = Log(self._files, self._folder, self._fsync, found.end, _randomId)
+        opening = Opening(self._id, self._snapshot(), found.lastOffset)
+        commit = Commit(last=0, next=self._group.next, time=self._now(), opening=opening)
+        log.carryOut(commit)
+        if commit.reason is not None:
+            log.close()
+            raise JournalError(f"the journal in {self._folder} cannot be written: {commit.reason}") from commit.error
+        self._log = log
+        self._settled(commit)
+        self._worker = self._makeWorker(log, self._callFromThread, self._group.refuse)
+        self._worker.start()
+        self._reader.begin()
+        self._group.begin(log, self._worker)
+        self._began = True
 
     def close(self) -> None:
-        """Write all that waits, a last checkpoint, and give the lock back. Blocks; nothing raises."""
-        raise NotImplementedError
+        """Write all that waits, a last checkpoint, and give the lock back. Blocks, for half a minute at most."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._began:
+            self._finish(time.monotonic() + PATIENCE)
+            self._reader.stop()
+        if hasattr(self, "_durableEnd"):
+            self._durableEnd.close()
+            self._lock.release()
+
+    def _finish(self, until: float) -> None:
+        group = self._group
+        whole = self._flush(until)
+        if whole and group.readOnly is None:
+            try:
+                group.closeWith(self._snapshot())
+            except Exception as error:
+                self._onError(error)
+            whole = self._flush(until)
+        group.stop()
+        if self._worker.stop(max(0.0, until - time.monotonic())) and whole:
+            self._log.close()
+        else:
+            self._say("the disk was too slow for an orderly end, so the next start will look through the journal")
+
+    def _flush(self, until: float) -> bool:
+        """Wait until nothing waits any more; False if that takes too long."""
+        while True:
+            self._group.handOver(notes=True)
+            if self._group.idle:
+                return True
+            left = until - time.monotonic()
+            if left <= 0 or not self._worker.drain(left):
+                return False
+
+    # -- segments ----------------------------------------------------------------------------------
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self.keeper.snapshot(), self._staging.committed, self._clientIds, self._group.next, self._now())
+
+    def _rollDue(self) -> bool:
+        return self._length >= self._rollAt
+
+    def _openingHere(self) -> Opening | None:
+        """Return the beginning of a new segment, or None if the keeper fails; then the present one goes on."""
+        self._staging.expire()
+        try:
+            snapshot = self._snapshot()
+        except Exception as error:
+            self._rollAt = self._length + self._segmentBytes
+            self._onError(error)
+            return None
+        # What waits already has its offsets; the checkpoint stands before it.
+        snapshot.offset = self._segments.nextOffset
+        return Opening(self._id, snapshot, snapshot.offset)
+
+    def _settled(self, commit: Commit) -> None:
+        segments = self._segments
+        if commit.begun is not None:
+            sealed = segments.all[-1].base if self._began and len(segments) else None
+            segments.begin(*commit.begun)
+            self._rollAt = self._segmentBytes
+            if sealed is not None:
+                self._reader.seal(sealed)
+        for position, frame in commit.written:
+            segments.committed(position, frame)
+        self._staging.settle(commit)
+        self._length = commit.length
+        self._bytes = segments.bytes
+        self._durableEnd.publish(commit.end, commit.next, commit.time)
+
+    def _failed(self, commit: Commit) -> None:
+        self._onEvent("journal: read-only", 1)
+        self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
+        if commit.error is not None and not isinstance(commit.error, OSError):
+            self._onError(commit.error)
+
+    # -- keeping -----------------------------------------------------------------------------------
+
+    @property
+    def appended(self) -> int:
+        """See :class:`fleximq.interfaces.IJournal`; so with all below."""
+        return self._group.appended
+
+    @property
+    def safe(self) -> int:
+        return self._group.safe
+
+    @property
+    def crowded(self) -> bool:
+        return self._group.crowded
+
+    @property
+    def end(self) -> int:
+        return self._group.end
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
-        raise NotImplementedError
+        if self._maxBytes:
+            self._checkRoom(count)
+        return self._group.append(envelope, body, count, committed)
+
+    def _checkRoom(self, count: int) -> None:
+        if self._bytes + self._group.waiting >= self._maxBytes:
+            raise NotKept(f"the journal is full: it may have {self._maxBytes} bytes", range(count))
 
     def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
-        raise NotImplementedError
+        self._group.whenSafe(call, number)
 
     def whenRoom(self, call: Callable[[], None]) -> None:
-        raise NotImplementedError
+        self._group.whenRoom(call)
 
-    def note(self, event: Any) -> None:
-        raise NotImplementedError
+    def note(self, event: Note) -> None:
+        if isinstance(event, ClientIds):
+            self._clientIds = max(self._clientIds, event.until)
+        self._group.note(event)
 
-    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        raise NotImplementedError
-
-    def read(
-        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
-    ) -> None:
-        raise NotImplementedError
-
-    def bounds(self) -> Mapping[str, Any]:
-        raise NotImplementedError
-
-    def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
-        raise NotImplementedError
-
-    def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
-        raise NotImplementedError
+    def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
+        """Note that client ids below ``until`` may be given out, and call when that is on disk."""
+        self.note(ClientIds(until))
+        self._group.whenSafe(safe)
 
     def stage(
         self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
     ) -> None:
-        raise NotImplementedError
+        try:
+            if self._maxBytes:
+                self._checkRoom(1)
+        except NotKept as error:
+            found(None, error.reason)
+            return
+        self._staging.stage(query, batch, part, run, found)
 
     def commitStaged(
         self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
     ) -> None:
-        raise NotImplementedError
+        self._staging.commit(query, batch, tokens, committed)
 
     def abortStaged(self, query: str, batch: int) -> None:
-        raise NotImplementedError
+        self._staging.abort(query, batch)
+
+    # -- reading back ------------------------------------------------------------------------------
+
+    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+        self._reader.fetch(offsets, most, found)
+
+    def read(
+        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
+    ) -> None:
+        self._reader.read(offset, wanted, most, found)
+
+    def bounds(self) -> Mapping[str, Bounds]:
+        return self._segments.bounds()
+
+    def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
+        self._reader.offsetAt(time, found)
+
+    def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
+        self._reader.readBytes(position, most, found)
+
+    # -- faults ------------------------------------------------------------------------------------
 
     def reopen(self, found: Callable[[str | None], None]) -> None:
-        raise NotImplementedError
+        if self._closed or not self._began or self._reopening:
+            found("the broker stops" if self._closed else "the journal is just being opened")
+            return
+        if self._group.readOnly is None:
+            found(None)
+            return
+        self._reopening = True
+        outcome: list[str | None] = []
+        self._worker.hand(
+            lambda: outcome.append(self._log.reopen(self._verify)), lambda: self._verified(outcome[0], found)
+        )
+
+    def _verify(self, end: int) -> int:
+        return verifyTail(self._files, self._folder, self._segments, end)
+
+    def _verified(self, reason: str | None, found: Callable[[str | None], None]) -> None:
+        self._reopening = False
+        if reason is None and self._closed:
+            reason = "the broker stops"
+        if reason is not None:
+            found(reason)
+            return
+        skipped = self._segments.nextOffset
+        self._group.next = behindGap(max(self._group.next, skipped))
+        try:
+            opening = Opening(self._id, self._snapshot(), skipped)
+        except Exception as error:
+            self._onError(error)
+            found(reasonOf(error))
+            return
+        self._group.openSegment(opening, found)
 
     def health(self) -> Mapping[str, Any]:
-        raise NotImplementedError
+        reason = self._group.readOnly
+        found = self._found
+        return {
+            "state": "ok" if reason is None else "read-only",
+            "reason": reason or "",
+            "lost": list(found.lost),
+            "torn": list(found.torn),
+            "bytes": self._segments.bytes,
+            "segments": len(self._segments),
+        }
+
+
+def behindGap(offset: int) -> int:
+    """Return the offset at which numbering goes on if nobody knows whether this one was given."""
+    return (offset // SKIP + 1) * SKIP
+
+
+def _randomHex(digits: int) -> str:
+    return secrets.token_hex(digits // 2)
+
+
+def _randomId() -> int:
+    return int.from_bytes(os.urandom(8), "little")

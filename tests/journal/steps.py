@@ -1,0 +1,142 @@
+"""The writer's work done step by step where a test says so, and runs to be written."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from fleximq.journal.appending import GroupCommit
+from fleximq.journal.commit import Commit, Opening, Snapshot
+from fleximq.journal.files import Files
+from fleximq.journal.frame import FrameHeader, wholeFrame
+from fleximq.journal.segment import segmentName
+from fleximq.journal.writer import Log
+from fleximq.journal_options import Fsync
+from fleximq.message import Content, Message
+
+JOURNAL = "0123456789abcdef" * 2
+ALWAYS = Fsync("always")
+
+
+class Steps:
+    """A worker that does one piece of work for each :meth:`step`; ``reminder`` is what it was to be reminded of."""
+
+    def __init__(self, *ignored: Any) -> None:
+        self.work: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self.reminder: Callable[[], None] | None = None
+        self.stopped = False
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+    def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Keep it for :meth:`step`."""
+        self.work.append((work, done))
+
+    def remind(self, seconds: float, call: Callable[[], None]) -> None:
+        """Keep it for :meth:`remindNow`."""
+        self.reminder = call
+
+    def remindNow(self) -> None:
+        """Let the time have come."""
+        call, self.reminder = self.reminder, None
+        assert call is not None
+        call()
+
+    def step(self) -> None:
+        """Do one piece of work and say so."""
+        work, done = self.work.pop(0)
+        work()
+        done()
+
+    def drain(self, seconds: float = 0.0) -> bool:
+        """Do one piece of work if there is one and somebody waits."""
+        if not self.work or not seconds:
+            return False
+        self.step()
+        return True
+
+    def all(self) -> None:
+        """Do all there is, and what comes of it."""
+        while self.work:
+            self.step()
+
+    def stop(self, seconds: float) -> bool:
+        """End."""
+        self.stopped = True
+        return True
+
+
+class PlainSource:
+    """Finds as many messages as there are bytes in a body, one byte each."""
+
+    def messages(self, body: Any) -> list[Message]:
+        """See ISource."""
+        return [Message(bytes([byte]), Content.BYTES) for byte in body]
+
+
+def envelopeTo(topic: str, publisher: str = "blipmq-1000") -> Any:
+    """Return what a run's messages share, as far as a journal looks at it."""
+    client = SimpleNamespace(id=1000, name=publisher, dialect="blipmq")
+    return SimpleNamespace(topic=SimpleNamespace(name=topic), publisher=client, source=PlainSource(), qos=1)
+
+
+class Group:
+    """A GroupCommit over a Log on a real folder, and what it says; the clock stands at ``now`` microseconds."""
+
+    def __init__(self, files: Files, folder: str, *, fsync: Fsync = ALWAYS, crowdedAt: int = 1 << 20, soon: Any = None):
+        self.now = 1_000_000
+        self.seconds = 0.0
+        self.steps = Steps()
+        self.settled: list[Commit] = []
+        self.failed: list[Commit] = []
+        self.errors: list[Exception] = []
+        self.told: list[Any] = []
+        self.rollDue = False
+        self.files, self.folder = files, folder
+        self.log = Log(files, folder, fsync, 0, lambda: 77, lambda: self.seconds)
+        self.group = GroupCommit(
+            now=lambda: self.now,
+            next=1,
+            crowdedAt=crowdedAt,
+            soon=soon,
+            settled=self.settled.append,
+            failed=self.failed.append,
+            rollDue=lambda: self.rollDue,
+            open=self.opening,
+            onError=self.errors.append,
+        )
+        first = Commit(last=0, next=1, opening=self.opening())
+        self.log.carryOut(first)
+        assert first.reason is None, first.error
+        self.group.begin(self.log, self.steps)
+
+    def opening(self) -> Opening:
+        """Return the beginning of a segment; its snapshot is what was told so far."""
+        self.rollDue = False
+        offset = self.group.end
+        return Opening(JOURNAL, Snapshot(len(self.told), (), 0, offset, self.now), offset)
+
+    def append(self, body: bytes, topic: str = "a") -> int:
+        """Append a run of one-byte messages; what becomes of it is told."""
+        return self.group.append(
+            envelopeTo(topic), body, len(body), lambda offset, reason: self.told.append((body, offset, reason))
+        )
+
+    def frames(self, base: int = 0) -> list[tuple[FrameHeader, bytes]]:
+        """Return the frames in the file of a segment."""
+        return framesIn(f"{self.folder}/{segmentName(base)}")
+
+
+def framesIn(path: str) -> list[tuple[FrameHeader, bytes]]:
+    """Return the frames of a file, each of which has to be whole and chained to the one before."""
+    with open(path, "rb") as file:
+        content = file.read()
+    found: list[tuple[FrameHeader, bytes]] = []
+    at = previous = 0
+    while at < len(content):
+        header, frame = wholeFrame(content, at)
+        assert header.previous == previous
+        previous = header.crc
+        found.append((header, bytes(frame)))
+        at += header.length
+    return found
