@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fleximq.journal.columns import decodeRecords, decodeStaged
 from fleximq.journal.files import Files
-from fleximq.journal.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
 from fleximq.journal.marks import decodeGap, decodeLost, decodeTransaction
 from fleximq.journal.scan import Hole, Whole, framesOf
 from fleximq.journal.window import Window
@@ -94,12 +94,15 @@ class Survey:
         course = _Course()
         for file in self.files:
             yield from course.begin(file)
-            last = file is self.files[-1]
+            unfinished = self._unfinished(file) if file is self.files[-1] else None
             for found in self.frames(file):
-                if isinstance(found, Hole):
-                    yield course.hole(found, file, last and found.until == file.end)
-                else:
+                if isinstance(found, Whole):
                     yield from course.whole(found)
+                elif found.position == unfinished:
+                    yield course.unfinished(found, file)
+                    break
+                else:
+                    yield course.hole(found, file)
             yield course.summary(file)
 
     def _size(self, name: str) -> int | None:
@@ -111,6 +114,16 @@ class Survey:
             return self._files.size(descriptor)
         finally:
             self._files.close(descriptor)
+
+    def _unfinished(self, file: File) -> int | None:
+        """Return from where on nothing in the last file says that all before it was on disk; None if all is whole."""
+        unfinished = None
+        for found in self.frames(file):
+            if isinstance(found, Whole):
+                unfinished = None if found.header.flags & SYNCED else unfinished
+            elif unfinished is None:
+                unfinished = found.position
+        return unfinished
 
     def _begins(self, file: File) -> int:
         """Return the offset with which a file begins; 0 if it does not say."""
@@ -176,12 +189,13 @@ class _Course:
         self._end = file.end
         self._clear(self._next)
 
-    def hole(self, hole: Hole, file: File, atEnd: bool) -> Finding:
+    def hole(self, hole: Hole, file: File) -> Finding:
         self._loose = True
-        where = f"{file.name}: {hole.until - hole.position} bytes at {hole.position}"
-        if atEnd:
-            return Finding(False, f"{where} are an unfinished end ({hole.reason}), which the next start cuts")
-        return Finding(True, f"{where} are damaged: {hole.reason}")
+        return Finding(True, f"{_where(file, hole.position, hole.until)} are damaged: {hole.reason}")
+
+    def unfinished(self, hole: Hole, file: File) -> Finding:
+        where = _where(file, hole.position, file.end)
+        return Finding(False, f"{where} are an unfinished end ({hole.reason}), which the next start cuts")
 
     def whole(self, found: Whole) -> Iterator[Finding]:
         header, frame = found
@@ -219,3 +233,7 @@ class _Course:
     def _clear(self, first: int) -> None:
         self._frames = self._records = 0
         self._first = first
+
+
+def _where(file: File, position: int, until: int) -> str:
+    return f"{file.name}: {until - position} bytes at {position}"

@@ -64,12 +64,13 @@ class CheckTests(JournalCase):
     def test_anyDamage(self) -> None:
         """A changed bit anywhere before the last frame is found, and what stands around it is counted."""
         path, places = self.two()
+        self.folder.file([], 7)
         for place in (places[1], places[1] + 12, places[2] + HEADER_BYTES + 1, places[3] - 9):
             flip(path, place)
             code, lines, _ = self.run_("check")
             self.assertEqual(code, 1)
             self.assertRegex(lines[0], r"^damaged: 0{20}.fxj: \d+ bytes at \d+ are damaged: ")
-            self.assertIn("3 frames, 4 records: 1 place damaged", lines[-1])
+            self.assertIn("4 frames, 4 records: 1 place damaged", lines[-1])
             flip(path, place)
         self.assertEqual(self.run_("check")[0], 0)
 
@@ -83,6 +84,16 @@ class CheckTests(JournalCase):
             self.assertEqual(code, 0)
             self.assertIn(f"{size - places[3]} bytes at {places[3]} are an unfinished end", lines[0])
             self.assertIn("3 frames, 4 records", lines[1])
+
+    def test_unsynced(self) -> None:
+        """Damage behind which nothing says that it was ever on disk is an unfinished end, with all that follows."""
+        path, places = self.two()
+        flip(path, places[2] + HEADER_BYTES)
+        code, lines, _ = self.run_("check")
+        self.assertEqual(code, 0)
+        size = path.stat().st_size - places[2]
+        self.assertIn(f"{size} bytes at {places[2]} are an unfinished end", lines[0])
+        self.assertIn("2 frames, 2 records", lines[1])
 
     def test_unfinishedInTheMiddle(self) -> None:
         """The same is damage where another file follows."""

@@ -193,6 +193,7 @@ class MakeJournalTests(SynchronousTestCase):
     def make(self, **settings: Any) -> Any:
         """Return the journal for these settings."""
         reactor: Any = MemoryReactorClock()
+        reactor.callFromThread = lambda call, *arguments: call(*arguments)
         return makeJournal(reactor, Settings(**settings), Turn(reactor), lambda event, number: None)
 
     def test_memory(self) -> None:
