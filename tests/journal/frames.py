@@ -103,19 +103,27 @@ def mixed() -> list[Appended]:
     ]
 
 
-def everyKind() -> list[Frame]:
-    """Return a frame of each kind, as a segment could have them one behind the other."""
-    [records] = encodeRecords(mixed(), 1)
-    batch = decodeRecords(*read(written(records)))
-    [staged] = encodeStaged(
-        {"query": "q", "batch": 7, "part": "0"}, [appended(b"later"), appended(b"too", topic="sport")]
+def everyKind(position: int = 0) -> list[Frame]:
+    """Return a frame of each kind, as a segment that begins at a position could have them one behind the other.
+
+    What a REMOVED frame stands for would be the rest of a segment of 64 KiB.
+    """
+    start = encodeSegment(SegmentStart(JOURNAL, TIME), 1)
+    checkpoint = encodeCheckpoint(
+        Checkpoint(position, False, {"queues": [1, None]}, (Committed("q", 6, 1, 2),)), 1, TIME
     )
+    [records] = encodeRecords(mixed(), 1)
+    meta = {"query": "q", "batch": 7, "part": "0"}
+    [staged] = encodeStaged(meta, [appended(b"later"), appended(b"too", topic="sport")])
+    staged.baseOffset = 8
+    stagedAt = position + start.length + checkpoint.length + records.length
+    [later] = encodeRecords(mixed(), 1_000_000_000)
     return [
-        encodeSegment(SegmentStart(JOURNAL, TIME), 1),
-        encodeCheckpoint(Checkpoint(0, False, {"queues": [1, None]}, (Committed("q", 6, 1, 2),)), 1, TIME),
+        start,
+        checkpoint,
         records,
         staged,
-        encodeTransaction(Transaction("q", 7, (4096,)), 8, 2, TIME + 4),
+        encodeTransaction(Transaction("q", 7, (stagedAt,)), 8, 2, TIME + 4),
         encodeTransaction(Transaction("q", 8, (), True), 10, 0, TIME + 5),
         encodeNotes(
             [
@@ -130,9 +138,9 @@ def everyKind() -> list[Frame]:
             TIME + 6,
         ),
         encodeGap(Gap(10, 1_000_000_000), TIME + 7),
-        encodeSparse(batch.pick([0, 3, 6])),
-        encodeRemoved(65536, 1_000_000_000, 5, TIME, TIME + 8),
-        encodeLost(Lost(128, 64, 3, 4), 1_000_000_005, TIME + 9),
+        encodeSparse(decodeRecords(*read(written(later))).pick([0, 3, 6])),
+        encodeLost(Lost(0, 64, 0, 1), 1_000_000_007, TIME + 8),
+        encodeRemoved(position + 65536, 1_000_000_007, 5, TIME + 8, TIME + 9),
     ]
 
 

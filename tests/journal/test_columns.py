@@ -190,9 +190,9 @@ class SparseTests(SynchronousTestCase):
     def test_zeroesBehind(self) -> None:
         """Zero bytes may stand at the end of a sparse frame, anything else may not."""
         sparse = everyKind()[8]
-        longer = Frame(sparse.kind, [*sparse.pieces, bytes(16)], count=3, baseOffset=1)
+        longer = Frame(sparse.kind, [*sparse.pieces, bytes(16)], count=3, baseOffset=sparse.baseOffset)
         self.assertEqual(rowsOf(decoded(longer)), rowsOf(decoded(sparse)))
-        longer = Frame(sparse.kind, [*sparse.pieces, b"\1" + bytes(15)], count=3, baseOffset=1)
+        longer = Frame(sparse.kind, [*sparse.pieces, b"\1" + bytes(15)], count=3, baseOffset=sparse.baseOffset)
         self.assertRaises(FrameError, decoded, longer)
 
     def test_order(self) -> None:
