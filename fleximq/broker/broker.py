@@ -15,6 +15,9 @@ from fleximq.broker.backlog import ANY, OVERHEAD, costOf, weigh
 from fleximq.broker.clients import Clients
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.idempotence import Claim, Idempotence, Kept
+from fleximq.broker.keeper import Keeper
+from fleximq.broker.making import MakeQueue
+from fleximq.broker.noting import Noting
 from fleximq.broker.observers import Counts, Observers
 from fleximq.broker.presence import OwnMessages, Presence
 from fleximq.broker.recording import Recording
@@ -93,30 +96,32 @@ class Broker:
         self._self = Client(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
         self._own = OwnMessages()
         self.observers.add(Presence(self.topics, self._self, self._deliver))
-        self.subscriptions = Subscriptions(
-            self._deadlines,
-            grace=rules.grace,
+        noting = Noting(journal, self._deadlines, self._bury)
+        self._makeQueue = MakeQueue(
+            deadlines=self._deadlines,
             retryAfter=rules.redelivery,
             maxDeliveries=rules.maxDeliveries,
             maxMessages=limits.queueMessages,
             maxBytes=limits.queueBytes,
             onDead=self._dead,
-            onExpired=self._subscriptionExpired,
             counted=self.observers.counted,
+            livesOf=self._livesOf,
+            keeping=noting if journal.onDisk else None,
+            memory=limits.queueMemory,
+        )
+        self.subscriptions = Subscriptions(
+            self._makeQueue, grace=rules.grace, keptGrace=rules.durableGrace, onExpired=self._subscriptionExpired
         )
         self.queues = TopicQueues(
-            self._deadlines,
+            self._makeQueue,
             expiry=rules.queueExpiry,
-            retryAfter=rules.redelivery,
-            maxDeliveries=rules.maxDeliveries,
-            maxMessages=limits.queueMessages,
-            maxBytes=limits.queueBytes,
             maxQueues=limits.queues,
-            onDead=self._dead,
             onExpired=self._queueExpired,
-            counted=self.observers.counted,
             idOf=idOf,
+            lasts=durable,
         )
+        #: Brings queues over a restart; the journal asks it for snapshots.
+        self.keeper = Keeper(noting, self.topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive)
 
     def stop(self) -> None:
         """Cancel everything timed."""
@@ -257,6 +262,7 @@ class Broker:
 
         At once without a journal on disk. What it is told of refusals comes before.
         """
+        self.keeper.flush()
         self._journal.whenSafe(call, None if client is None else client.unsafe)
 
     def isSafe(self, client: Client) -> bool:
@@ -357,9 +363,27 @@ class Broker:
         if self.subscriptions.heldBy(client) >= self.rules.limits.subscriptions:
             raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
         topic = self.topics.get(name)
-        subscription = self.subscriptions.open(client, owner, topic.name, qos)
-        self.topics.subscribe(subscription, name, guard=subscription if qos else None)
+        subscription = self.subscriptions.open(client, owner, topic.name, qos, kept=self._keeps(qos, topic.name))
+        self.keeper.subscribed(subscription)
+        self.topics.subscribe(subscription, name, guard=subscription if qos else None, kept=subscription.kept)
         return subscription
+
+    def _keeps(self, qos: int, name: str) -> bool:
+        """Tell whether a subscription outlives the broker.
+
+        :raises SubscriptionFailed: it should, but nothing can be kept at present.
+        """
+        if not qos or not self._journal.onDisk or name.startswith(SYSTEM):
+            return False
+        reason = self.cannotKeep()
+        if reason is not None:
+            raise SubscriptionFailed(f"the subscription cannot be kept: {reason}")
+        return True
+
+    def cannotKeep(self) -> str | None:
+        """Return why the journal keeps nothing at present; None if it does."""
+        health = self._journal.health()
+        return None if health["state"] == "ok" else str(health["reason"])
 
     def poll(self, client: Client, owner: str | None, id: int, number: int, most: int = ANY) -> Sequence[Delivery]:
         """Take up to ``number`` messages that are due on a subscription.
@@ -370,6 +394,14 @@ class Broker:
         subscription = self.subscriptions.find(id, owner)
         subscription.attach(client)
         return subscription.pollMany(client, number, most)
+
+    def loading(self, owner: str | None, id: int) -> Subscription | None:
+        """Return the subscription if its next message cannot be polled before it was read from the journal.
+
+        :raises NotFound: there is no such subscription, or it is another owner's.
+        """
+        subscription = self.subscriptions.find(id, owner)
+        return subscription if subscription.loading else None
 
     def acknowledge(self, owner: str | None, id: int, tag: int) -> bool:
         """Be done with a message taken from a subscription; False if the tag is unknown.
@@ -437,6 +469,11 @@ class Broker:
         self._queue(name)
         return self.queues.consumeMany(name, number, client, most)
 
+    def loadingQueue(self, name: str) -> TopicQueue | None:
+        """Return a topic's work queue if its next message cannot be consumed before it was read from the journal."""
+        queue = self.queues.get(name)
+        return queue if queue is not None and queue.loading else None
+
     def whenAvailable(self, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a topic's work queue has something to take; returns what takes the wish back."""
         return self._queue(name).whenReady(call)
@@ -458,7 +495,8 @@ class Broker:
         if queue is None:
             self.topics.get(name)
             queue, _ = self.queues.ensure(name)
-            self.topics.subscribe(queue, name, queue=True)
+            self.keeper.queueOpened(queue)
+            self.topics.subscribe(queue, name, queue=True, kept=queue.kept)
         return queue
 
     def _publishCarefully(self, envelope: Envelope, body: Any, count: int, kept: Kept | None) -> None:
@@ -615,10 +653,30 @@ class Broker:
             return
         self._deadlines.call(self.rules.redelivery, partial(self._deadAgain, name, message))
 
+    def _bury(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+        """As :meth:`_dead` for what is kept: tell whether the dead letter is, or why not."""
+        try:
+            queue = self._queue(DEAD + name)
+        except NoCapacity:
+            self.observers.counted("dropped: no queue for a dead letter", 1)
+            kept(None)
+            return
+        envelope = Envelope(self.topics.get(queue.name), self._self, self._own)
+        try:
+            self._bring(envelope, message, 1, costOf(message) - OVERHEAD, kept)
+        except NotRecorded as error:
+            kept(error.reason)
+
+    def _livesOf(self, name: str) -> float | None:
+        lives = self.timesToLive.of(name)
+        return None if lives is None else lives / 1_000_000
+
     def _subscriptionExpired(self, subscription: Subscription) -> None:
+        self.keeper.subscriptionClosed(subscription)
         self.topics.unsubscribe(subscription, subscription.topic)
 
     def _queueExpired(self, queue: TopicQueue) -> None:
+        self.keeper.queueClosed(queue)
         self.topics.unsubscribe(queue, queue.name, queue=True)
 
     def _topicCreated(self, topic: Topic) -> None:

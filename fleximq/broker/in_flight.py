@@ -10,6 +10,9 @@ from collections.abc import Sequence
 
 from fleximq.broker.values import Delivery
 
+#: The tags of what one holder has in flight.
+Held = set[int]
+
 
 class InFlight:
     """Deliveries by tag, in order of their deadlines, and by the holder they were given to."""
@@ -17,8 +20,8 @@ class InFlight:
     __slots__ = ("_handed", "_held")
 
     def __init__(self) -> None:
-        self._handed: OrderedDict[int, tuple[Delivery, float, set[int] | None]] = OrderedDict()
-        self._held: dict[object, set[int]] = {}
+        self._handed: OrderedDict[int, tuple[Delivery, float, Held | None]] = OrderedDict()
+        self._held: dict[object, Held] = {}
 
     def __len__(self) -> int:
         """Return the number of deliveries."""
@@ -57,9 +60,17 @@ class InFlight:
             held.discard(tag)
         return delivery
 
-    def leave(self, holder: object) -> list[int]:
-        """Forget a holder and return the tags of what it held, ascending; the deliveries stay in flight."""
-        return sorted(self._held.pop(holder, ()))
+    def leave(self, holder: object) -> tuple[Held, list[int]]:
+        """Forget a holder; what it held stays in flight, and is told by :meth:`isHeld` from what others are given.
+
+        :return: what to ask :meth:`isHeld` with, and the tags of what it held, ascending.
+        """
+        held = self._held.pop(holder, set())
+        return held, sorted(held)
+
+    def isHeld(self, tag: int, held: Held) -> bool:
+        """Tell whether the delivery with this tag is in flight and still that of a holder who left."""
+        return tag in held and tag in self._handed and self._handed[tag][2] is held
 
     def due(self, now: float, most: int) -> list[int]:
         """Return the tags of deliveries that are due by ``now``, first due first, at most so many."""
@@ -76,6 +87,20 @@ class InFlight:
             return due
         return None
 
+    def dues(self) -> list[tuple[int, float]]:
+        """Return the tags of all deliveries with the time when each is due, first due first."""
+        return [(tag, due) for tag, (_, due, _) in self._handed.items()]
+
+    def get(self, tag: int) -> Delivery | None:
+        """Return the delivery with this tag; None if it is not in flight."""
+        handed = self._handed.get(tag)
+        return None if handed is None else handed[0]
+
+    def replace(self, delivery: Delivery) -> None:
+        """Put this in the place of the one in flight with the same tag."""
+        _, due, held = self._handed[delivery.tag]
+        self._handed[delivery.tag] = (delivery, due, held)
+
     def deliveries(self) -> list[Delivery]:
         """Return all deliveries, first due first."""
         return [delivery for delivery, _, _ in self._handed.values()]
@@ -85,7 +110,7 @@ class InFlight:
         self._handed.clear()
         self._held.clear()
 
-    def _heldBy(self, holder: object) -> set[int] | None:
+    def _heldBy(self, holder: object) -> Held | None:
         """Return the tags of what a holder has, which grow with it; None for nobody."""
         if holder is None:
             return None

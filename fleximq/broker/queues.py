@@ -10,14 +10,16 @@ Measured on Python 3.11 and one core: taking and acknowledging a message cost 0.
 left standing until it comes up, since arming it anew for each message would cost more than all the rest.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from zope.interface import implementer
 
+from fleximq.broker.ages import Ages
 from fleximq.broker.backlog import ANY, OVERHEAD, Backlog, cost, costOf
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
-from fleximq.broker.in_flight import InFlight
+from fleximq.broker.in_flight import Held, InFlight
 from fleximq.broker.returned import Returned
 from fleximq.broker.values import Delivery, Envelope
 from fleximq.broker.waiters import Waiters
@@ -30,6 +32,7 @@ FULL = "queue is full"
 #: What is counted.
 DROPPED = "dropped: queue full"
 DEAD_LETTERS = "dead letters"
+EXPIRED = "expired: time to live"
 #: So many deliveries are taken back at once when their time is over: about 5 ms.
 PORTION = 10_000
 
@@ -38,12 +41,19 @@ _new = tuple.__new__
 
 @implementer(IForm)
 class _Queued:
-    """The form of queues: single messages, each with the QoS of its envelope."""
+    """The form of queues: single messages, each with the QoS of its envelope and its place in the journal."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Sequence[Message]:
-        """Return the run's messages; only those whose QoS is not the envelope's are made anew."""
+        """Return the run's messages; only those are made anew that have another QoS, or a place in the journal."""
         messages = envelope.source.messages(body)
         qos = envelope.qos
+        if envelope.offset:
+            return [
+                _new(Message, (payload, content, qos, id, correlation, replyTo, legacy, line, offset))
+                for offset, (payload, content, _, id, correlation, replyTo, legacy, line, _) in enumerate(
+                    messages, envelope.offset
+                )
+            ]
         for message in messages:
             if message.qos != qos:
                 return [message if message.qos == qos else message._replace(qos=qos) for message in messages]
@@ -71,6 +81,7 @@ class Queue:
     :param counted: is told what is worth counting: :data:`DROPPED` and :data:`DEAD_LETTERS`.
     :param dropsOldest: whether :meth:`deliver` keeps the bounds by dropping; if not, the caller keeps them by
         asking :meth:`admits` first.
+    :param lives: seconds after which a message that waits is not worth handing out any more; None for no end.
     :param moved: is told of each delivery that is in flight no longer though nobody acknowledged it: waiting
         again (False) or gone (True: dead, or dropped while it waited again). Closing tells nobody.
 
@@ -89,9 +100,10 @@ class Queue:
         maxDeliveries: int,
         maxMessages: int,
         maxBytes: int,
-        onDead: Callable[[str, Message], None] | None,
+        onDead: Callable[[str, Message], object] | None,
         counted: Callable[[str, int], None],
         dropsOldest: bool = True,
+        lives: float | None = None,
         moved: Callable[[Delivery, bool], None] = _ignore,
     ) -> None:
         self.name = name
@@ -112,6 +124,8 @@ class Queue:
         self._returned = Returned()
         self._inFlight = InFlight()
         self._waiters = Waiters(deadlines.onError)
+        self._ages = None if lives is None else Ages(lives)
+        self._left: deque[tuple[Held, list[int]]] = deque()
         self._closed = False
 
     @property
@@ -135,6 +149,15 @@ class Queue:
         return len(self._backlog)
 
     @property
+    def loading(self) -> bool:
+        """Whether a message waits that cannot be taken before it was read, see :meth:`whenLoaded`; never here."""
+        return False
+
+    def whenLoaded(self, call: Callable[[], object]) -> None:
+        """Call once what is read for this queue has come; here at once."""
+        call()
+
+    @property
     def waiting(self) -> int:
         """The number of callbacks that wait for a message."""
         return len(self._waiters)
@@ -151,6 +174,11 @@ class Queue:
         """Return None if ``count`` more messages with ``size`` bytes in them fit, else why they do not."""
         return FULL if self._exceeds(count, size + OVERHEAD * count) else None
 
+    def admitsAlone(self, count: int, size: int) -> str | None:
+        """Return None if so much would fit were nothing else here, else why it would not."""
+        alone = count <= self.maxMessages and size + OVERHEAD * count <= self.maxBytes
+        return None if alone else FULL
+
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
         """Put all of these in, in order; what is too much then is dropped, oldest first, and counted.
 
@@ -165,6 +193,8 @@ class Queue:
         else:
             self._backlog.append(rendered, size)
             self.size += size
+        if self._ages is not None:
+            self._ages.add(self.lastTag + len(self._backlog), self._seconds())
         if self._waiters:
             self._waiters.wake(self._available)
 
@@ -173,6 +203,10 @@ class Queue:
 
         :param holder: who takes it, any hashable object, remembered until :meth:`release`; None for nobody.
         """
+        if self._ages is not None:
+            self._expire(self._ages)
+        while self._left and not self._returned:
+            self._takeBackPortion()
         if self._returned:
             return self._takeAgain(holder)
         message = self._backlog.popleft()
@@ -190,6 +224,10 @@ class Queue:
 
         :param most: no more are handed out when these cost so many bytes.
         """
+        if self._ages is not None:
+            self._expire(self._ages)
+        while self._left and len(self._returned) < number:
+            self._takeBackPortion()
         deliveries: list[Delivery] = []
         while self._returned and len(deliveries) < number and most > 0:
             again = self._takeAgain(holder)
@@ -227,8 +265,21 @@ class Queue:
             self._bury([delivery])
 
     def release(self, holder: object) -> None:
-        """Take back at once what this holder has in flight: to the head, in order, or to the dead letters."""
-        self._takeBack(self._remove(self._inFlight.leave(holder)))
+        """Take back at once what this holder has in flight: to the head, in order, or to the dead letters.
+
+        Very much is taken back in portions, in turns of their own.
+        """
+        held, tags = self._inFlight.leave(holder)
+        if tags:
+            self._left.append((held, tags))
+            if len(self._left) == 1:
+                self._takeBackLeft()
+
+    def _takeBackLeft(self) -> None:
+        """Take back a portion of what those had who left, and the rest in a moment."""
+        self._takeBackPortion()
+        if self._left:
+            self._deadlines.call(0, self._takeBackLeft)
 
     def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` once, the next time that something becomes available and its turn has come.
@@ -254,6 +305,7 @@ class Queue:
         self._returned.clear()
         self._inFlight.clear()
         self._waiters.clear()
+        self._left.clear()
         self.size = 0
         return dropped
 
@@ -282,6 +334,47 @@ class Queue:
         if first is not None:
             self._arm(max(0.0, first - now))
         self._takeBack(due)
+
+    def _takeBackPortion(self) -> None:
+        """Take back a portion of what those had who left; what others were given meanwhile is theirs."""
+        if not self._left:
+            return
+        held, tags = self._left[0]
+        if len(tags) > PORTION:
+            self._left[0] = held, tags[PORTION:]
+        else:
+            self._left.popleft()
+        inFlight = self._inFlight
+        mine = [tag for tag in tags[:PORTION] if inFlight.isHeld(tag, held)]
+        self._takeBack(self._remove(mine))
+
+    def _expire(self, ages: Ages) -> None:
+        """Throw away what waits and is too old; the tags of what is thrown away are not given."""
+        until = ages.before(self._seconds())
+        expired = self._expireReturned(until) + self._expireBacklog(until)
+        if expired:
+            self._counted(EXPIRED, expired)
+
+    def _expireBacklog(self, until: int) -> int:
+        expired = 0
+        while self.lastTag < until and len(self._backlog):
+            self.size -= self._backlog.dropOldest()
+            self.lastTag += 1
+            expired += 1
+        return expired
+
+    def _expireReturned(self, until: int) -> int:
+        expired = 0
+        while (delivery := self._returned.first()) is not None and delivery.tag <= until:
+            self._drop(delivery)
+            expired += 1
+        return expired
+
+    def _drop(self, delivery: Delivery) -> None:
+        """Throw away what waits again."""
+        self._returned.remove(delivery.tag)
+        self.size -= costOf(delivery.message)
+        self._moved(delivery, True)
 
     def _remove(self, tags: list[int]) -> list[Delivery]:
         deliveries = [self._inFlight.remove(tag) for tag in tags]
@@ -336,12 +429,12 @@ class Queue:
 
     def _dropOldest(self) -> bool:
         """Drop the oldest of what waits; False if nothing does."""
-        if self._returned:
-            delivery = self._returned.popleft()
-            if delivery is not None:
-                self.size -= costOf(delivery.message)
-                self._moved(delivery, True)
-                return True
+        delivery = self._returned.first()
+        if delivery is not None:
+            self._drop(delivery)
+            return True
         size = self._backlog.dropOldest()
         self.size -= size
+        if size and self._ages is not None:
+            self.lastTag += 1
         return size > 0

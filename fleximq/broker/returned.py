@@ -38,6 +38,39 @@ class Returned:
             for delivery in deliveries:
                 heappush(self._heap, delivery.tag)
 
+    def first(self) -> Delivery | None:
+        """Return the oldest one, or None if there is none."""
+        while self._heap:
+            delivery = self._byTag.get(self._heap[0])
+            if delivery is not None:
+                return delivery
+            heappop(self._heap)
+        return None
+
+    def firsts(self, number: int) -> list[Delivery]:
+        """Return the oldest ones, so many or as many as there are."""
+        found: list[Delivery] = []
+        while self._heap and len(found) < number:
+            delivery = self._byTag.get(heappop(self._heap))
+            if delivery is not None and not (found and found[-1].tag == delivery.tag):
+                found.append(delivery)
+        for delivery in found:
+            heappush(self._heap, delivery.tag)
+        return found
+
+    def replace(self, delivery: Delivery) -> bool:
+        """Put this in the place of the one with the same tag; False if that is not here any more."""
+        before = self._byTag.get(delivery.tag)
+        if before is None:
+            return False
+        self._byTag[delivery.tag] = delivery
+        self.size += costOf(delivery.message) - costOf(before.message)
+        return True
+
+    def get(self, tag: int) -> Delivery | None:
+        """Return the one with this tag, or None if it is not here."""
+        return self._byTag.get(tag)
+
     def popleft(self) -> Delivery | None:
         """Take the oldest one out, or return None if there is none."""
         while self._heap:

@@ -30,6 +30,7 @@ class Subscription:
     :param owner: who may poll it, e.g. an API key; None for anybody without a name.
     :param qos: 0 or 1, the most that its deliveries have.
     :param queue: for the tracked messages; must leave the bounds to :meth:`admits` (``dropsOldest=False``).
+    :param kept: whether it outlives the process: its queue is one of the journal's.
     :param grace: seconds that it lives on after its last connection.
     :param counted: is told of :data:`fleximq.broker.queues.DROPPED` messages.
     :param onAttached: is told of each holder that was attached.
@@ -48,6 +49,7 @@ class Subscription:
         *,
         deadlines: Deadlines,
         grace: float,
+        kept: bool = False,
         counted: Callable[[str, int], None],
         onAttached: Callable[[object, "Subscription"], None],
         onGraceOver: Callable[["Subscription"], None],
@@ -56,6 +58,7 @@ class Subscription:
         self.owner = owner
         self.topic = topic
         self.qos = qos
+        self.kept = kept
         self._queue = queue
         self._deadlines = deadlines
         self._grace = grace
@@ -64,6 +67,7 @@ class Subscription:
         self._onGraceOver = onGraceOver
         self._holders: set[object] = set()
         self._graceTime: Deadline | None = None
+        self._idleSince = deadlines.seconds()
         self._closed = False
         self._untracked = Backlog()
         # For each untracked message the tag that the last tracked message before it has, or will have.
@@ -83,6 +87,25 @@ class Subscription:
     def size(self) -> int:
         """The cost in bytes of everything waiting and in flight."""
         return self._queue.size + self._untracked.size
+
+    @property
+    def queue(self) -> Queue:
+        """The queue of what is tracked."""
+        return self._queue
+
+    @property
+    def idleSince(self) -> float | None:
+        """The clock's seconds when its last connection left; None while it has one."""
+        return None if self._holders else self._idleSince
+
+    @property
+    def loading(self) -> bool:
+        """Whether the next message cannot be polled before it was read, see :meth:`whenLoaded`."""
+        return self._queue.loading and not self._isUntrackedNext()
+
+    def whenLoaded(self, call: Callable[[], object]) -> None:
+        """Call once what is being read has come; to be asked for while ``loading``."""
+        self._queue.whenLoaded(call)
 
     def admits(self, count: int, size: int) -> str | None:
         """Return None if ``count`` QoS1 messages with ``size`` bytes in them can be kept, else why not.
@@ -112,7 +135,7 @@ class Subscription:
         A tag of 0 means that no acknowledgement is expected. The holder is attached by this.
         """
         self._use(holder)
-        if self._untracked and not self._queue.returned and self._after[0] <= self._queue.lastTag:
+        if self._isUntrackedNext():
             return self._pollUntracked()
         return self._queue.take(holder)
 
@@ -129,6 +152,8 @@ class Subscription:
             ahead = self._queue.returned + self._after[0] - self._queue.lastTag
             if ahead > 0:
                 taken = self._queue.takeMany(holder, min(ahead, number - len(deliveries)), most)
+                if not taken and self._queue.loading:
+                    return deliveries
                 most -= cost([delivery.message for delivery in taken])
                 deliveries += taken
             else:
@@ -166,8 +191,13 @@ class Subscription:
             return
         self._holders.discard(holder)
         if not self._holders:
-            self._graceTime = self._deadlines.call(self._grace, self._expire)
+            self.rest(0.0)
         self._queue.release(holder)
+
+    def rest(self, seconds: float) -> None:
+        """Begin the grace time, of which so much is over already."""
+        self._idleSince = self._deadlines.seconds() - seconds
+        self._graceTime = self._deadlines.call(max(0.0, self._grace - seconds), self._expire)
 
     def close(self) -> int:
         """Drop everything and take nothing in any more.
@@ -183,6 +213,9 @@ class Subscription:
         self._untracked.clear()
         self._after.clear()
         return dropped + self._queue.close()
+
+    def _isUntrackedNext(self) -> bool:
+        return bool(self._untracked) and not self._queue.returned and self._after[0] <= self._queue.lastTag
 
     def _use(self, holder: object) -> None:
         if holder not in self._holders:

@@ -5,15 +5,14 @@ owners only, and end when their grace time is over.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
-from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.queues import Queue
+from fleximq.broker.kept_queue import KeptQueue
+from fleximq.broker.making import MakeQueue
+from fleximq.broker.queue_state import QueueState
 from fleximq.broker.subscription import Subscription
 from fleximq.errors import NotFound
-from fleximq.message import Message
 
-__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "Subscription", "Subscriptions"]
+__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "Subscription", "Subscriptions", "keyOf"]
 
 #: BlipMQ document, "Error Codes", 404.
 UNKNOWN = "unknown subscription or delivery tag"
@@ -21,48 +20,37 @@ UNKNOWN = "unknown subscription or delivery tag"
 DROPPED_EXPIRED = "dropped: subscription expired"
 
 
+def keyOf(id: int) -> str:
+    """Return the key by which the journal knows a subscription's queue."""
+    return f"s:{id}"
+
+
 class Subscriptions:
     """All subscriptions of a broker, by id and by the connections that use them.
 
-    :param retryAfter: seconds after which an unacknowledged message comes again.
-    :param maxDeliveries: after so many deliveries a message is dead.
-    :param maxMessages: bound of one subscription.
-    :param maxBytes: bound of one subscription in bytes.
+    :param makeQueue: makes the queue of a subscription.
     :param grace: seconds that a subscription lives on after its last connection.
-    :param onDead: is given the topic and the dead message.
-    :param counted: is told what is worth counting.
+    :param keptGrace: the same for those that outlive the process.
     :param onExpired: is given a subscription whose grace time is over, when it is closed and no longer found.
+
+    ``lastId`` is the latest id that was given.
     """
 
     def __init__(
         self,
-        deadlines: Deadlines,
+        makeQueue: MakeQueue,
         *,
-        retryAfter: float,
-        maxDeliveries: int,
-        maxMessages: int,
-        maxBytes: int,
         grace: float,
-        onDead: Callable[[str, Message], None] | None,
-        counted: Callable[[str, int], None],
         onExpired: Callable[[Subscription], None],
+        keptGrace: float = 86400.0,
     ) -> None:
-        self._makeQueue = partial(
-            Queue,
-            deadlines=deadlines,
-            retryAfter=retryAfter,
-            maxDeliveries=maxDeliveries,
-            maxMessages=maxMessages,
-            maxBytes=maxBytes,
-            onDead=onDead,
-            counted=counted,
-            dropsOldest=False,
-        )
-        self._deadlines = deadlines
+        self.lastId = 0
+        self._makeQueue = makeQueue
+        self._deadlines = makeQueue.deadlines
+        self._counted = makeQueue.counted
         self._grace = grace
-        self._counted = counted
+        self._keptGrace = keptGrace
         self._onExpired = onExpired
-        self._lastId = 0
         self._byId: dict[int, Subscription] = {}
         self._byHolder: dict[object, dict[int, Subscription]] = {}
 
@@ -74,25 +62,46 @@ class Subscriptions:
         """Iterate over all subscriptions in order of their ids; the loop may close them."""
         return iter(list(self._byId.values()))
 
-    def open(self, holder: object, owner: str | None, topic: str, qos: int) -> Subscription:
+    def open(self, holder: object, owner: str | None, topic: str, qos: int, kept: bool = False) -> Subscription:
         """Make a new subscription and attach the holder, any hashable object that stands for a connection.
 
         The caller subscribes it to the topic. The same topic twice gives two subscriptions.
+
+        :param kept: let it outlive the process, if there is a journal for that.
         """
-        self._lastId += 1
-        subscription = self._byId[self._lastId] = Subscription(
-            self._lastId,
+        self.lastId += 1
+        subscription = self._add(self.lastId, owner, topic, qos, kept)
+        subscription.attach(holder)
+        return subscription
+
+    def restore(self, state: QueueState, idle: float) -> Subscription:
+        """Make a subscription what the journal knows of it, and let its grace time run.
+
+        :param idle: seconds that it was not used.
+        """
+        self.lastId = max(self.lastId, state.id)
+        subscription = self._add(state.id, state.owner, state.topic, state.qos, True)
+        if isinstance(subscription.queue, KeptQueue):
+            subscription.queue.restore(state)
+        subscription.rest(idle)
+        return subscription
+
+    def _add(self, id: int, owner: str | None, topic: str, qos: int, kept: bool) -> Subscription:
+        kept = kept and self._makeQueue.keeps
+        queue = self._makeQueue(topic, keyOf(id) if kept else "", dropsOldest=False)
+        subscription = self._byId[id] = Subscription(
+            id,
             owner,
             topic,
             qos,
-            self._makeQueue(name=topic),
+            queue,
             deadlines=self._deadlines,
-            grace=self._grace,
+            grace=self._keptGrace if kept else self._grace,
+            kept=kept,
             counted=self._counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,
         )
-        subscription.attach(holder)
         return subscription
 
     def find(self, id: int, owner: str | None) -> Subscription:

@@ -6,19 +6,23 @@ nothing earlier. A queue that nobody consumes is no place to lose disk or memory
 after a while it expires.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
 
 from zope.interface import implementer
 
-from fleximq.broker.backlog import ANY, OVERHEAD
-from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
+from fleximq.broker.backlog import ANY
+from fleximq.broker.deadlines import TOLERANCE, Deadline
 from fleximq.broker.delivered_ids import DeliveredIds, Place
-from fleximq.broker.queues import FULL, QUEUED, Queue
+from fleximq.broker.kept_queue import KeptQueue
+from fleximq.broker.making import MakeQueue
+from fleximq.broker.queue_state import QueueState
+from fleximq.broker.queues import QUEUED, Queue
+from fleximq.broker.topics import SYSTEM
 from fleximq.broker.values import Delivery
 from fleximq.errors import NoCapacity
-from fleximq.interfaces import ISubscriber
+from fleximq.interfaces import IJournal, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.message import Message
 
@@ -26,8 +30,14 @@ from fleximq.message import Message
 DROPPED_EXPIRED = "dropped: queue expired"
 
 
-class _MakeQueue(Protocol):
-    def __call__(self, *, name: str, moved: Callable[[Delivery, bool], None]) -> Queue: ...
+#: So many ids are read back at once.
+_LEARNT = 4096
+_LEARNT_BYTES = 4 << 20
+
+
+def keyOf(topic: str) -> str:
+    """Return the key by which the journal knows a topic's queue; "" for topics that are never in it."""
+    return "" if topic.startswith(SYSTEM) else f"q:{topic}"
 
 
 @implementer(ISubscriber)
@@ -44,7 +54,7 @@ class TopicQueue:
         self,
         name: str,
         *,
-        makeQueue: _MakeQueue,
+        makeQueue: MakeQueue,
         seconds: Callable[[], float],
         ids: DeliveredIds,
         idOf: Callable[[Message], str],
@@ -55,7 +65,7 @@ class TopicQueue:
         self._seconds = seconds
         self._ids = ids
         self._idOf = idOf
-        self._queue = makeQueue(name=name, moved=self._moved)
+        self._queue = makeQueue(name, keyOf(name), moved=self._moved, named=self._named)
 
     @property
     def depth(self) -> int:
@@ -77,6 +87,25 @@ class TopicQueue:
         """The number of consumers that wait for a message."""
         return self._queue.waiting
 
+    @property
+    def kept(self) -> bool:
+        """Whether it outlives the process."""
+        return isinstance(self._queue, KeptQueue)
+
+    @property
+    def queue(self) -> Queue:
+        """The queue behind it."""
+        return self._queue
+
+    @property
+    def loading(self) -> bool:
+        """Whether the next message cannot be consumed before it was read, see :meth:`whenLoaded`."""
+        return self._queue.loading
+
+    def whenLoaded(self, call: Callable[[], object]) -> None:
+        """Call once what is being read has come; to be asked for while ``loading``."""
+        self._queue.whenLoaded(call)
+
     def admits(self, count: int, size: int) -> str | None:
         """Return why ``count`` more messages with ``size`` bytes in them are refused; None if they are not.
 
@@ -85,12 +114,13 @@ class TopicQueue:
         """
         if self.everConsumed:
             return self._queue.admits(count, size)
-        alone = count <= self._queue.maxMessages and size + OVERHEAD * count <= self._queue.maxBytes
-        return None if alone else FULL
+        return self._queue.admitsAlone(count, size)
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
         """Put all of these in; messages without a usable id get one now and keep it. Overflow drops the oldest."""
-        self._queue.deliver([self._named(message) for message in rendered], count)
+        if not self.kept:
+            rendered = [self._named(message) for message in rendered]
+        self._queue.deliver(rendered, count)
 
     def consume(self) -> Delivery | None:
         """Hand out the oldest message, None if there is none; either way the queue is in use now."""
@@ -123,7 +153,24 @@ class TopicQueue:
             self._moved(delivery, True)
         return self._queue.close()
 
+    def restore(self, state: QueueState, idle: float) -> list[Delivery]:
+        """Become what the journal knows of it, and return what was handed out once, without their ids.
+
+        :param idle: seconds that nobody consumed.
+        """
+        self.everConsumed = state.consumed
+        self.lastUsed = self._seconds() - idle
+        return self._queue.restore(state) if isinstance(self._queue, KeptQueue) else []
+
+    def know(self, tag: int, message: Message) -> None:
+        """Learn the id of what was handed out with this tag before a restart."""
+        named = self._named(message)
+        if isinstance(self._queue, KeptQueue) and self._queue.know(tag, named):
+            self._ids.delivered(named.message_id or "", Place(self._queue, tag))
+
     def _use(self) -> None:
+        if not self.everConsumed and isinstance(self._queue, KeptQueue):
+            self._queue.use()
         self.everConsumed = True
         self.lastUsed = self._seconds()
 
@@ -139,53 +186,39 @@ class TopicQueue:
 class TopicQueues:
     """All topic queues of a broker.
 
-    :param retryAfter: seconds after which an unacknowledged message comes again.
-    :param maxDeliveries: after so many deliveries a message is dead.
-    :param maxMessages: bound of one queue.
-    :param maxBytes: bound of one queue in bytes.
+    :param makeQueue: makes the queue behind each of them.
     :param maxQueues: how many queues there may be, and how many more of dead letters, for a dead letter must not
         get lost because somebody else made too many queues.
     :param expiry: seconds without a consumer after which a queue expires; those of dead letters never do.
     :param idOf: returns a message's own id if MiniMQ can use it, otherwise a new one.
-    :param onDead: is given the topic and the dead message.
-    :param counted: is told what is worth counting.
+    :param lasts: tells whether the queue of this topic never expires.
     :param onExpired: is given a queue that expired, when it is closed and no longer found.
     """
 
     def __init__(
         self,
-        deadlines: Deadlines,
+        makeQueue: MakeQueue,
         *,
-        retryAfter: float,
-        maxDeliveries: int,
-        maxMessages: int,
-        maxBytes: int,
         maxQueues: int,
         expiry: float,
         idOf: Callable[[Message], str],
-        onDead: Callable[[str, Message], None] | None,
-        counted: Callable[[str, int], None],
         onExpired: Callable[[TopicQueue], None],
+        lasts: Callable[[str], bool] = lambda topic: False,
     ) -> None:
-        self._makeQueue = partial(
-            Queue,
-            deadlines=deadlines,
-            retryAfter=retryAfter,
-            maxDeliveries=maxDeliveries,
-            maxMessages=maxMessages,
-            maxBytes=maxBytes,
-            onDead=onDead,
-            counted=counted,
-        )
-        self._deadlines = deadlines
+        self._makeQueue = makeQueue
+        self._deadlines = makeQueue.deadlines
+        self._counted = makeQueue.counted
+        self._lasts = lasts
         self._maxQueues = maxQueues
         self._expiry = expiry
         self._idOf = idOf
-        self._counted = counted
         self._onExpired = onExpired
         self._ids = DeliveredIds()
         self._byTopic: dict[str, TopicQueue] = {}
         self._expiries: dict[str, Deadline] = {}
+        self._dead = 0
+        self._unknown: deque[tuple[TopicQueue, Delivery]] = deque()
+        self._early: list[str] = []
 
     def __len__(self) -> int:
         """Return the number of queues."""
@@ -208,15 +241,52 @@ class TopicQueues:
         if queue is not None:
             return queue, False
         dead = topic.startswith(DEAD)
-        alike = len(self._byTopic) - len(self._expiries) if dead else len(self._expiries)
-        if alike >= self._maxQueues:
+        if (self._dead if dead else len(self._byTopic) - self._dead) >= self._maxQueues:
             raise NoCapacity(f"there are {self._maxQueues} queues already")
+        return self._add(topic), True
+
+    def restore(self, state: QueueState, idle: float) -> TopicQueue:
+        """Make a queue what the journal knows of it; :meth:`learn` is called when all are there.
+
+        :param idle: seconds that nobody consumed from it.
+        """
+        queue = self._add(state.topic, idle)
+        self._unknown.extend([(queue, delivery) for delivery in queue.restore(state, idle)])
+        return queue
+
+    def learn(self, journal: IJournal) -> None:
+        """Read back the ids of what was handed out before a restart; acknowledgements are remembered until then."""
+        portion = [self._unknown.popleft() for _ in range(min(_LEARNT, len(self._unknown)))]
+        if not portion:
+            early, self._early = self._early, []
+            for id in early:
+                self.acknowledge(id)
+            return
+        offsets = sorted(delivery.message.offset for _, delivery in portion)
+        journal.fetch(offsets, _LEARNT_BYTES, partial(self._learnt, journal, portion))
+
+    def _learnt(
+        self, journal: IJournal, portion: Sequence[tuple[TopicQueue, Delivery]], messages: Sequence[Message]
+    ) -> None:
+        found = {message.offset: message for message in messages}
+        until = messages[-1].offset if messages else ANY
+        for queue, delivery in portion:
+            message = found.get(delivery.message.offset)
+            if message is not None:
+                queue.know(delivery.tag, message)
+            elif delivery.message.offset > until:
+                self._unknown.append((queue, delivery))
+        self.learn(journal)
+
+    def _add(self, topic: str, idle: float = 0.0) -> TopicQueue:
         queue = self._byTopic[topic] = TopicQueue(
             topic, makeQueue=self._makeQueue, seconds=self._deadlines.seconds, ids=self._ids, idOf=self._idOf
         )
-        if not dead:
-            self._watch(queue, self._expiry)
-        return queue, True
+        if topic.startswith(DEAD):
+            self._dead += 1
+        elif not self._lasts(topic):
+            self._watch(queue, max(0.0, self._expiry - idle))
+        return queue
 
     def consume(self, topic: str, holder: object = None) -> Delivery | None:
         """Hand out the oldest message of this topic's queue; None if there is none, or no queue.
@@ -242,6 +312,8 @@ class TopicQueues:
         """
         place = self._ids.meant(id)
         if place is None:
+            if self._unknown:
+                self._early.append(id)
             return False
         self._ids.forget(id, place)
         return place.queue.acknowledge(place.tag)
@@ -254,6 +326,8 @@ class TopicQueues:
             queue.close()
         self._expiries.clear()
         self._byTopic.clear()
+        self._unknown.clear()
+        self._dead = 0
 
     def _watch(self, queue: TopicQueue, delay: float) -> None:
         self._expiries[queue.name] = self._deadlines.call(delay, partial(self._comeUp, queue))

@@ -24,7 +24,7 @@ from fleximq.dialects.blipmq_messages import SOURCES, isTooLarge, renderDeliveri
 from fleximq.dialects.context import Context
 from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.patient import PORTION, PatientProtocol
+from fleximq.dialects.patient import PORTION, PatientProtocol, Reason
 from fleximq.dialects.quick_ack import quickAcks
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.stream import StreamFactory
@@ -56,7 +56,11 @@ class Phase(Enum):
 
 
 class BlipSession(Session):
-    """One BlipMQ client's conversation."""
+    """One BlipMQ client's conversation.
+
+    While it is ``stuck`` because of its reader it is to be given no more. Where it is ``loading`` as well, because a
+    message is being read back, it calls ``goOn`` when it was.
+    """
 
     dialect = "blipmq"
     #: Who this is, from AUTH on; nothing that asks for it is reached earlier.
@@ -73,6 +77,8 @@ class BlipSession(Session):
         self._unanswered: tuple[bytes, list[int]] = b"", []
         self._polled = 0
         self._inputEnded = False
+        self.loading = False
+        self.goOn: Callable[[], None] = _nothing
         self._enter(Phase.GREETING)
 
     def _enter(self, phase: Phase) -> None:
@@ -156,7 +162,20 @@ class BlipSession(Session):
     def _subscribe(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         topic, qos = decodeSubscribe(head)
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
-        self._acknowledge(asked[0], subscription.id)
+        if subscription.kept:
+            answer = [encodeFrame(FrameType.ACK, asked[0], encodeSubscription(subscription.id))]
+            self.broker.whenSafe(partial(self._subscribed, asked, answer, self.answers.laterList(answer)))
+        else:
+            self._acknowledge(asked[0], subscription.id)
+
+    def _subscribed(self, asked: Sequence[int], answer: list[bytes], release: Callable[[], None]) -> None:
+        """Give the id of a subscription that outlives the broker, when that is safe; if it cannot be, say so."""
+        reason = self.broker.cannotKeep()
+        if reason is not None:
+            error = NotRecorded(reason)
+            self.counted(error)
+            answer[0] = _nacks(asked, error)
+        release()
 
     def _poll(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         """Answer POLLs in portions, until there is nothing more, or no more room for what the peer does not read."""
@@ -164,6 +183,7 @@ class BlipSession(Session):
         while asked and not self.stuck:
             deliveries = self.broker.poll(self._me, self._owner, id, len(asked), PORTION)
             if not deliveries:
+                self._waitFor(self.broker.loading(self._owner, id), head, asked)
                 return
             subscription = self.broker.subscriptions.find(id, self._owner)
             chunk = renderDeliveries(subscription.topic, deliveries, asked)
@@ -178,6 +198,18 @@ class BlipSession(Session):
                 self.outbox.flush()
                 self.stuck = self.outbox.full
                 self._unanswered = head, asked
+
+    def _waitFor(self, subscription: Subscription | None, head: bytes, asked: list[int]) -> None:
+        """Answer these POLLs, and all that comes behind them, when the next message was read back."""
+        if subscription is not None:
+            self.stuck = self.loading = True
+            self._unanswered = head, asked
+            subscription.whenLoaded(lambda: self.context.clock.callLater(0, self._loaded))
+
+    def _loaded(self) -> None:
+        self.loading = False
+        if self.state is not State.CLOSED:
+            self.goOn()
 
     def _ack(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         id = decodeAck(head)
@@ -265,9 +297,12 @@ _STEPS: dict[Phase, dict[FrameType, _Step]] = {
 class BlipProtocol(PatientProtocol):
     """Feeds a BlipMQ session, and asks for immediate TCP acknowledgements again after every read."""
 
+    session: BlipSession
+
     def connectionMade(self) -> None:
         """Begin the session."""
         super().connectionMade()
+        self.session.goOn = self._loaded
         self._quickAck = quickAcks(self.transport)
 
     def dataReceived(self, data: bytes) -> None:
@@ -278,13 +313,23 @@ class BlipProtocol(PatientProtocol):
     def feed(self, data: bytes) -> None:
         """Hand these bytes to the session, and read no more while it is stuck."""
         super().feed(data)
-        if self.session.stuck:
+        if self.session.loading:
+            self.reading.stop(Reason.UNANSWERED)
+        elif self.session.stuck:
             self.waitForReader()
+
+    def _loaded(self) -> None:
+        self.reading.go(Reason.UNANSWERED)
+        self._goOn()
 
 
 def _nacks(asked: Sequence[int], error: BrokerError) -> bytes:
     payload = encodeNack(*nackOf(error))
     return b"".join([encodeFrame(FrameType.NACK, correlation, payload) for correlation in asked])
+
+
+def _nothing() -> None:
+    """Nobody waits for what is read back."""
 
 
 def _sendable(subscription: Subscription, deliveries: Sequence[Delivery]) -> list[Delivery]:

@@ -64,6 +64,7 @@ class MiniSession(Session):
         self._taken = 0
         self._unanswered: tuple[str, int] = "", 0
         self._behind: bytes | None = None
+        self._loading = False
         self._wait: WaitingConsume | None = None
         self._inputEnded = False
 
@@ -79,7 +80,7 @@ class MiniSession(Session):
                 return
             if self._asked:
                 self._takeAsked()
-                if self.stuck:
+                if self.busy:
                     self._behind = line
                     return
             kind, payload = parseCommand(line)
@@ -113,7 +114,7 @@ class MiniSession(Session):
             for _ in range(asked):
                 self.failed(error)
         line = self._behind
-        if line is not None and not self.stuck:
+        if line is not None and not self.busy:
             self._behind = None
             self.lineReceived(line)
 
@@ -223,7 +224,7 @@ class MiniSession(Session):
             self._take(topic, 1)
         except BrokerError as error:
             self.failed(error)
-        if self._wait is None:
+        if self._wait is None and not self._loading:
             self._goOnSoon()
 
     def _take(self, topic: str, asked: int) -> None:
@@ -246,6 +247,13 @@ class MiniSession(Session):
                 self._unanswered = topic, asked
         if not asked or self.stuck:
             return
+        loading = self.broker.loadingQueue(topic)
+        if loading is not None:
+            self._loading = self.busy = True
+            self._unanswered = topic, asked
+            self._seal()
+            loading.whenLoaded(lambda: self.context.clock.callLater(0, self._loaded))
+            return
         seconds = self.context.settings.consumeWait
         if not seconds or self._inputEnded:
             self._batch.append(NO_MESSAGE * asked)
@@ -255,6 +263,16 @@ class MiniSession(Session):
         self._wait = WaitingConsume(
             self.broker, self.context.clock, self._me, topic, seconds, lambda found: self._waited(topic, found)
         )
+
+    def _loaded(self) -> None:
+        """Go on where a message had to be read back."""
+        self._loading = False
+        if self.state is not State.OPEN:
+            return
+        self.readerCaughtUp()
+        self._seal()
+        if self.stuck or not self.busy:
+            self.goOn()
 
     def _deliveries(self, topic: str, asked: int) -> Sequence[Delivery]:
         if asked > 1:

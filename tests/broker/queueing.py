@@ -1,5 +1,6 @@
 """What the tests of queues share: a clock, callbacks that remember, messages that tell themselves apart."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadlines
+from fleximq.broker.making import MakeQueue
 from fleximq.broker.queues import Queue
 from fleximq.broker.values import Delivery
 from fleximq.message import Content, Message
@@ -51,6 +53,19 @@ class World:
         """Remember a dead letter."""
         self.dead.append((name, message))
 
+    def makeQueue(self, **settings: Any) -> MakeQueue:
+        """Return what makes queues in this world; keywords are fields of it."""
+        chosen: dict[str, Any] = {
+            "deadlines": self.deadlines,
+            "retryAfter": RETRY,
+            "maxDeliveries": 3,
+            "maxMessages": 100,
+            "maxBytes": 100_000,
+            "onDead": self.onDead,
+            "counted": self.counted,
+        }
+        return MakeQueue(**{**chosen, **settings})
+
 
 class QueueCase(SynchronousTestCase):
     """One queue on a clock that the test moves."""
@@ -60,17 +75,10 @@ class QueueCase(SynchronousTestCase):
         self.queue = self.make()
 
     def make(self, **settings: Any) -> Queue:
-        chosen: dict[str, Any] = {
-            "name": "t",
-            "deadlines": self.world.deadlines,
-            "retryAfter": RETRY,
-            "maxDeliveries": 3,
-            "maxMessages": 100,
-            "maxBytes": 100_000,
-            "onDead": self.world.onDead,
-            "counted": self.world.counted,
-        }
-        return Queue(**{**chosen, **settings})
+        fields = {field.name for field in dataclasses.fields(MakeQueue)}
+        known = {name: value for name, value in settings.items() if name in fields}
+        others = {name: value for name, value in settings.items() if name not in fields}
+        return self.world.makeQueue(**known)(**{"name": "t", **others})
 
     def put(self, names: str) -> None:
         self.queue.deliver(messages(names), len(names))

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from fleximq.broker.queues import PORTION
 from tests.broker.queueing import RETRY, QueueCase, messages
 
 
@@ -129,9 +130,29 @@ class ManyTests(QueueCase):
     def test_returningAndDroppingOneByOne(self) -> None:
         self.queue.takeMany("x", self.NUMBER)
         self.queue.release("x")
+        self.world.clock.pump([0.0] * 10)
         for _ in range(self.NUMBER):
             self.put("n")
         self.assertEqual((self.queue.returned, self.queue.untried), (0, self.NUMBER))
+
+    def test_returnedInPortions(self) -> None:
+        """What a holder leaves behind is taken back in several turns, but nobody overtakes it."""
+        self.queue.takeMany("x", self.NUMBER // 2)
+        self.queue.release("x")
+        self.assertEqual((self.queue.returned, self.queue.inFlight), (PORTION, self.NUMBER // 2 - PORTION))
+        taken = self.queue.takeMany("y", PORTION + 5)
+        self.assertEqual([each.tag for each in taken], list(range(1, PORTION + 6)))
+        self.world.clock.pump([0.0] * 5)
+        self.assertEqual((self.queue.returned, self.queue.inFlight), (self.NUMBER // 2 - PORTION - 5, PORTION + 5))
+
+    def test_whatOthersHoldByThenIsTheirs(self) -> None:
+        self.queue.takeMany("x", PORTION + 1)
+        self.queue.release("x")
+        self.queue.release("z")
+        self.advance(RETRY)
+        self.assertEqual(len(self.queue.takeMany("y", PORTION + 1)), PORTION + 1)
+        self.world.clock.pump([0.0] * 3)
+        self.assertEqual((self.queue.returned, self.queue.inFlight), (0, PORTION + 1))
 
     def test_dyingAllAtOnce(self) -> None:
         for _ in range(4):

@@ -1,7 +1,5 @@
 """Subscriptions: two kinds of messages in one order, owners, connections and the grace time."""
 
-from typing import Any
-
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -25,16 +23,8 @@ class SubscriptionCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.world = World()
         self.expired: list[int] = []
-        chosen: dict[str, Any] = {"maxDeliveries": 3, "maxMessages": 100, "maxBytes": 100_000, **self.limits}
-        self.subscriptions = Subscriptions(
-            self.world.deadlines,
-            retryAfter=RETRY,
-            grace=GRACE,
-            onDead=self.world.onDead,
-            counted=self.world.counted,
-            onExpired=self.onExpired,
-            **chosen,
-        )
+        makeQueue = self.world.makeQueue(**self.limits)
+        self.subscriptions = Subscriptions(makeQueue, grace=GRACE, onExpired=self.onExpired)
         self.one = self.subscriptions.open("x", "key", "t", 1)
         self.zero = self.subscriptions.open("x", "key", "t", 0)
 

@@ -42,14 +42,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.subscriptions = Subscriptions(
-            self.world.deadlines,
-            retryAfter=RETRY,
-            maxDeliveries=0,
-            maxMessages=MESSAGES,
-            maxBytes=BYTES,
+            self.world.makeQueue(retryAfter=RETRY, maxDeliveries=0, maxMessages=MESSAGES, maxBytes=BYTES, onDead=None),
             grace=10_000.0,
-            onDead=None,
-            counted=self.world.counted,
             onExpired=self.fail,
         )
         self.subscription = self.subscriptions.open("x", None, "t", 1)

@@ -2,7 +2,6 @@
 
 from functools import partial
 from itertools import count
-from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -28,22 +27,12 @@ class TopicQueueCase(SynchronousTestCase):
         self.world = World()
         self.expired: list[str] = []
         numbers = count(1)
-        chosen: dict[str, Any] = {
-            "maxDeliveries": 3,
-            "maxMessages": 100,
-            "maxBytes": 100_000,
-            "maxQueues": 3,
-            **self.limits,
-        }
         self.queues = TopicQueues(
-            self.world.deadlines,
-            retryAfter=RETRY,
+            self.world.makeQueue(**self.limits),
             expiry=EXPIRY,
+            maxQueues=3,
             idOf=lambda each: each.message_id or f"new-{next(numbers)}",
-            onDead=self.world.onDead,
-            counted=self.world.counted,
             onExpired=self.onExpired,
-            **chosen,
         )
         self.t, _ = self.queues.ensure("t")
 

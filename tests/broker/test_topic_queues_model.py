@@ -36,16 +36,10 @@ class TopicQueuesMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.queues = TopicQueues(
-            self.world.deadlines,
-            retryAfter=RETRY,
-            maxDeliveries=DELIVERIES,
-            maxMessages=MESSAGES,
-            maxBytes=1 << 20,
+            self.world.makeQueue(retryAfter=RETRY, maxDeliveries=DELIVERIES, maxMessages=MESSAGES, maxBytes=1 << 20),
             maxQueues=2,
             expiry=EXPIRY,
             idOf=lambda each: each.message_id or "new",
-            onDead=self.world.onDead,
-            counted=self.world.counted,
             onExpired=self.onExpired,
         )
         self.kept: list[_Kept] = []

@@ -1,0 +1,234 @@
+"""What outlives the broker of its queues: put into checkpoints, and brought back from them and what came after.
+
+A start gives the last checkpoint's snapshot, then all records and notes behind it, in the order of the log. A queue
+counts a record from the offset on at which it was opened, although the note of that may stand behind the record.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from typing import Any, Protocol
+
+from fleximq.broker.idempotence import Idempotence
+from fleximq.broker.kept_queue import KeptQueue
+from fleximq.broker.noting import Noting
+from fleximq.broker.queue_state import QueueState
+from fleximq.broker.subscriptions import Subscription, Subscriptions, keyOf
+from fleximq.broker.time_to_live import TimesToLive
+from fleximq.broker.topic_queues import TopicQueue, TopicQueues
+from fleximq.broker.topic_queues import keyOf as keyOfQueue
+from fleximq.broker.topics import TopicTable
+from fleximq.records import QOS1, Acknowledged, Batch, Closed, HandedOut, Note, Opened
+
+#: The key of notes that say up to which id subscriptions may have been opened, those included that do not last.
+_IDS = "i:"
+#: So many of these ids are noted at a time.
+_BLOCK = 1000
+
+
+class Found(Protocol):
+    """What a journal found when it was opened: the last snapshot, and how to go through what came after it."""
+
+    snapshot: Mapping[str, Any] | None
+
+    def replay(self, batches: Callable[[Batch], None], notes: Callable[[Note], None]) -> None:
+        """Give all records and notes behind the snapshot, in order."""
+
+
+class Keeper:
+    """Makes snapshots of all kept queues, and the queues out of snapshots."""
+
+    def __init__(
+        self,
+        noting: Noting,
+        topics: TopicTable,
+        subscriptions: Subscriptions,
+        queues: TopicQueues,
+        idempotence: Idempotence,
+        timesToLive: TimesToLive,
+    ) -> None:
+        self._noting = noting
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._queues = queues
+        self._idempotence = idempotence
+        self._timesToLive = timesToLive
+        self._noted = 0
+        self._states: dict[str, QueueState] = {}
+        self._byTopic: dict[str, list[QueueState]] = {}
+        self._recent: list[Batch] = []
+
+    # -- while the broker runs ---------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Tell the journal what became of messages so far."""
+        self._noting.flush()
+
+    def subscribed(self, subscription: Subscription) -> None:
+        """Note that a subscription was opened, or at least that its id was given."""
+        if subscription.kept:
+            key, owner = keyOf(subscription.id), subscription.owner
+            self._opened(key, subscription.topic, subscription.qos, subscription.id, owner)
+        elif subscription.id > self._noted:
+            self._noted = subscription.id + _BLOCK
+            self._opened(_IDS, "", 0, self._noted, None)
+
+    def queueOpened(self, queue: TopicQueue) -> None:
+        """Note that a topic has a queue."""
+        if queue.kept:
+            self._opened(keyOfQueue(queue.name), queue.name, 1, 0, None)
+
+    def _opened(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
+        journal = self._noting.journal
+        journal.note(Opened(key, topic, qos, id, owner, journal.end))
+
+    def subscriptionClosed(self, subscription: Subscription) -> None:
+        """Note that a subscription has expired."""
+        if subscription.kept:
+            self._noting.journal.note(Closed(keyOf(subscription.id)))
+
+    def queueClosed(self, queue: TopicQueue) -> None:
+        """Note that a topic's queue has expired."""
+        if queue.kept:
+            self._noting.journal.note(Closed(keyOfQueue(queue.name)))
+
+    def needed(self) -> dict[str, int]:
+        """Return the lowest offset that a queue of each topic needs; ``end`` where it needs nothing yet."""
+        end = self._noting.journal.end
+        needed: dict[str, int] = {}
+        for topic, queue in self._kept():
+            needed[topic] = min(needed.get(topic, end), queue.lowest() or end)
+        return needed
+
+    def _kept(self) -> list[tuple[str, KeptQueue]]:
+        found = [(each.topic, each.queue) for each in self._subscriptions] + [
+            (each.name, each.queue) for each in self._queues
+        ]
+        return [(topic, queue) for topic, queue in found if isinstance(queue, KeptQueue)]
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that a restart needs and cannot find in what comes after, as values that MessagePack has."""
+        self.flush()
+        states = [self._stateOfSubscription(each) for each in self._subscriptions if each.kept]
+        states += [self._stateOfQueue(each) for each in self._queues if each.kept]
+        return {
+            "lastId": max(self._subscriptions.lastId, self._noted),
+            "queues": [state.dump() for state in states],
+            "idempotence": self._idempotence.snapshot(),
+        }
+
+    def _stateOfSubscription(self, each: Subscription) -> QueueState:
+        idle = each.idleSince
+        used = 0 if idle is None else round(idle * 1_000_000)
+        return self._described(QueueState(keyOf(each.id), each.topic, each.qos, each.id, each.owner, 0), each, used)
+
+    def _stateOfQueue(self, each: TopicQueue) -> QueueState:
+        state = QueueState(keyOfQueue(each.name), each.name, 1, 0, None, 0, consumed=each.everConsumed)
+        return self._described(state, each, round(each.lastUsed * 1_000_000))
+
+    def _described(self, state: QueueState, each: Subscription | TopicQueue, used: int) -> QueueState:
+        state.seen = self._noting.journal.end
+        state.used = used
+        if isinstance(each.queue, KeptQueue):
+            each.queue.describe(state)
+        return state
+
+    # -- a start -----------------------------------------------------------------------------------
+
+    def restore(self, found: Found) -> None:
+        """Make all queues what they were, before anybody is there to use them."""
+        self.begin(found.snapshot)
+        found.replay(self.restored, self.noted)
+        self.finish()
+
+    def begin(self, snapshot: Mapping[str, Any] | None) -> None:
+        """Take in a snapshot; None: there is none."""
+        if snapshot:
+            self._idsGiven(snapshot["lastId"])
+            for dumped in snapshot["queues"]:
+                self._know(QueueState.load(dumped))
+            self._idempotence.restore(snapshot["idempotence"])
+
+    def restored(self, batch: Batch) -> None:
+        """Take in the next records of the log."""
+        if not len(batch):
+            return
+        self._recent.append(batch)
+        self._idempotence.restored(batch)
+        self._arrive(batch, self._byTopic)
+
+    def noted(self, note: Note) -> None:
+        """Take in the next note of the log."""
+        if isinstance(note, Opened):
+            self._open(note)
+        elif isinstance(note, Closed):
+            state = self._states.pop(note.key, None)
+            if state is not None:
+                self._byTopic[state.topic].remove(state)
+        elif isinstance(note, HandedOut):
+            if note.key in self._states:
+                self._states[note.key].handedOut(note)
+        elif isinstance(note, Acknowledged):
+            if note.key in self._states:
+                self._states[note.key].acknowledged(note.offsets)
+
+    def finish(self) -> None:
+        """Make the queues of what was taken in."""
+        states, self._states, self._byTopic, self._recent = self._states, {}, {}, []
+        wall = self._noting.wall()
+        for state in states.values():
+            state.settle()
+            idle = max(0, wall - state.used) / 1_000_000 if state.used else 0.0
+            if state.isSubscription:
+                subscription = self._subscriptions.restore(state, idle)
+                self._topics.subscribe(subscription, state.topic, guard=subscription, kept=True)
+            else:
+                queue = self._queues.restore(state, idle)
+                self._topics.subscribe(queue, state.topic, queue=True, kept=True)
+        self._noting.soon(lambda: self._queues.learn(self._noting.journal))
+
+    def _idsGiven(self, last: int) -> None:
+        self._subscriptions.lastId = self._noted = max(self._subscriptions.lastId, last)
+
+    def _know(self, state: QueueState) -> None:
+        self._states[state.key] = state
+        self._byTopic.setdefault(state.topic, []).append(state)
+
+    def _open(self, note: Opened) -> None:
+        if note.key == _IDS:
+            self._idsGiven(note.id)
+        elif note.key not in self._states:
+            state = QueueState.opened(note)
+            self._know(state)
+            missed = []
+            for batch in reversed(self._recent):
+                if batch.offsets[-1] < note.offset:
+                    break
+                missed.append(batch)
+            for batch in reversed(missed):
+                self._arrive(batch, {note.topic: [state]})
+
+    def _arrive(self, batch: Batch, byTopic: Mapping[str, Sequence[QueueState]]) -> None:
+        """Let the records arrive in the queues of their topics."""
+        topics = batch.topics
+        places = [0] if len(topics) == 1 else sorted(set(batch.topicOf))
+        for place in places:
+            states = byTopic.get(topics[place])
+            if states:
+                offsets, contents = batch.offsets, batch.contents
+                if len(places) > 1:
+                    mine = [of == place for of in batch.topicOf]
+                    offsets, contents = list(compress(offsets, mine)), list(compress(contents, mine))
+                self._arriveIn(states, offsets, contents, batch.timestamps[-1])
+
+    def _arriveIn(
+        self, states: Sequence[QueueState], offsets: Sequence[int], contents: Sequence[int], time: int
+    ) -> None:
+        of = self._timesToLive.of(states[0].topic)
+        age = None if of is None else time
+        tracked = offsets
+        if any(state.isSubscription for state in states) and not all(code & QOS1 for code in set(contents)):
+            tracked = [offset for offset, code in zip(offsets, contents, strict=True) if code & QOS1]
+        for state in states:
+            state.arrive(tracked if state.isSubscription else offsets, age)
