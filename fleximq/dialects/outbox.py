@@ -19,6 +19,8 @@ from fleximq.dialects.held import Chunk, Held
 from fleximq.dialects.slow_consumer import DISCONNECT, Policy, Reader
 from fleximq.dialects.turn import Turn
 
+__all__ = ["Chunk", "Outbox", "markOf"]
+
 #: The most that is handed to the transport at once when a slow reader catches up.
 _PORTION = 1 << 20
 #: So few chunks are given to the kernel as they are; more are joined first.
