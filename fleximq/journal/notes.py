@@ -30,9 +30,9 @@ def decodeNotes(header: FrameHeader, frame: Any) -> list[Note]:
 
 
 def _note(fields: Any) -> Note:
-    if not isinstance(fields, list) or not fields or not isNumber(fields[0], len(_NOTES) - 1):
+    if not isinstance(fields, list) or not fields or not isNumber(fields[0], len(NOTES) - 1):
         raise FrameError("a note must be an array that begins with its kind")
-    make, checks = _NOTES[fields[0]]
+    make, checks = NOTES[fields[0]]
     values = fields[1:]
     if len(values) != len(checks):
         raise FrameError(f"a note {make.__name__} has {len(checks)} values, not {len(values)}")
@@ -77,11 +77,11 @@ def _areOffsets(value: Any) -> bool:
 
 
 #: By their codes, the notes and how their values are checked.
-_NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
+NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (Opened, (_isText, _isText, _isQos, isNumber, _isOwner, isNumber)),
     (Closed, (_isText,)),
     (HandedOut, (_isText, isNumber, _areOffsets, isNumber)),
     (Acknowledged, (_isText, _areOffsets)),
     (ClientIds, (isNumber,)),
 )
-_CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(_NOTES)}
+_CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}
