@@ -276,6 +276,8 @@ class _Recovery:
             return
         kept = self._freeName(base)
         self._files.rename(f"{self._folder}/{name}", f"{self._folder}/{kept}")
+        # Before a new file of this name is made.
+        self._files.syncFolder(self._folder)
         self.found.torn.append(f"{name} was never finished, all of its {end - base} bytes are kept as {kept}")
 
     def _freeName(self, position: int) -> str:

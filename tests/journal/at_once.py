@@ -1,0 +1,155 @@
+"""The journal without its threads: what they do is done when a test says so."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from fleximq.journal.files import Files
+from fleximq.journal.journal import DiskJournal
+from fleximq.journal.reader import Reader
+from fleximq.journal.writer import Log
+from fleximq.journal_options import Fsync
+from fleximq.records import QOS1, Batch, Run
+
+
+def atOnce(function: Callable[..., Any], *arguments: Any) -> None:
+    """Call without going through a reactor."""
+    function(*arguments)
+
+
+class Steps:
+    """Carries out commits one by one, by :meth:`step`."""
+
+    def __init__(self, log: Log, callFromThread: Callable[..., Any], failed: Callable[[str], None]) -> None:
+        self.log = log
+        self.failed = failed
+        self.handed: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
+
+    def start(self) -> None:
+        """Nothing is needed."""
+
+    def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Keep it for :meth:`step`."""
+        self.handed.append((work, done))
+
+    def remind(self, seconds: float, call: Callable[[], None]) -> None:
+        """Time does not pass."""
+
+    def step(self) -> bool:
+        """Do one piece of work, and say what came of it; False if there was none."""
+        if not self.handed:
+            return False
+        work, done = self.handed.popleft()
+        work()
+        done()
+        return True
+
+    def drain(self, seconds: float = 0.0) -> bool:
+        """Do everything."""
+        worked = False
+        while self.step():
+            worked = True
+        return worked
+
+    def syncDue(self) -> None:
+        """Do what the thread does between commits."""
+        reason = self.log.syncDue()
+        if reason is not None:
+            self.failed(reason)
+
+    def stop(self, seconds: float) -> bool:
+        """End at once."""
+        return True
+
+
+class ReaderAtOnce(Reader):
+    """Answers before the question returns."""
+
+    def begin(self) -> None:
+        """No thread."""
+
+    def stop(self) -> None:
+        """Close the files."""
+        self._opened.close()
+
+    def _ask(self, job: Callable[[], Sequence[Any]], found: Callable[..., None], *otherwise: Any) -> None:
+        self._opened.end = self._segments.end
+        found(*job())
+
+
+class JournalAtOnce(DiskJournal):
+    """A journal whose commits wait for ``worker.step()``."""
+
+    worker: Steps
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str = "/disk/journal",
+        *,
+        now: Callable[[], int] = lambda: 1_700_000_000_000_000,
+        fsync: Fsync = Fsync("always"),
+        segmentBytes: int = 1 << 20,
+    ) -> None:
+        def makeWorker(*arguments: Any) -> Steps:
+            self.worker = Steps(*arguments)
+            return self.worker
+
+        self.said: list[str] = []
+        super().__init__(
+            folder,
+            callFromThread=atOnce,
+            now=now,
+            fsync=fsync,
+            files=files,
+            segmentBytes=segmentBytes,
+            makeWorker=makeWorker,
+            log=self.said.append,
+            onError=_raise,
+        )
+
+    def open(self) -> Any:
+        """Open it, with a reader that answers at once."""
+        found = super().open()
+        self._reader = ReaderAtOnce(self._files, self._folder, self._segments, atOnce, log=self.said.append)
+        return found
+
+    def everything(self) -> list[Batch]:
+        """Return all records, read back."""
+        all: list[Batch] = []
+        offset = 1
+        while offset < self._segments.nextOffset:
+            answers: list[tuple[list[Batch], int]] = []
+            self.read(offset, lambda topic: True, 1 << 20, lambda batches, next: answers.append((batches, next)))
+            batches, next = answers[0]
+            if next <= offset:
+                raise ValueError(f"reading does not go on behind {offset}")
+            all += batches
+            offset = next
+        return all
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+class Payloads:
+    """A source whose bodies are lists of payloads."""
+
+    def __init__(self, header: bytes = b"", content: int = QOS1) -> None:
+        self._header = header
+        self._content = content
+
+    def run(self, body: Sequence[bytes]) -> Run:
+        """Return them as they are."""
+        return Run(self._header, list(body), self._content)
+
+
+def envelope(topic: str = "t", publisher: int = 7, name: str = "p", dialect: str = "fleximq", header: bytes = b"") -> Any:
+    """Return what the broker gives with a run."""
+    return SimpleNamespace(
+        source=Payloads(header),
+        topic=SimpleNamespace(name=topic),
+        publisher=SimpleNamespace(id=publisher, name=name, dialect=dialect),
+    )
