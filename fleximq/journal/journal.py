@@ -20,6 +20,7 @@ from fleximq.journal.durable_end import DurableEnd
 from fleximq.journal.files import Files
 from fleximq.journal.identity import checkFolder, identify
 from fleximq.journal.lock import Lock
+from fleximq.journal.marks import Lost
 from fleximq.journal.reader import Reader
 from fleximq.journal.recovery import SKIP, Found, recover, verifyTail
 from fleximq.journal.staging import Staging
@@ -95,6 +96,7 @@ class DiskJournal:
         log: Callable[[str], None] = lambda sentence: None,
         onError: Callable[[Exception], None] | None = None,
     ) -> None:
+        self.id = ""
         self.keeper: Keeper = NothingToKeep()
         self._folder = directory
         self._files = files or Files()
@@ -137,8 +139,8 @@ class DiskJournal:
         checkFolder(self._files, self._folder)
         self._lock = Lock(self._files, self._folder)
         try:
-            self._id = identify(self._files, self._folder, _randomHex)
-            found = recover(self._files, self._folder, self._id, self._say)
+            self.id = identify(self._files, self._folder, _randomHex)
+            found = recover(self._files, self._folder, self.id, self._say)
             self._durableEnd = DurableEnd(self._files, self._folder)
         except OSError as error:
             self._lock.release()
@@ -151,8 +153,22 @@ class DiskJournal:
         self._clientIds = found.nextClientId
         self._group = self._newGroup(found.nextOffset)
         self._staging = Staging(self._group, self._segments, found.transactions, self._now)
-        self._reader = Reader(self._files, self._folder, self._segments, self._callFromThread)
+        self._reader = Reader(
+            self._files, self._folder, self._segments, self._callFromThread, lost=self._foundLost, log=self._say
+        )
+        self._count("journal: torn tail", len(found.torn))
+        self._count("journal: lost range", len(found.lost))
         return found
+
+    def _count(self, event: str, number: int) -> None:
+        if number:
+            self._onEvent(event, number)
+
+    def _foundLost(self, lost: Lost, why: str) -> None:
+        sentence = f"{lost.length} bytes at position {lost.position} are damaged: {why}"
+        self._found.lost.append(sentence)
+        self._count("journal: lost range", 1)
+        self._say(sentence)
 
     def begin(self) -> None:
         """Begin a segment and start to write; ``keeper`` has been set, and is restored. Blocks.
@@ -161,7 +177,7 @@ class DiskJournal:
         """
         found = self._found
         log = Log(self._files, self._folder, self._fsync, found.end, _randomId)
-        opening = Opening(self._id, self._snapshot(), found.lastOffset)
+        opening = Opening(self.id, self._snapshot(), found.lastOffset)
         commit = Commit(last=0, next=self._group.next, time=self._now(), opening=opening)
         log.carryOut(commit)
         if commit.reason is not None:
@@ -231,7 +247,7 @@ class DiskJournal:
             return None
         # What waits already has its offsets; the checkpoint stands before it.
         snapshot.offset = self._segments.nextOffset
-        return Opening(self._id, snapshot, snapshot.offset)
+        return Opening(self.id, snapshot, snapshot.offset)
 
     def _settled(self, commit: Commit) -> None:
         segments = self._segments
@@ -364,7 +380,7 @@ class DiskJournal:
         skipped = self._segments.nextOffset
         self._group.next = behindGap(max(self._group.next, skipped))
         try:
-            opening = Opening(self._id, self._snapshot(), skipped)
+            opening = Opening(self.id, self._snapshot(), skipped)
         except Exception as error:
             self._onError(error)
             found(reasonOf(error))
