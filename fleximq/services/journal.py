@@ -45,6 +45,7 @@ def makeJournal(reactor: Any, settings: Settings, turn: Turn, counted: Callable[
         maxBytes=settings.journalMaxBytes,
         onEvent=counted,
         log=_warn,
+        onError=_failed,
     )
 
 
@@ -129,6 +130,8 @@ class JournalService(MultiService):
 
 def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
     """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
+    journal.keeper = broker.keeper
+    broker.keeper.restore(found)
     broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIds(until)))
 
 
@@ -143,6 +146,10 @@ def _inTurn(turn: Turn, call: Callable[..., object], *arguments: object) -> None
 
 def _microseconds() -> int:
     return time.time_ns() // 1000
+
+
+def _failed(error: Exception) -> None:
+    _log.failure("What was told by the journal failed", failure=Failure(error))
 
 
 def _warn(sentence: str) -> None:
