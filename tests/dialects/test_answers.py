@@ -47,6 +47,28 @@ class AnswersTests(SynchronousTestCase):
         release()
         self.assertEqual(self.written(), b"ab")
 
+    def test_changed(self) -> None:
+        """The pieces of a late answer are those that there are when it is sent."""
+        pieces = [b"a", b"b", b"c"]
+        release = self.answers.laterList(pieces)
+        pieces[1] = b"error"
+        release()
+        self.assertEqual(self.written(), b"aerrorc")
+
+    def test_size(self) -> None:
+        """What the line takes is known, whether it may be sent or not; what was sent takes nothing."""
+        self.answers.take(b"sent")
+        self.assertEqual(self.answers.size, 0)
+        first = self.answers.later(b"ab")
+        one = self.answers.size
+        self.answers.take(b"cd")
+        second = self.answers.laterList([b"e", b"f"])
+        self.assertEqual((one > 2, self.answers.size), (True, 3 * one))
+        first()
+        self.assertEqual(self.answers.size, one)
+        second()
+        self.assertEqual(self.answers.size, 0)
+
     def test_outOfOrder(self) -> None:
         """Late answers keep their places, in whatever order they are released."""
         first, second = self.answers.later(b"a"), self.answers.later(b"b")
