@@ -251,6 +251,7 @@ class DiskJournal:
 
     def _settled(self, commit: Commit) -> None:
         segments = self._segments
+        before = segments.end
         if commit.begun is not None:
             sealed = segments.all[-1].base if self._began and len(segments) else None
             segments.begin(*commit.begun)
@@ -261,7 +262,8 @@ class DiskJournal:
             segments.committed(position, frame)
         self._staging.settle(commit)
         self._length = commit.length
-        self._bytes = segments.bytes
+        # The sum over all segments is for when one begins, or is removed; there may be thousands of them.
+        self._bytes = segments.bytes if commit.begun is not None else self._bytes + commit.end - before
         self._durableEnd.publish(commit.end, commit.next, commit.time)
 
     def _failed(self, commit: Commit) -> None:
