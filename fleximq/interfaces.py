@@ -102,6 +102,7 @@ class IJournal(Interface):
     """
 
     onDisk = Attribute("""Whether what is kept outlives the process.""")
+    id = Attribute("""What tells it from other journals, hexadecimal; "" in memory.""")
     appended = Attribute("""The number of the last run that was appended; they count up from 1.""")
     safe = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
     crowded = Attribute("""Whether so much waits for the disk that those who publish should not be read.""")
@@ -140,7 +141,8 @@ class IJournal(Interface):
     ) -> None:
         """Read what was committed from an offset on, of topics that are wanted, about ``most`` bytes.
 
-        ``found`` is given :class:`fleximq.records.Batch` objects and the offset to go on from, ``end`` at the end.
+        ``found`` is given :class:`fleximq.records.Batch` objects and the offset to go on from, ``end`` at the end, and
+        the same offset again if the journal could not be read.
         """
 
     def bounds() -> Mapping[str, Any]:

@@ -33,6 +33,7 @@ class SlowJournal:
     """
 
     onDisk = True
+    id = "5e"
 
     def __init__(self) -> None:
         self.appended = self.safe = 0

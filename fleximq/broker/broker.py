@@ -5,6 +5,7 @@ broker has to say unasked goes through the interfaces in :mod:`fleximq.interface
 it speaks to.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from fleximq.broker import paths
 from fleximq.broker.backlog import ANY, OVERHEAD, costOf, weigh
 from fleximq.broker.clients import Clients
 from fleximq.broker.deadlines import Clock, Deadlines
+from fleximq.broker.feed import Outlet
 from fleximq.broker.idempotence import Claim, Idempotence, Kept
 from fleximq.broker.keeper import Keeper
 from fleximq.broker.making import MakeQueue
@@ -21,6 +23,7 @@ from fleximq.broker.noting import Noting
 from fleximq.broker.observers import Counts, Observers
 from fleximq.broker.presence import OwnMessages, Presence
 from fleximq.broker.recording import Recording
+from fleximq.broker.replay import Replays, Start
 from fleximq.broker.requests import OpenRequests
 from fleximq.broker.rules import Rules
 from fleximq.broker.subscriptions import Subscription, Subscriptions
@@ -28,6 +31,7 @@ from fleximq.broker.taps import Taps
 from fleximq.broker.time_to_live import TimesToLive
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
 from fleximq.broker.topics import SYSTEM, Topic, TopicTable, checkName, isPattern
+from fleximq.broker.transactions import Transactions
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope, Pattern
 from fleximq.errors import (
     BrokerError,
@@ -82,9 +86,18 @@ class Broker:
         durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
         self.topics = TopicTable(limits.topics, self._topicCreated, self._channelsChanged, durable)
         self._taps = Taps(self.topics, onError)
-        self._journal = journal
-        self._recording = Recording(journal, self.topics, self._deliver, self.observers.counted)
+        self.journal = journal
+        self.transactions = Transactions(journal, self.topics, self._deliver)
+        self._recording = Recording(journal, self.topics, self.transactions.deliver, self.observers.counted)
         self.timesToLive = TimesToLive(rules.messageTtl)
+        self._replays = Replays(
+            journal,
+            self.topics,
+            anyOf(rules.retain),
+            self.timesToLive,
+            lambda: time.time_ns() // 1000,
+            self.unsubscribe,
+        )
         self.idempotence = Idempotence(
             round(rules.idempotenceWindow * 1_000_000),
             lambda: round(clock.seconds() * 1_000_000),
@@ -93,9 +106,9 @@ class Broker:
         )
         self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
         self._requests = OpenRequests(self._deadlines, rules.requestTimeout, limits.requests)
-        self._self = Client(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
+        self.itself = Client(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
         self._own = OwnMessages()
-        self.observers.add(Presence(self.topics, self._self, self._deliver))
+        self.observers.add(Presence(self.topics, self.itself, self._deliver))
         noting = Noting(journal, self._deadlines, self._bury)
         self._makeQueue = MakeQueue(
             deadlines=self._deadlines,
@@ -165,6 +178,7 @@ class Broker:
             return
         for name in tuple(client.patterns):
             self.unsubscribe(client, name)
+        self._replays.leave(client)
         self.subscriptions.leave(client)
         self._requests.leave(client)
         self.observers.clientLeft(client, reason)
@@ -237,6 +251,35 @@ class Broker:
             self.topics.subscribePattern(subscriber, name)
         client.patterns[name] = Pattern(subscriber, literal)
 
+    def follow(self, client: Client, outlet: Outlet, name: str, start: Start) -> None:
+        """Let a client have what the journal has of a name or pattern from a place on, and all that comes, in order.
+
+        Every message comes with its offset, and once, whichever of the client's subscriptions match. Asking for the
+        same name again begins anew.
+
+        :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
+        :raises SubscriptionFailed: the client has as many subscriptions as it may; there is no journal, or nothing of
+            this topic goes there.
+        :raises NoLongerKept: the journal has nothing as old.
+        """
+        self.checkSubscription(client, name)
+        cover = self._replays.check(name, start)
+        feed = self._replays.lasting(client, outlet)
+        held = client.patterns.get(name)
+        if held is None or held.subscriber is not feed:
+            self.unsubscribe(client, name)
+            (self.topics.subscribePattern if isPattern(name) else self.topics.subscribe)(feed, name)
+            client.patterns[name] = Pattern(feed, False)
+        self._replays.follow(feed, cover, start)
+
+    def recall(self, client: Client, outlet: Outlet, name: str, literal: bool = False, history: int = 0) -> None:
+        """Give a client that has just subscribed what a new subscriber gets of the past, before all that comes.
+
+        :param history: so many messages of a durable topic. Without it, or with a pattern, the latest message of each
+            topic for which that is set.
+        """
+        self._replays.recall(client, outlet, name, literal, history)
+
     def checkSubscription(self, client: Client, name: str) -> None:
         """See that :meth:`subscribe` would succeed, for dialects whose answer must stand before all deliveries.
 
@@ -256,6 +299,7 @@ class Broker:
             self.topics.unsubscribe(pattern.subscriber, name)
         else:
             self.topics.unsubscribePattern(pattern.subscriber, name)
+        self._replays.drop(client, name)
 
     def whenSafe(self, call: Callable[[], None], client: Client | None = None) -> None:
         """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
@@ -263,11 +307,11 @@ class Broker:
         At once without a journal on disk. What it is told of refusals comes before.
         """
         self.keeper.flush()
-        self._journal.whenSafe(call, None if client is None else client.unsafe)
+        self.journal.whenSafe(call, None if client is None else client.unsafe)
 
     def isSafe(self, client: Client) -> bool:
         """Tell whether :meth:`whenSafe` would call at once."""
-        return client.unsafe <= self._journal.safe  # type: ignore[no-any-return]
+        return client.unsafe <= self.journal.safe  # type: ignore[no-any-return]
 
     @property
     def crowded(self) -> bool:
@@ -333,20 +377,24 @@ class Broker:
         """Return how many answers a client waits for."""
         return self._requests.waiting(client)
 
-    def checkPath(self, path: str) -> None:
-        """See that the broker answers a path, before its arguments are read.
+    def argumentBytes(self, path: str) -> int:
+        """Return how long the arguments of a path may be as MessagePack, 0 if any message that comes is good.
 
-        :raises NotFound: it does not.
+        :raises NotFound: the broker does not answer this path.
         """
-        paths.find(path)
+        return paths.argumentBytes(path)
 
-    def ask(self, path: str, arguments: Any) -> Any:
-        """Return the broker's own answer to a path, see :mod:`fleximq.broker.paths`."""
-        return paths.answer(self, path, arguments)
+    def ask(self, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
+        """Give the broker's own answer to a path, see :mod:`fleximq.broker.paths`; perhaps before this returns.
+
+        :param answer: given a value for MessagePack, or the :class:`~fleximq.errors.BrokerError` that stands for it.
+        :raises BrokerError: there is no such path, or its arguments are wrong; ``answer`` is not called then.
+        """
+        paths.answer(self, path, arguments, answer)
 
     def journalHealth(self) -> dict[str, Any] | None:
         """Return how the journal is, see :meth:`fleximq.interfaces.IJournal.health`; None if all lives in memory."""
-        return dict(self._journal.health()) if self._journal.onDisk else None
+        return dict(self.journal.health()) if self.journal.onDisk else None
 
     # -- queues ------------------------------------------------------------------------------------
 
@@ -373,7 +421,7 @@ class Broker:
 
         :raises SubscriptionFailed: it should, but nothing can be kept at present.
         """
-        if not qos or not self._journal.onDisk or name.startswith(SYSTEM):
+        if not qos or not self.journal.onDisk or name.startswith(SYSTEM):
             return False
         reason = self.cannotKeep()
         if reason is not None:
@@ -382,7 +430,7 @@ class Broker:
 
     def cannotKeep(self) -> str | None:
         """Return why the journal keeps nothing at present; None if it does."""
-        health = self._journal.health()
+        health = self.journal.health()
         return None if health["state"] == "ok" else str(health["reason"])
 
     def poll(self, client: Client, owner: str | None, id: int, number: int, most: int = ANY) -> Sequence[Delivery]:
@@ -500,13 +548,18 @@ class Broker:
         return queue
 
     def _publishCarefully(self, envelope: Envelope, body: Any, count: int, kept: Kept | None) -> None:
-        envelope = self._present(envelope)
         topic = envelope.topic
+        if topic.gone:
+            envelope = self._present(envelope)
+            topic = envelope.topic
+        if not (topic.guards or self._journal.onDisk):
+            self._deliver(envelope, body, count)
+            return
         taken: Sequence[int] = range(count)
         refused: Sequence[int] = ()
         size = 0
         words = ""
-        if (topic.guards or (topic.queues and self._journal.onDisk)) and envelope.qos:
+        if (topic.guards or (topic.queues and self.journal.onDisk)) and envelope.qos:
             size = weigh(envelope.source.messages(body))
             if not self._admitsAll(topic, count, size):
                 taken, refused, size, words = self._admitted(envelope, body)
@@ -534,7 +587,7 @@ class Broker:
 
     def _isRecorded(self, envelope: Envelope) -> bool:
         topic = envelope.topic
-        if not self._journal.onDisk:
+        if not self.journal.onDisk:
             return False
         return envelope.durable or topic.always or bool(topic.keepers and envelope.qos)
 
@@ -615,7 +668,7 @@ class Broker:
         subscribers = self.topics.subscribers(envelope.topic)
         for id in audience:
             _, peer = self.clients.peers.get(id, _NOBODY)
-            if peer is not None and peer in subscribers:
+            if peer is not None and self.topics.listens(peer, envelope.topic, subscribers):
                 peer.deliver(peer.form.render(envelope, body, count), count)
 
     def _deliver(self, envelope: Envelope, body: Any, count: int) -> None:
@@ -640,7 +693,7 @@ class Broker:
         except NoCapacity:
             self.observers.counted("dropped: no queue for a dead letter", 1)
             return True
-        envelope = Envelope(self.topics.get(queue.name), self._self, self._own)
+        envelope = Envelope(self.topics.get(queue.name), self.itself, self._own)
         try:
             self._bring(envelope, message, 1, costOf(message) - OVERHEAD, partial(self._deadAgain, name, message))
         except NotRecorded:
@@ -661,7 +714,7 @@ class Broker:
             self.observers.counted("dropped: no queue for a dead letter", 1)
             kept(None)
             return
-        envelope = Envelope(self.topics.get(queue.name), self._self, self._own)
+        envelope = Envelope(self.topics.get(queue.name), self.itself, self._own)
         try:
             self._bring(envelope, message, 1, costOf(message) - OVERHEAD, kept)
         except NotRecorded as error:

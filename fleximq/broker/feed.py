@@ -86,8 +86,8 @@ class Outlet(Protocol):
     def sendBatches(self, batches: Sequence[Batch]) -> None:
         """Send records, likewise."""
 
-    def failed(self, error: BrokerError) -> None:
-        """Say that a subscription has ended."""
+    def failed(self, error: BrokerError, name: str) -> None:
+        """Say that the subscription of this name has ended."""
 
     def close(self) -> None:
         """Nothing more will be sent."""

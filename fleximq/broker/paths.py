@@ -1,26 +1,27 @@
-"""What the broker tells about itself, as answers to REQs on its own paths.
+"""What the broker answers to REQs on its own paths, and what it tells there about itself.
 
-Each path takes a map of arguments and returns a value for MessagePack. Listings are paged: ``limit`` (1 to 1,000,
+Each path takes a map of arguments and gives a value for MessagePack; those of :mod:`fleximq.broker.journal_paths` give
+it later. Listings are paged: ``limit`` (1 to 1,000,
 100 by default) entries that come ``after`` a key, and in the answer ``next``, the key to go on after, or nil.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from heapq import nsmallest
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fleximq import __version__
+from fleximq.broker.journal_paths import JOURNAL_PATHS, stage
+from fleximq.broker.listings import Arguments, Path, listing, page
 from fleximq.broker.topics import Topic
 from fleximq.broker.values import Client
 from fleximq.errors import BadRequest, NotFound
+from fleximq.limits import KIBIBYTE
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
 
-Arguments = Mapping[str, Any]
-
-_PAGE = 100
-_PAGE_MOST = 1000
+#: The longest arguments of most paths.
+ARGUMENT_BYTES = 64 * KIBIBYTE
 
 
 def about(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
@@ -46,24 +47,30 @@ def about(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
 
 def clients(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/clients``: who is connected, by id."""
-    after, limit = _page(arguments, int, 0)
-    return _listing("clients", broker.clients, lambda client: client.id, after, limit, _client(broker))
+    after, limit = page(arguments, int, 0)
+    return listing("clients", broker.clients, lambda client: client.id, after, limit, _client(broker))
 
 
 def topics(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue."""
-    after, limit = _page(arguments, str, "")
-    return _listing("topics", broker.topics, lambda topic: topic.name, after, limit, _topic(broker))
+    after, limit = page(arguments, str, "")
+    return listing("topics", broker.topics, lambda topic: topic.name, after, limit, _topic(broker))
 
 
-PATHS: dict[str, Callable[["Broker", Arguments], Any]] = {
-    "/broker/about": about,
-    "/broker/clients": clients,
-    "/broker/topics": topics,
+def _atOnce(tell: Callable[["Broker", Arguments], Any]) -> Path:
+    """Return a path that gives what this returns."""
+    return lambda broker, arguments, answer: answer(tell(broker, arguments))
+
+
+PATHS: dict[str, Path] = {
+    "/broker/about": _atOnce(about),
+    "/broker/clients": _atOnce(clients),
+    "/broker/topics": _atOnce(topics),
+    **JOURNAL_PATHS,
 }
 
 
-def find(path: str) -> Callable[["Broker", Arguments], Any]:
+def find(path: str) -> Path:
     """Return what answers a broker path.
 
     :raises NotFound: there is no such path.
@@ -74,8 +81,18 @@ def find(path: str) -> Callable[["Broker", Arguments], Any]:
     return tell
 
 
-def answer(broker: "Broker", path: str, arguments: Any) -> Any:
-    """Return the answer of a broker path.
+def argumentBytes(path: str) -> int:
+    """Return how long the arguments of a path may be, 0 if that is bounded by the size of a message only.
+
+    Reading MessagePack can cost a hundred times its bytes.
+
+    :raises NotFound: there is no such path.
+    """
+    return 0 if find(path) is stage else ARGUMENT_BYTES
+
+
+def answer(broker: "Broker", path: str, arguments: Any, give: Callable[[Any], None]) -> None:
+    """Let a broker path give its answer, now or later.
 
     :param arguments: a map, or None for none.
     :raises NotFound: there is no such path.
@@ -84,7 +101,7 @@ def answer(broker: "Broker", path: str, arguments: Any) -> Any:
     tell = find(path)
     if arguments is not None and not isinstance(arguments, Mapping):
         raise BadRequest("the payload of a broker path is a map or empty")
-    return tell(broker, arguments or {})
+    tell(broker, arguments or {}, give)
 
 
 def _client(broker: "Broker") -> Callable[[Client], dict[str, Any]]:
@@ -113,21 +130,3 @@ def _topic(broker: "Broker") -> Callable[[Topic], dict[str, Any]]:
         }
 
     return row
-
-
-def _page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
-    after = arguments.get("after", first)
-    limit = arguments.get("limit", _PAGE)
-    if isinstance(after, bool) or not isinstance(after, kind):
-        raise BadRequest(f"'after' must be of type {kind.__name__}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _PAGE_MOST:
-        raise BadRequest(f"'limit' must be a whole number from 1 to {_PAGE_MOST}")
-    return after, limit
-
-
-def _listing(
-    title: str, rows: Iterable[Any], key: Callable[[Any], Any], after: Any, limit: int, show: Callable[[Any], Any]
-) -> dict[str, Any]:
-    page = nsmallest(limit + 1, (row for row in rows if key(row) > after), key)
-    more = len(page) > limit
-    return {title: [show(row) for row in page[:limit]], "next": key(page[limit - 1]) if more else None}

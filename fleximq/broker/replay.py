@@ -165,7 +165,7 @@ class Replays:
 
     def _lost(self, client: Client, outlet: Outlet, name: str, error: BrokerError) -> None:
         self._unsubscribe(client, name)
-        outlet.failed(error)
+        outlet.failed(error, name)
 
     def _brings(self, client: Client, name: str) -> bool:
         """Tell whether the lasting feed of a client brings this topic."""

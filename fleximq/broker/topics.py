@@ -13,7 +13,7 @@ wildcard at their first level.
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from fleximq.errors import InvalidTopic
@@ -334,9 +334,8 @@ class TopicTable:
         self._warm.clear()
         self._same.clear()
 
-    def listens(self, subscriber: ISubscriber, topic: Topic) -> bool:
-        """Tell whether somebody takes what is published to this topic, himself or through a feed."""
-        members = self.subscribers(topic)
+    def listens(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
+        """Tell whether somebody is among those who take what is published to this topic, himself or by a feed."""
         return subscriber in members or any(
             feed in members and feed.takes(topic) for feed in self.standIns.get(subscriber, ())
         )

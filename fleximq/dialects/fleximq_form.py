@@ -10,9 +10,10 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.values import Envelope
+from fleximq.dialects.fleximq_batches import recordsWithout
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.message import Content, Message
-from fleximq.records import Run, contentOf
+from fleximq.records import Batch, Run, contentOf
 from fleximq.wire.flexi_header import Header, packHeader
 from fleximq.wire.flexi_layouts import fittingLayoutB, toLayoutB
 from fleximq.wire.flexi_message import MessageType, encodeFrame
@@ -62,6 +63,8 @@ class FlexiForm:
         """Return the run as frames that carry the publisher's id."""
         if type(envelope.source) is FlexiSource:
             return body  # type: ignore[no-any-return]  # its own source's bodies are frames
+        if type(body) is Batch:
+            return recordsWithout([body])
         publisher = envelope.publisher.id
         topic = envelope.topic.name
         return b"".join(

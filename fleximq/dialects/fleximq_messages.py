@@ -4,27 +4,42 @@
 raises what is to be answered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import msgpack
 from twisted.internet.interfaces import IAddress
 
+from fleximq.broker.feed import LateForm
+from fleximq.broker.replay import Start
 from fleximq.broker.values import BROKER_ID, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.direct_cache import DirectCache
 from fleximq.dialects.envelope_cache import EnvelopeCache
-from fleximq.dialects.fleximq_form import FlexiSource
-from fleximq.dialects.fleximq_voice import FlexiVoice, correlation
+from fleximq.dialects.fleximq_batches import recordsWith, recordsWithout
+from fleximq.dialects.fleximq_form import LAYOUT_B_FORM, FlexiSource
+from fleximq.dialects.fleximq_records import FOLLOWING, FOLLOWING_B, PASSING, PASSING_B
+from fleximq.dialects.fleximq_voice import FlexiVoice, correlation, toldBy
 from fleximq.dialects.outbox import Outbox
-from fleximq.errors import BadRequest, ClientNotFound, InvalidTopic, NotKept, NotRecorded, SubscriptionFailed
-from fleximq.limits import KIBIBYTE
+from fleximq.dialects.replaying import Replaying
+from fleximq.errors import (
+    BadRequest,
+    BrokerError,
+    ClientNotFound,
+    InvalidTopic,
+    NotKept,
+    NotRecorded,
+    SubscriptionFailed,
+    TooManyRequests,
+)
+from fleximq.records import Batch
 from fleximq.status import Status
 from fleximq.wire.flexi_header import Header
 from fleximq.wire.flexi_message import MessageType, isStamped, payloadOf
 
-#: The longest payload of a REQ to the broker itself: reading MessagePack can cost a hundred times its bytes.
-ARGUMENT_BYTES = 64 * KIBIBYTE
+#: So many questions to the broker itself may be unanswered: some answers are large.
+QUESTIONS = 64
 #: A PUB with one of these keys differs from message to message: its envelope is not worth remembering.
 _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
@@ -47,17 +62,33 @@ class FlexiMessages(FlexiVoice):
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
-        self.broker.checkPath(path)
-        if len(payload) > ARGUMENT_BYTES:
-            raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
+        most = self.broker.argumentBytes(path)  # so asked first whether there is such a path
+        if most and len(payload) > most:
+            raise BadRequest(f"a request to the broker has at most {most} bytes of payload")
+        if self._asked >= QUESTIONS:
+            raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
         try:
             arguments = msgpack.unpackb(payload, strict_map_key=False, timestamp=1) if payload else None
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise BadRequest("the payload is not MessagePack") from None
-        value = self.broker.ask(path, arguments)
-        routing = self._routing({"client_id": self.id, "path": path})
-        fields = {"status": int(Status.OK), "routing": routing} | correlation(header.id)
-        self._say(MessageType.REP, fields, msgpack.packb(value))
+        self._asked += 1
+        try:
+            self.broker.ask(path, arguments, partial(self._answered, path, header.id))
+        except BrokerError:
+            self._asked -= 1
+            raise
+
+    def _answered(self, path: str, id: str | None, value: Any) -> None:
+        """Send the broker's own answer, or say why there is none; perhaps some time after it was asked."""
+        self._asked -= 1
+        if isinstance(value, BrokerError):
+            self.counted(value)
+            self._sayError(value, path, id)
+        else:
+            routing = self._routing({"client_id": self.id, "path": path})
+            fields = {"status": int(Status.OK), "routing": routing} | correlation(id)
+            self._say(MessageType.REP, fields, msgpack.packb(value))
+        self.requestDone()
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward an answer to its requester; one that is not there is reported by a NOTIF 600."""
@@ -119,11 +150,35 @@ class FlexiMessages(FlexiVoice):
                 self._refused(error, envelope)
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Subscribe to a topic or pattern."""
+        """Subscribe to a topic or pattern, from now on or from a place in the journal."""
         try:
-            self.broker.subscribe(self._me, self, header.topic)
+            if header.start is not None:
+                self.broker.follow(self._me, self._following(), header.topic, Start(*header.start))
+            elif header.topic not in self._me.patterns:
+                self.broker.subscribe(self._me, self, header.topic)
+                self.broker.recall(self._me, self._passing(), header.topic)
         except InvalidTopic as error:
             raise SubscriptionFailed(str(error)) from error
+
+    def _following(self) -> Replaying:
+        """Return the way of what the journal brings, with offsets."""
+        form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
+        return self._replaying(form, recordsWith)
+
+    def _passing(self) -> Replaying:
+        """Return the way of what the journal brings to somebody who does not ask for it."""
+        form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
+        return self._replaying(form, recordsWithout)
+
+    def _replaying(self, form: LateForm, render: Callable[[Sequence[Batch]], bytes]) -> Replaying:
+        shaped, clock = self._shaped, self.context.clock
+        failed = self._subscriptionLost
+        return Replaying(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
+
+    def _subscriptionLost(self, error: BrokerError, name: str) -> None:
+        """Say that a subscription has ended by itself."""
+        self.counted(error)
+        self.outbox.take(self._error(error.status, toldBy(error), name))
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, named as it was made; one that does not exist is no error."""

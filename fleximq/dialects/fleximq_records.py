@@ -1,66 +1,17 @@
-"""What FlexiMQ subscribers get of the journal: its records, and the runs of those who follow it with their offsets."""
+"""The form of those who follow the journal: runs with the offsets of their messages."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from zope.interface import implementer
 
 from fleximq.broker.feed import LateForm
 from fleximq.broker.values import Envelope
+from fleximq.dialects.fleximq_batches import asMessagePack
 from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM
 from fleximq.interfaces import IForm
-from fleximq.message import Content, Message
-from fleximq.records import CONTENTS, Batch, Run, runOf
+from fleximq.records import Run, runOf
 from fleximq.wire.flexi_layouts import toLayoutB
-from fleximq.wire.flexi_record import (
-    framesWith,
-    framesWithout,
-    mixedWith,
-    mixedWithout,
-    prefixWith,
-    prefixWithout,
-)
-from fleximq.wire.payloads import toMessagePack
-
-
-def recordsWith(batches: Sequence[Batch]) -> bytes:
-    """Return records as PUB frames with their offsets."""
-    return b"".join([_frames(batch, True) for batch in batches])
-
-
-def recordsWithout(batches: Sequence[Batch]) -> bytes:
-    """Return records as PUB frames without offsets."""
-    return b"".join([_frames(batch, False) for batch in batches])
-
-
-def _frames(batch: Batch, offset: bool) -> bytes:
-    payloads = _payloads(batch.contents, batch.payloads)
-    if not payloads:
-        return b""
-    prefix = prefixWith if offset else prefixWithout
-    topics, publishers, headers = batch.topicOf, batch.publisherOf, batch.headers
-    if _same(topics) and _same(publishers) and _same(headers):
-        shared = prefix(batch.publishers[publishers[0]][0], headers[0], batch.topics[topics[0]])
-        return framesWith(shared, batch.offsets, payloads) if offset else framesWithout(shared, payloads)
-    prefixes = [
-        prefix(batch.publishers[publisher][0], header, batch.topics[topic])
-        for topic, publisher, header in zip(topics, publishers, headers, strict=True)
-    ]
-    return mixedWith(prefixes, batch.offsets, payloads) if offset else mixedWithout(prefixes, payloads)
-
-
-def _same(column: Any) -> bool:
-    """Tell whether all values of a column are the same."""
-    return column.count(column[0]) == len(column)  # type: ignore[no-any-return]
-
-
-def _payloads(contents: Sequence[int], payloads: Sequence[bytes]) -> Sequence[bytes]:
-    """Return payloads as FlexiMQ carries them."""
-    if all(CONTENTS[code][0] is Content.MESSAGEPACK for code in set(contents)):
-        return payloads
-    return [
-        toMessagePack(Message(payload, CONTENTS[code][0])) for code, payload in zip(contents, payloads, strict=True)
-    ]
+from fleximq.wire.flexi_record import framesWith, mixedWith, prefixWith
 
 
 @implementer(IForm)
@@ -77,7 +28,7 @@ class OffsetForm:
         topic = envelope.topic.name
         offsets = range(envelope.offset, envelope.offset + count)
         contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
-        payloads = _payloads(contents, run.payloads)
+        payloads = asMessagePack(contents, run.payloads)
         if isinstance(run.headers, bytes):
             return framesWith(prefixWith(publisher, run.headers, topic), offsets, payloads)
         return mixedWith([prefixWith(publisher, header, topic) for header in run.headers], offsets, payloads)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgpack
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
@@ -14,7 +15,7 @@ from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM
 from fleximq.dialects.keepalive import KeepAlive
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import Session, State
-from fleximq.errors import BrokerError, NotRecorded
+from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
 from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, reportsError
@@ -42,6 +43,7 @@ class FlexiVoice(Session):
         self._named = False
         self._keepAlive: KeepAlive | None = None
         self._inputEnded = False
+        self._asked = 0  # questions to the broker itself that are not answered yet
 
     def speakLayoutB(self) -> None:
         """Send everything in layout B from now on."""
@@ -68,24 +70,24 @@ class FlexiVoice(Session):
 
     def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
         """Tell that a request will not be answered."""
-        self._sayError(status, reason, path, id)
+        self.answers.take(self._error(status, words(reason), path, id))
 
     def requestDone(self) -> None:
         """End a connection that only waited for its last answer, behind the PONGs that are still due."""
-        if self._inputEnded and (self.client is None or not self.broker.waiting(self.client)):
+        if self._inputEnded and not self._asked and (self.client is None or not self.broker.waiting(self.client)):
             self.broker.whenSafe(lambda: self.end("client closed"), self.client)
 
     def close(self) -> None:
         """Close when all that was published is decided, and the last PONG that is due was sent."""
         self.broker.whenSafe(lambda: self.answers.whenSent(self.outbox.close), self.client)
 
-    def _sayError(self, status: int, reason: str, path: str, id: str | None) -> None:
-        self.answers.take(self._error(status, reason, path, id))
+    def _sayError(self, error: BrokerError, path: str, id: str | None = None) -> None:
+        self.answers.take(self._error(error.status, toldBy(error), path, id))
 
-    def _error(self, status: int, reason: str, path: str, id: str | None = None) -> bytes:
+    def _error(self, status: int, payload: bytes, path: str, id: str | None = None) -> bytes:
         routing = self._routing({"client_id": self.id, "path": path})
         fields = {"status": int(status), "routing": routing} | correlation(id)
-        return self._encoded(MessageType.REP, fields, words(reason))
+        return self._encoded(MessageType.REP, fields, payload)
 
     def _kept(self, topic: str, reason: str | None, places: Sequence[int], inOrder: bool = False) -> None:
         """Tell what the journal refused: at once, before the PONG that waits for it, or in order of what was said."""
@@ -95,7 +97,7 @@ class FlexiVoice(Session):
         say = self.answers.take if inOrder else self.outbox.take
         for _ in places:
             self.counted(error)
-            say(self._error(error.status, str(error), topic))
+            say(self._error(error.status, words(str(error)), topic))
 
     def _reportLost(self, header: Header, entry: Entry) -> None:
         """A NOTIF or REP that reports an error itself is never answered."""
@@ -117,7 +119,7 @@ class FlexiVoice(Session):
         joined = self.state is not State.WAITING
         self.counted(error)
         if not silently and joined:
-            self._sayError(error.status, str(error), path, id)
+            self._sayError(error, path, id)
         elif not silently:
             self._say(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
         if error.closes or not joined:
@@ -142,6 +144,13 @@ class FlexiVoice(Session):
         if self._keepAlive is not None:
             self._keepAlive.stop()
             self._keepAlive = None
+
+
+def toldBy(error: BrokerError) -> bytes:
+    """Return what the answer to an error says: a sentence, or a map with it and the ``first`` offset that is kept."""
+    if isinstance(error, NoLongerKept):
+        return msgpack.packb({"error": str(error), "first": error.first})  # type: ignore[no-any-return]
+    return words(str(error))
 
 
 def correlation(id: str | None) -> dict[str, Any]:

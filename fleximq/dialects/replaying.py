@@ -26,7 +26,7 @@ class Replaying:
     """Sends what the journal has to one connection.
 
     :param form: how runs are handed on; ``render`` turns records into the same.
-    :param failed: says that a subscription has ended.
+    :param failed: says that the subscription of this name has ended.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Replaying:
         clock: IReactorTime,
         form: LateForm,
         render: Callable[[Sequence[Batch]], bytes],
-        failed: Callable[[BrokerError], None],
+        failed: Callable[[BrokerError, str], None],
     ) -> None:
         self.subscriber = subscriber
         self.form = form

@@ -20,6 +20,7 @@ class MemoryJournal:
     """Keeps nothing beyond the queues' own memory, and says yes at once."""
 
     onDisk = False
+    id = ""
     appended = safe = 0
     crowded = False
     end = 1

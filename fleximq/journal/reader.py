@@ -122,12 +122,13 @@ class Reader:
     ) -> None:
         """Give records from an offset on, about ``most`` bytes, and the offset to go on from.
 
-        That may be none at all before the end is reached, where nothing in a long stretch is wanted.
+        There may be none before the end is reached, where nothing in a long stretch is wanted. The same offset again
+        says that the journal could not be read.
 
         :param wanted: is called on the thread that reads.
         """
         end = self._segments.nextOffset
-        self._ask(lambda: self._read(offset, wanted, most, end), found, [], end)
+        self._ask(lambda: self._read(offset, wanted, most, end), found, [], offset)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Give the offset of the first record of this time or later (microseconds), or else of the next one."""

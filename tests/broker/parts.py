@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgpack
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import Rules
 from fleximq.broker.values import Client, Envelope
+from fleximq.errors import BrokerError
 from fleximq.interfaces import IBrokerObserver, IForm, IJournal, IPeer, ISource, ISubscriber
 from fleximq.journal.memory import MemoryJournal
 from fleximq.message import Content, Message
@@ -17,6 +19,16 @@ from fleximq.message import Content, Message
 def raising(error: Exception) -> None:
     """Raise what was caught, so that a test sees it."""
     raise error
+
+
+def askAt(broker: Broker, path: str, arguments: Any) -> Any:
+    """Return the answer of a broker path that answers at once, after it went through MessagePack."""
+    answers: list[Any] = []
+    broker.ask(path, arguments, answers.append)
+    [answer] = answers
+    if isinstance(answer, BrokerError):
+        raise answer
+    return msgpack.unpackb(msgpack.packb(answer))
 
 
 def makeBroker(

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-import msgpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths import PATHS
 from fleximq.errors import BadRequest, NotFound
-from tests.broker.parts import Collector, makeBroker
+from tests.broker.parts import Collector, askAt, makeBroker
 from tests.slow_journal import SlowJournal
 
 
@@ -27,13 +27,14 @@ class PathTests(SynchronousTestCase):
 
     def ask(self, path: str, **arguments: Any) -> Any:
         """Return an answer, after it went through MessagePack."""
-        return msgpack.unpackb(msgpack.packb(self.broker.ask(path, arguments)))
+        return askAt(self.broker, path, arguments)
 
     def test_paths(self) -> None:
-        """These three there are; each answers without arguments too."""
-        self.assertEqual(sorted(PATHS), ["/broker/about", "/broker/clients", "/broker/topics"])
-        for path in PATHS:
-            self.assertEqual(type(self.broker.ask(path, None)), dict)
+        """These three tell about the broker; each answers without arguments too."""
+        paths = ["/broker/about", "/broker/clients", "/broker/topics"]
+        self.assertEqual(sorted(set(PATHS) - set(JOURNAL_PATHS)), paths)
+        for path in paths:
+            self.assertEqual(type(askAt(self.broker, path, None)), dict)
 
     def test_about(self) -> None:
         """Counts of everything."""
@@ -98,7 +99,7 @@ class PathTests(SynchronousTestCase):
             self.assertEqual(len(self.ask("/broker/topics", limit=limit)["topics"]), limit)
         self.assertEqual(len(self.ask("/broker/topics")["topics"]), 100)
         for limit in (0, -1, 1001, "5", 1.0, True, None):
-            self.assertRaises(BadRequest, self.broker.ask, "/broker/topics", {"limit": limit})
+            self.assertRaises(BadRequest, self.broker.ask, "/broker/topics", {"limit": limit}, self.fail)
 
     def test_after(self) -> None:
         """``after`` is an id for clients, a name for topics; it need not exist."""
@@ -112,7 +113,7 @@ class PathTests(SynchronousTestCase):
             ("/broker/topics", 5),
             ("/broker/topics", b"x"),
         ):
-            self.assertRaises(BadRequest, self.broker.ask, path, {"after": after})
+            self.assertRaises(BadRequest, self.broker.ask, path, {"after": after}, self.fail)
 
     def test_lastPage(self) -> None:
         """A page that is just full, and the last one, says that nothing follows."""
@@ -130,20 +131,21 @@ class PathTests(SynchronousTestCase):
         found: list[str] = []
         page: dict[str, Any] = {"next": ""}
         while page["next"] is not None:
-            page = broker.ask("/broker/topics", {"after": page["next"], "limit": limit})
+            page = askAt(broker, "/broker/topics", {"after": page["next"], "limit": limit})
             self.assertLessEqual(len(page["topics"]), limit)
             found += [each["topic"] for each in page["topics"]]
         self.assertEqual(found, sorted(names))
 
     def test_unknown(self) -> None:
         """Any other path: not found."""
-        for path in ("", "/", "/broker", "/broker/", "/broker/about/", "/BROKER/ABOUT", "/journal/read"):
-            self.assertRaises(NotFound, self.broker.ask, path, None)
+        for path in ("", "/", "/broker", "/broker/", "/broker/about/", "/BROKER/ABOUT", "/journal"):
+            self.assertRaises(NotFound, self.broker.ask, path, None, self.fail)
+            self.assertRaises(NotFound, self.broker.argumentBytes, path)
 
     def test_noMap(self) -> None:
         """Arguments are a map or nothing."""
         for arguments in ([], [1], "x", 5, True, b""):
-            self.assertRaises(BadRequest, self.broker.ask, "/broker/about", arguments)
+            self.assertRaises(BadRequest, self.broker.ask, "/broker/about", arguments, self.fail)
 
     def test_unknownArguments(self) -> None:
         """Arguments that nobody knows are ignored."""

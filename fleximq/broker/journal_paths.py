@@ -1,0 +1,205 @@
+"""The broker's paths for programs that read the journal, or write to it in transactions.
+
+They answer when the journal has. Without a journal on disk, or while it is read-only, what would have to be kept is
+answered with 503.
+"""
+
+from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from fleximq.broker.listings import Arguments, Path, array, listing, number, page, text
+from fleximq.broker.transactions import RecordSource
+from fleximq.broker.values import Envelope
+from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept
+from fleximq.limits import HEADER_BYTES, MEBIBYTE
+from fleximq.message import Content, Message
+from fleximq.records import Batch, Bounds, contentOf
+
+if TYPE_CHECKING:
+    from fleximq.broker.broker import Broker
+
+#: The most bytes that are read at once.
+READ_MOST = 4 * MEBIBYTE
+#: The most bytes of the names that a sink gives to its queries and parts.
+NAME_BYTES = 256
+#: The most records of one part, and parts of one batch.
+RECORDS_MOST = 100_000
+
+Answer = Callable[[Any], None]
+_BEHIND_ALL = (1 << 63) - 1
+_CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
+#: Keys of a header that a record has already, or that no PUB may have.
+_OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
+
+
+def bounds(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/journal/bounds``: of each topic its first and last offset, their times in milliseconds, and how much.
+
+    Beside them the ``journal``'s own id, and its ``end``: the offset and ``position`` behind all that is committed.
+    """
+    after, limit = page(arguments, str, "")
+    journal = _journal(broker)
+    found = listing("topics", journal.bounds().items(), lambda row: row[0], after, limit, _bounds)
+    found["journal"] = journal.id
+    end = journal.end
+
+    def told(position: int, content: bytes, endPosition: int) -> None:
+        answer(found | {"end": end, "position": endPosition})
+
+    journal.readBytes(_BEHIND_ALL, 1, told)
+
+
+def _bounds(row: tuple[str, Bounds]) -> dict[str, Any]:
+    topic, kept = row
+    return {
+        "topic": topic,
+        "first": kept.first,
+        "last": kept.last,
+        "first_time": kept.firstTime // 1000,
+        "last_time": kept.lastTime // 1000,
+        "count": kept.count,
+        "bytes": kept.bytes,
+    }
+
+
+def read(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/journal/read``: whole frames as they stand in the journal, at most ``most`` bytes from ``position`` on.
+
+    ``position`` in the answer is that of the first, ``next`` what to ask for next, ``end`` where all ends. A frame
+    that is larger comes alone.
+    """
+    position = number(arguments, "position")
+    most = number(arguments, "most", READ_MOST, READ_MOST)
+
+    def told(first: int, content: bytes, end: int) -> None:
+        answer({"position": first, "data": content, "end": end, "next": first + len(content)})
+
+    _journal(broker).readBytes(position, most, told)
+
+
+def reopen(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/journal/reopen``, when the journal keeps things again after a fault: its health."""
+
+    def told(reason: str | None) -> None:
+        answer(broker.journalHealth() if reason is None else NoCapacity(reason))
+
+    _journal(broker).reopen(told)
+
+
+def stage(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/sink/stage``, when the records are on disk, where nobody sees them: ``token``, which stands for them.
+
+    ``records`` are maps with ``topic``, ``value`` (any MessagePack value) and perhaps ``headers``, a map of further
+    keys for the header; ``query``, ``batch`` and ``part`` say whose they are.
+    """
+    query, batch = _batch(arguments)
+    part = text(arguments, "part", NAME_BYTES)
+    records = array(arguments, "records")
+    if len(records) > RECORDS_MOST:
+        raise BadRequest(f"'records' may be at most {RECORDS_MOST}")
+    journal = _journal(broker)
+    runs = _runs(broker, records)
+
+    def told(token: str | None, reason: str | None) -> None:
+        answer({"token": token} if reason is None else _refusal(broker, reason))
+
+    journal.stage(query, batch, part, runs, told)
+
+
+def commit(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/sink/commit``, when what the ``tokens`` stand for is published: ``offset`` of the first record.
+
+    A repeat for the same ``query`` and ``batch`` is answered likewise, and publishes nothing.
+    """
+    query, batch = _batch(arguments)
+    tokens = array(arguments, "tokens")
+    if not all(isinstance(token, str) for token in tokens) or len(tokens) > RECORDS_MOST:
+        raise BadRequest(f"'tokens' must be strings, at most {RECORDS_MOST}")
+    _journal(broker)
+
+    def told(offset: int, reason: str | None) -> None:
+        answer({"offset": offset} if reason is None else _refusal(broker, reason))
+
+    try:
+        broker.transactions.commit(query, batch, tokens, told)
+    except NotKept as error:
+        raise NoCapacity(error.reason) from error
+
+
+def abort(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/sink/abort``: what was staged for this ``query`` and ``batch``, and not committed, is forgotten."""
+    query, batch = _batch(arguments)
+    _journal(broker).abortStaged(query, batch)
+    answer({})
+
+
+JOURNAL_PATHS: dict[str, Path] = {
+    "/journal/bounds": bounds,
+    "/journal/read": read,
+    "/journal/reopen": reopen,
+    "/sink/stage": stage,
+    "/sink/commit": commit,
+    "/sink/abort": abort,
+}
+
+
+def _journal(broker: "Broker") -> Any:
+    """Return the journal.
+
+    :raises NoCapacity: there is none on disk.
+    """
+    if not broker.journal.onDisk:
+        raise NoCapacity("there is no journal")
+    return broker.journal
+
+
+def _refusal(broker: "Broker", reason: str) -> BrokerError:
+    """Return the error for what the journal refused: 503 if it keeps nothing now, else 409, for the asker is wrong."""
+    return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
+
+
+def _runs(broker: "Broker", records: list[Any]) -> list[tuple[Envelope, Batch, int]]:
+    """Return records as neighbouring runs of one topic.
+
+    :raises BadRequest: one of them is malformed.
+    :raises Forbidden: only the broker publishes to its topic.
+    """
+    checked = [_record(record) for record in records]
+    runs: list[tuple[Envelope, Batch, int]] = []
+    for name, group in groupby(checked, key=itemgetter(0)):
+        rows = list(group)
+        topic = broker.topicFor(broker.itself, name)
+        runs.append((Envelope(topic, broker.itself, RecordSource(), durable=True), _batchOf(name, rows), len(rows)))
+    return runs
+
+
+def _record(record: Any) -> tuple[str, bytes, bytes]:
+    """Return topic, header and payload."""
+    if not isinstance(record, dict) or not isinstance(record.get("topic"), str) or "value" not in record:
+        raise BadRequest("a record must be a map with the string 'topic' and a 'value'")
+    headers = record.get("headers") or {}
+    if not isinstance(headers, dict) or not all(isinstance(key, str) for key in headers):
+        raise BadRequest("'headers' of a record must be a map whose keys are strings")
+    kept = {key: value for key, value in headers.items() if key not in _OTHERS}
+    header = msgpack.packb(kept) if kept else b""
+    if len(header) > HEADER_BYTES:
+        raise BadRequest(f"'headers' of a record may have at most {HEADER_BYTES} bytes")
+    for key in ("message_id", "correlation_id", "reply_to"):
+        if not isinstance(kept.get(key, ""), str):
+            raise BadRequest(f"{key!r} must be a string")
+    return record["topic"], header, msgpack.packb(record["value"])
+
+
+def _batchOf(topic: str, rows: list[tuple[str, bytes, bytes]]) -> Batch:
+    number = len(rows)
+    same = [0] * number
+    headers, payloads = [row[1] for row in rows], [row[2] for row in rows]
+    return Batch(same, same, [topic], same, [(0, "")], same, same, [_CONTENT] * number, headers, payloads)
+
+
+def _batch(arguments: Arguments) -> tuple[str, int]:
+    return text(arguments, "query", NAME_BYTES), number(arguments, "batch")

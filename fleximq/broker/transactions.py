@@ -1,0 +1,131 @@
+"""What was staged and is committed: published all at once, and brought to subscribers in its place in the order.
+
+The broker does not hold what is staged. So after a commit it is read back, which takes a moment, and what is committed
+behind it waits for so long. That moment is a few milliseconds for a thousand records.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from zope.interface import implementer
+
+from fleximq.broker.topics import TopicTable
+from fleximq.broker.values import Client, Envelope
+from fleximq.interfaces import IJournal, IRunSource
+from fleximq.message import Message
+from fleximq.records import Batch, Run
+
+#: So many bytes are read at a time.
+PORTION = 1 << 20
+
+Deliver = Callable[[Envelope, Any, int], None]
+
+
+@implementer(IRunSource)
+class RecordSource:
+    """The source of records that were read back: a body is a batch of them."""
+
+    def messages(self, body: Batch) -> Sequence[Message]:
+        """Return the records as messages."""
+        return body.messages()
+
+    def run(self, body: Batch) -> Run:
+        """Return the records as they were kept."""
+        return Run(body.headers, body.payloads, body.contents)
+
+    def pick(self, body: Batch, places: Sequence[int]) -> Batch:
+        """Return the records at these places."""
+        return body.pick(places)
+
+
+class _Waiting(NamedTuple):
+    """A run, or a transaction, that was committed at this offset and is to be brought."""
+
+    offset: int
+    bring: Callable[[], None]
+
+
+class Transactions:
+    """Commits what was staged, and keeps the order behind it.
+
+    :param deliver: brings a run that was committed to those who subscribe.
+    """
+
+    def __init__(self, journal: IJournal, topics: TopicTable, deliver: Deliver) -> None:
+        self._journal = journal
+        self._topics = topics
+        self._deliver = deliver
+        self._source = RecordSource()
+        self._reading = False
+        self._waiting: deque[_Waiting] = deque()
+
+    def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
+        """Bring a run that was committed, behind the transactions that were committed before it."""
+        if self._reading:
+            self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count)))
+        else:
+            self._deliver(envelope, body, count)
+
+    def commit(
+        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
+    ) -> None:
+        """Publish what these tokens stand for; a repeat for the same query and batch is told the same, and no more.
+
+        :param committed: given the offset of the first record, or 0 and why it cannot be.
+        :raises NotKept: the journal takes nothing at present.
+        """
+        behind = self._journal.end
+
+        def told(offset: int, reason: str | None) -> None:
+            if reason is None and offset >= behind:  # a repeat has an offset from before
+                self._bring(offset)
+            committed(offset, reason)
+
+        self._journal.commitStaged(query, batch, tokens, told)
+
+    def _bring(self, offset: int) -> None:
+        end = self._journal.end
+        if self._reading:
+            self._waiting.append(_Waiting(offset, partial(self._begin, offset, end)))
+        else:
+            self._begin(offset, end)
+
+    def _begin(self, offset: int, end: int) -> None:
+        self._reading = True
+        self._read(offset, end)
+
+    def _read(self, offset: int, end: int) -> None:
+        self._journal.read(offset, lambda name: True, PORTION, partial(self._found, offset, end))
+
+    def _found(self, offset: int, end: int, batches: Sequence[Batch], next: int) -> None:
+        """Bring what was read; it ends where what was committed behind it begins."""
+        until = min([end, *(waiting.offset for waiting in self._waiting if waiting.offset)])
+        for batch in batches:
+            for run in _runs(batch.pick(range(bisect_left(batch.offsets, until)))):
+                self._bringRun(run)
+        if offset < next < until:
+            self._read(next, end)
+            return
+        self._reading = False
+        while self._waiting and not self._reading:
+            self._waiting.popleft().bring()
+
+    def _bringRun(self, run: Batch) -> None:
+        id, name = run.publishers[run.publisherOf[0]]
+        topic = self._topics.get(run.topics[run.topicOf[0]])
+        publisher = Client(id, "fleximq", name)
+        self._deliver(Envelope(topic, publisher, self._source, durable=True, offset=run.offsets[0]), run, len(run))
+
+
+def _runs(batch: Batch) -> Iterator[Batch]:
+    """Yield neighbouring records of one topic and publisher, with offsets that follow one another."""
+    start = 0
+    keys = list(zip(batch.topicOf, batch.publisherOf, strict=True))
+    offsets = batch.offsets
+    for place in range(1, len(batch) + 1):
+        if place == len(batch) or keys[place] != keys[start] or offsets[place] != offsets[place - 1] + 1:
+            yield batch.pick(range(start, place))
+            start = place

@@ -1,0 +1,56 @@
+"""Records as FlexiMQ PUB frames."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fleximq.message import Content, Message
+from fleximq.records import CONTENTS, Batch
+from fleximq.wire.flexi_record import (
+    framesWith,
+    framesWithout,
+    mixedWith,
+    mixedWithout,
+    prefixWith,
+    prefixWithout,
+)
+from fleximq.wire.payloads import toMessagePack
+
+
+def recordsWith(batches: Sequence[Batch]) -> bytes:
+    """Return records with their offsets."""
+    return b"".join([_frames(batch, True) for batch in batches])
+
+
+def recordsWithout(batches: Sequence[Batch]) -> bytes:
+    """Return records without offsets."""
+    return b"".join([_frames(batch, False) for batch in batches])
+
+
+def _frames(batch: Batch, offset: bool) -> bytes:
+    payloads = asMessagePack(batch.contents, batch.payloads)
+    if not payloads:
+        return b""
+    prefix = prefixWith if offset else prefixWithout
+    topics, publishers, headers = batch.topicOf, batch.publisherOf, batch.headers
+    if _same(topics) and _same(publishers) and _same(headers):
+        shared = prefix(batch.publishers[publishers[0]][0], headers[0], batch.topics[topics[0]])
+        return framesWith(shared, batch.offsets, payloads) if offset else framesWithout(shared, payloads)
+    prefixes = [
+        prefix(batch.publishers[publisher][0], header, batch.topics[topic])
+        for topic, publisher, header in zip(topics, publishers, headers, strict=True)
+    ]
+    return mixedWith(prefixes, batch.offsets, payloads) if offset else mixedWithout(prefixes, payloads)
+
+
+def _same(column: Any) -> bool:
+    """Tell whether all values of a column are the same."""
+    return column.count(column[0]) == len(column)  # type: ignore[no-any-return]
+
+
+def asMessagePack(contents: Sequence[int], payloads: Sequence[bytes]) -> Sequence[bytes]:
+    """Return payloads as FlexiMQ carries them."""
+    if all(CONTENTS[code][0] is Content.MESSAGEPACK for code in set(contents)):
+        return payloads
+    return [
+        toMessagePack(Message(payload, CONTENTS[code][0])) for code, payload in zip(contents, payloads, strict=True)
+    ]
