@@ -467,8 +467,13 @@ class Broker:
         :raises NoCapacity: there are as many queues as there may be.
         """
         queue = self._queue(envelope.topic.name)
-        envelope = self._present(envelope)
         topic = envelope.topic
+        if topic.gone:
+            envelope = self._present(envelope)
+            topic = envelope.topic
+        if not (topic.guards or self._journal.onDisk):
+            self._deliver(envelope, body, count)
+            return
         size = weigh(envelope.source.messages(body))
         if queue.everConsumed:
             reason = queue.admits(topic.owed + count, topic.owedBytes + size)

@@ -81,7 +81,7 @@ class StreamProtocol(Protocol):
         session = self.session
         session.attempt(partial(self.feed, data))
         client = session.client
-        if client is not None and not session.broker.isSafe(client):
+        if client is not None and client.unsafe and not session.broker.isSafe(client):
             holdBack(session, client, self.reading)
 
     def feed(self, data: bytes) -> None:
