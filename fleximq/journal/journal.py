@@ -112,7 +112,6 @@ class DiskJournal:
         self._say = log
         self._onError = onError or (lambda error: log(f"what was told of a commit failed: {error!r}"))
         self._group = self._newGroup(1)
-        self._id = ""
         self._clientIds = 0
         self._length = self._bytes = 0
         self._began = self._closed = self._reopening = False
@@ -291,10 +290,6 @@ class DiskJournal:
     @property
     def end(self) -> int:
         return self._group.end
-
-    @property
-    def id(self) -> str:
-        return self._id
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
         if self._maxBytes:
