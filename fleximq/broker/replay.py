@@ -145,7 +145,7 @@ class Replays:
             self._alive,
             partial(self._brings, client),
             partial(self._end, client, self._passing),
-            partial(self._lost, client, outlet),
+            partial(self._lost, client, outlet) if lasting else lambda name, error: self.drop(client, name),
         )
 
     def _end(self, client: Client, feeds: dict[Client, Feed]) -> None:

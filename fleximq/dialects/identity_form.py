@@ -4,14 +4,17 @@ A run is encoded once for all subscribers: text frames, one behind the other, th
 """
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from zope.interface import implementer
 
+from fleximq.broker.feed import LateForm
 from fleximq.broker.values import Envelope
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.message import Content, Message
-from fleximq.records import Run, contentOf
+from fleximq.records import Batch, Run, contentOf
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payloads import toUtf8
 from fleximq.wire.websocket_frame import encodeTexts, fittingFrames
@@ -44,6 +47,18 @@ class IdentitySource:
         return [body[place] for place in places]
 
 
+def recordTexts(batches: Sequence[Batch]) -> bytes:
+    """Return records as text frames, with the names of those who sent them."""
+    frames: list[bytes] = []
+    for batch in batches:
+        messages = batch.messages()
+        places = zip(batch.topicOf, batch.publisherOf, range(len(messages)), strict=True)
+        for (topic, publisher), group in groupby(places, itemgetter(0, 1)):
+            prefix = encodeMsg(batch.topics[topic], batch.publishers[publisher][1], b"")
+            frames.append(encodeTexts(prefix, [toUtf8(messages[place]) for _, _, place in group]))
+    return b"".join(frames)
+
+
 @implementer(IForm)
 class IdentityForm:
     """MSG frames."""
@@ -51,6 +66,8 @@ class IdentityForm:
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as text frames."""
         source = envelope.source
+        if type(body) is Batch:
+            return recordTexts([body])
         if type(source) is IdentitySource:
             return encodeTexts(source.prefix, body)
         prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
@@ -63,3 +80,5 @@ class IdentityForm:
 
 #: The one form of all Identity subscribers.
 IDENTITY_FORM = IdentityForm()
+#: That of those who are told of the past first.
+RECALLING = LateForm(IDENTITY_FORM)

@@ -13,8 +13,9 @@ from zope.interface import implementer
 from fleximq.broker.values import Client, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity_channels import ChannelList
-from fleximq.dialects.identity_form import IDENTITY_FORM, IdentitySource
+from fleximq.dialects.identity_form import IDENTITY_FORM, RECALLING, IdentitySource, recordTexts
 from fleximq.dialects.keepalive import KeepAlive
+from fleximq.dialects.replaying import Replaying
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
@@ -128,7 +129,10 @@ class IdentitySession(Session):
         checkChannel(said.channel)
         self.broker.checkSubscription(self.client, said.channel)
         self._say(encodeSubAck(said.channel))
-        self.broker.subscribe(self.client, self, said.channel, literal=True)
+        if said.channel not in self.client.patterns:
+            self.broker.subscribe(self.client, self, said.channel, literal=True)
+            past = Replaying(self, self.outbox, self.context.clock, RECALLING, recordTexts)
+            self.broker.recall(self.client, past, said.channel, literal=True, history=self.broker.rules.history)
 
     def _unsubscribe(self, said: ClientText) -> None:
         self.broker.unsubscribe(self.client, said.channel)

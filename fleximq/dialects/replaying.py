@@ -36,7 +36,7 @@ class Replaying:
         clock: IReactorTime,
         form: LateForm,
         render: Callable[[Sequence[Batch]], bytes],
-        failed: Callable[[BrokerError, str], None],
+        failed: Callable[[BrokerError, str], None] = lambda error, name: None,
     ) -> None:
         self.subscriber = subscriber
         self.form = form
@@ -62,7 +62,7 @@ class Replaying:
 
     def send(self, rendered: Any) -> None:
         """Send a run."""
-        self._lend(2 * len(rendered))
+        self._lend(LOW + 2 * len(rendered))
         self._outbox.take(rendered)
 
     def sendBatches(self, batches: Sequence[Batch]) -> None:
@@ -70,7 +70,7 @@ class Replaying:
         self.send(self._render(batches))
 
     def _lend(self, size: int) -> None:
-        """Let so much come on top of the mark: this portion, and what is left of the one before."""
+        """Let so much come on top of the mark: this portion, one before, and what is left of others."""
         if size > self._lent:
             self._outbox.limit += size - self._lent
             self._lent = size
