@@ -467,13 +467,8 @@ class Broker:
         :raises NoCapacity: there are as many queues as there may be.
         """
         queue = self._queue(envelope.topic.name)
+        envelope = self._present(envelope)
         topic = envelope.topic
-        if topic.gone:
-            envelope = self._present(envelope)
-            topic = envelope.topic
-        if not (topic.guards or self._journal.onDisk):
-            self._deliver(envelope, body, count)
-            return
         size = weigh(envelope.source.messages(body))
         if queue.everConsumed:
             reason = queue.admits(topic.owed + count, topic.owedBytes + size)
@@ -557,7 +552,7 @@ class Broker:
         if topic.gone:
             envelope = self._present(envelope)
             topic = envelope.topic
-        if not (topic.guards or self._journal.onDisk):
+        if not (topic.guards or self.journal.onDisk):
             self._deliver(envelope, body, count)
             return
         taken: Sequence[int] = range(count)
