@@ -304,10 +304,14 @@ class Broker:
     def whenSafe(self, call: Callable[[], None], client: Client | None = None) -> None:
         """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
 
-        At once without a journal on disk. What it is told of refusals comes before.
+        At once without a journal on disk. What it is told of refusals comes before. What this client has acknowledged
+        is on disk then, too.
         """
         self.keeper.flush()
-        self.journal.whenSafe(call, None if client is None else client.unsafe)
+        number = None if client is None or client.acknowledged else client.unsafe
+        if client is not None:
+            client.acknowledged = False
+        self.journal.whenSafe(call, number)
 
     def isSafe(self, client: Client) -> bool:
         """Tell whether :meth:`whenSafe` would call at once."""
@@ -451,11 +455,14 @@ class Broker:
         subscription = self.subscriptions.find(id, owner)
         return subscription if subscription.loading else None
 
-    def acknowledge(self, owner: str | None, id: int, tag: int) -> bool:
+    def acknowledge(self, owner: str | None, id: int, tag: int, client: Client | None = None) -> bool:
         """Be done with a message taken from a subscription; False if the tag is unknown.
 
+        :param client: whose :meth:`whenSafe` says when that is on disk.
         :raises NotFound: there is no such subscription, or it is another owner's.
         """
+        if client is not None:
+            client.acknowledged = self.journal.onDisk
         return self.subscriptions.find(id, owner).acknowledge(tag)
 
     def produce(self, envelope: Envelope, body: Any, count: int, kept: Kept | None = None) -> None:
@@ -526,8 +533,13 @@ class Broker:
         """Call once when a topic's work queue has something to take; returns what takes the wish back."""
         return self._queue(name).whenReady(call)
 
-    def acknowledgeMessage(self, id: str) -> None:
-        """Be done with a message taken from a work queue, by its id; unknown ids are ignored."""
+    def acknowledgeMessage(self, id: str, client: Client | None = None) -> None:
+        """Be done with a message taken from a work queue, by its id; unknown ids are ignored.
+
+        :param client: whose :meth:`whenSafe` says when that is on disk.
+        """
+        if client is not None:
+            client.acknowledged = self.journal.onDisk
         self.queues.acknowledge(id)
 
     # -- inside ------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ class Client:
 
     ``name`` is how it appears as a sender in text dialects; ``principal`` who it is (None: anonymous);
     ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``unsafe`` is
-    the number of its last run in the journal, which may still be on its way to the disk.
+    the number of its last run in the journal, which may still be on its way to the disk; ``acknowledged`` tells whether
+    it has acknowledged something since it last asked when all is safe.
     """
 
     id: int
@@ -41,6 +42,7 @@ class Client:
     joined: float = 0.0
     patterns: dict[str, Pattern] = field(default_factory=dict)
     unsafe: int = 0
+    acknowledged: bool = False
 
 
 class Envelope(NamedTuple):

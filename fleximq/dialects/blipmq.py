@@ -213,7 +213,7 @@ class BlipSession(Session):
 
     def _ack(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         id = decodeAck(head)
-        unknown = [tag for tag in asked if not self.broker.acknowledge(self._owner, id, tag)]
+        unknown = [tag for tag in asked if not self.broker.acknowledge(self._owner, id, tag, self._me)]
         if unknown:
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 

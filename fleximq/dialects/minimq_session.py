@@ -58,6 +58,7 @@ class MiniSession(Session):
         self._run: list[MiniMessage] = []
         self._batch: list[bytes] = []
         self._promising = False
+        self._confirming = False
         self._repeated: bytes | None = None
         self._topic = ""
         self._asked = 0
@@ -92,9 +93,10 @@ class MiniSession(Session):
             if kind is _CONSUME:
                 self._consume(line, payload)
             elif kind is _ACK:
-                self.broker.acknowledgeMessage(payload)
+                self.broker.acknowledgeMessage(payload, self._me)
             else:
                 self._batch.append(PONG)
+                self._confirming |= self._me.acknowledged
         except BrokerError as error:
             self.failed(error)
 
@@ -308,11 +310,11 @@ class MiniSession(Session):
         if not self._batch:
             return
         batch, self._batch = self._batch, []
-        if self._promising and not self.broker.isSafe(self._me):
+        if self._confirming or (self._promising and not self.broker.isSafe(self._me)):
             self.broker.whenSafe(self.answers.laterList(batch), self._me)
         else:
             self.answers.take(b"".join(batch))
-        self._promising = False
+        self._promising = self._confirming = False
 
     def answerError(self, error: BrokerError) -> None:
         """Answer by one ERROR line."""

@@ -183,8 +183,9 @@ class _Course:
 
     def begin(self, file: File) -> Iterator[Finding]:
         if self._end is not None and file.base != self._end:
-            words = "expired, or taken away" if file.base > self._end else "a file reaches into the next one"
-            yield Finding(file.base < self._end, f"positions {self._end} to {file.base - 1}: {words}")
+            words = "there is no file for them" if file.base > self._end else "a file reaches into the next one"
+            low, high = sorted((self._end, file.base))
+            yield Finding(True, f"positions {low} to {high - 1}: {words}")
             self._loose = True
         self._end = file.end
         self._clear(self._next)

@@ -82,8 +82,7 @@ class JournalService(MultiService):
         except JournalError as error:
             self._depart(str(error))
         self._open = True
-        self._restoreOf(found)
-        self.journal.begin()
+        self._begin(found)
         self._before = self._onSignal(signal.SIGUSR2, self._signalled)
         for sentence in (*found.torn, *found.lost):
             _warn(sentence)
@@ -103,9 +102,10 @@ class JournalService(MultiService):
         """Let the journal keep things again after a fault, and say in the log whether it does."""
         self.journal.reopen(_reopened)
 
-    def _restoreOf(self, found: "Recovered") -> None:
+    def _begin(self, found: "Recovered") -> None:
         try:
             self._restore(found)
+            self.journal.begin()
         except JournalError as error:
             self._giveUp(str(error))
         except Exception as error:

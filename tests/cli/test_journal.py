@@ -104,16 +104,16 @@ class CheckTests(JournalCase):
         self.assertEqual((code, lines[0].startswith("damaged: ")), (1, True))
 
     def test_gaps(self) -> None:
-        """Offsets that were skipped, and files that expired, are named but are no damage; what was lost is."""
+        """Offsets that were skipped are named, but no damage; a file that is missing in the middle is."""
         self.folder.file([*records(1, appended("t", message(b"a"))), encodeGap(Gap(2, 1000), BEGIN)])
         self.folder.skip(80)
         self.folder.file([encodeLost(Lost(900, 8, 1001, 1003), 1003, BEGIN)], 1000)
         code, lines, _ = self.run_("check")
         self.assertEqual(code, 1)
         said = [line for line in lines if not line.endswith("records") and ".fxj" not in line]
-        self.assertEqual([line.split(":")[0] for line in said[:-1]], ["note", "note", "damaged"], lines)
+        self.assertEqual([line.split(":")[0] for line in said[:-1]], ["note", "damaged", "damaged"], lines)
         self.assertIn("offsets 2 to 999 were never given", said[0])
-        self.assertIn("expired, or taken away", said[1])
+        self.assertIn("there is no file for them", said[1])
         self.assertIn("offsets 1001 to 1002 were lost", said[2])
 
     def test_offsets(self) -> None:
