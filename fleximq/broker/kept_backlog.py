@@ -16,24 +16,33 @@ from fleximq.message import Message
 class KeptBacklog:
     """Messages in order of arrival; ``size`` is the cost of those in memory.
 
+    ``unkept`` is how many of them are not in the journal; who takes them out counts them down.
+
     :param room: the near end takes new messages while it costs no more than this.
     """
 
-    __slots__ = ("_far", "_holes", "_near", "_nextKey", "_room", "_unkept", "size", "unkeptSize")
+    __slots__ = ("_far", "_farHoles", "_holes", "_near", "_nextKey", "_room", "_unkept", "size", "unkept", "unkeptSize")
 
     def __init__(self, room: int) -> None:
         self.size = 0
+        self.unkept = 0
         self.unkeptSize = 0
         self._room = room
         self._near: deque[Message | None] = deque()
         self._holes = 0
         self._far = Offsets()
+        self._farHoles = 0
         self._unkept: dict[int, Message] = {}
         self._nextKey = UNKEPT
 
     def __len__(self) -> int:
         """Return the number of messages, holes included."""
         return len(self._near) + len(self._far)
+
+    @property
+    def holes(self) -> int:
+        """The number of places whose messages are gone."""
+        return self._holes + self._farHoles
 
     @property
     def near(self) -> int:
@@ -48,7 +57,7 @@ class KeptBacklog:
     @property
     def isShort(self) -> bool:
         """Whether the near end should be filled up."""
-        return bool(self._far) and self.size * 2 <= self._room
+        return bool(self._far) and (not self._near or (self.size - self.unkeptSize) * 2 <= self._room)
 
     def append(self, messages: Sequence[Message]) -> int:
         """Put one run at the end, and return what it costs in memory.
@@ -56,6 +65,8 @@ class KeptBacklog:
         A run's messages have no places in the journal, or neighbouring ones.
         """
         first = messages[0].offset
+        if not first:
+            self.unkept += len(messages)
         if not self._far:
             size = cost(messages)
             if self.size + size <= self._room:
@@ -80,6 +91,7 @@ class KeptBacklog:
     def restore(self, far: Offsets) -> None:
         """Begin with messages that are all in the journal."""
         self._far = far
+        self._farHoles = far.holes()
 
     def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
         """Take the oldest ones out that are in memory, until ``number`` messages are taken, or they cost ``most``.
@@ -119,6 +131,7 @@ class KeptBacklog:
         key = self._far.take(1)[0]
         unkept = self._takeUnkept(key)
         if unkept is None:
+            self._farHoles -= key == HOLE
             return key, 0
         size = costOf(unkept)
         self.size -= size
@@ -138,7 +151,9 @@ class KeptBacklog:
             self._far.take(1)
             message = self._takeUnkept(key)
             self._near.append(message)
-            self._holes += message is None
+            if message is None:
+                self._holes += 1
+                self._farHoles -= 1
         wanted = []
         for key in self._far.peek(most):
             if not HOLE < key < UNKEPT:
@@ -181,12 +196,16 @@ class KeptBacklog:
         return size, lost
 
     def offsets(self) -> Offsets:
-        """Return the places of all, with holes for those that have none."""
+        """Return the places of all that are in the journal, and holes for those that were."""
         offsets = Offsets()
         for message in self._near:
-            offsets.append(HOLE if message is None else message.offset or HOLE)
+            if message is None or message.offset:
+                offsets.append(HOLE if message is None else message.offset)
         for part in self._far.parts():
-            offsets.extend(part)
+            if not self._unkept or part[-1] < UNKEPT > part[0]:
+                offsets.extend(part)
+            else:
+                offsets.extend([key for key in part if key < UNKEPT])
         return offsets
 
     def lowest(self) -> int:
@@ -200,4 +219,4 @@ class KeptBacklog:
         self._near.clear()
         self._far.clear()
         self._unkept.clear()
-        self._holes = self.size = self.unkeptSize = 0
+        self._holes = self._farHoles = self.size = self.unkept = self.unkeptSize = 0

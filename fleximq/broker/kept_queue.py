@@ -16,7 +16,7 @@ from fleximq.broker.backlog import ANY, cost, costOf
 from fleximq.broker.in_flight import InFlight
 from fleximq.broker.kept_backlog import KeptBacklog
 from fleximq.broker.queue_state import QueueState
-from fleximq.broker.queues import DEAD_LETTERS, DROPPED, Queue
+from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, Queue
 from fleximq.broker.returned import Returned
 from fleximq.broker.values import Delivery
 from fleximq.interfaces import IJournal
@@ -82,11 +82,17 @@ class KeptQueue(Queue):
         self._reading = False
         self._whenLoaded: list[Callable[[], object]] = []
         self._noted = 0
+        self._unkept = 0
         self._used = False
         self._again = array("Q")
         self._acknowledged = array("Q")
 
     # -- what is here and what is not --------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """The number of messages that wait."""
+        return super().depth - self._backlog.holes
 
     @property
     def loading(self) -> bool:
@@ -107,10 +113,10 @@ class KeptQueue(Queue):
 
     def admitsAlone(self, count: int, size: int) -> str | None:
         """Return None if so many would fit were nothing else here, else why they would not."""
-        return super().admitsAlone(count, 0)
+        return FULL if count > self.maxMessages else None
 
     def _exceeds(self, count: int, size: int) -> bool:
-        kept = len(self._backlog) + len(self._returned) + len(self._inFlight) + len(self._buried)
+        kept = self.depth + len(self._inFlight) + len(self._buried)
         return kept + count > self.maxMessages or self._backlog.unkeptSize > self.maxBytes
 
     def _available(self) -> int:
@@ -164,6 +170,8 @@ class KeptQueue(Queue):
             if message is not None
         ]
         self.lastTag += len(entries)
+        if self._backlog.unkept:
+            self._takenUnkept(sum(1 for delivery in first if not delivery.message.offset))
         self._hide(first, holder)
         if self._backlog.isShort:
             self._load()
@@ -197,6 +205,11 @@ class KeptQueue(Queue):
         places = [_new(Delivery, (tag, _placeOf(message), attempts)) for tag, message, attempts in deliveries]
         self.size += cost([each.message for each in places]) - cost([each.message for each in deliveries])
         return places
+
+    def _takenUnkept(self, number: int) -> None:
+        """Count what was never in the journal: it must not count there either."""
+        self._backlog.unkept -= number
+        self._unkept += number
 
     def use(self) -> None:
         """Note that somebody asked for a message, though there may be none."""
@@ -247,6 +260,8 @@ class KeptQueue(Queue):
         offset, size = self._backlog.dropOldest()
         self.size -= size
         self.lastTag += 1
+        if size and not offset:
+            self._takenUnkept(1)
         self._forget(offset)
         return bool(offset or size)
 
@@ -390,7 +405,7 @@ class KeptQueue(Queue):
         notes: list[Note] = []
         if self._used or self.lastTag != self._noted or self._again:
             until = self._keeping.wall() + round(self._retryAfter * 1_000_000)
-            notes.append(HandedOut(self.key, self.lastTag, self._again, until))
+            notes.append(HandedOut(self.key, self.lastTag - self._unkept, self._again, until))
             self._noted, self._used, self._again = self.lastTag, False, array("Q")
         if self._acknowledged:
             notes.append(Acknowledged(self.key, self._acknowledged))
@@ -406,15 +421,35 @@ class KeptQueue(Queue):
     def describe(self, state: QueueState) -> None:
         """Put into a state what of this queue is in the journal."""
         wall, now = self._keeping.wall(), self._seconds()
-        state.lastTag = self.lastTag
+        state.lastTag = self.lastTag - self._unkept
         state.far = self._backlog.offsets()
         delivered = [each for each in (*self.delivered(), *self._buried.values()) if each.message.offset]
-        state.handed = {each.message.offset: each.tag for each in delivered}
-        state.attempts = {each.tag: each.attempts for each in delivered if each.attempts != 1}
+        tags = self._tagsWithoutUnkept(delivered)
+        state.handed = {each.message.offset: tag for each, tag in zip(delivered, tags, strict=True)}
+        state.attempts = {tag: each.attempts for each, tag in zip(delivered, tags, strict=True) if each.attempts != 1}
         if not state.isSubscription:
-            state.due = {tag: wall + round((due - now) * 1e6) for tag, due in self._inFlight.dues()}
+            due = dict(self._inFlight.dues())
+            state.due = {
+                tag: wall + round((due[each.tag] - now) * 1e6)
+                for each, tag in zip(delivered, tags, strict=True)
+                if each.tag in due
+            }
         if self._ages is not None:
-            state.ages.extend((tag, wall - round((now - time) * 1e6)) for tag, time in self._ages)
+            fewer = self._unkept + self._backlog.unkept
+            state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in self._ages)
+
+    def _tagsWithoutUnkept(self, delivered: Sequence[Delivery]) -> list[int]:
+        """Return the tags of these as they would be, had all messages been in the journal.
+
+        They are any that keep the order and leave room for what comes, for nobody saw them: only work queues, in which
+        messages have ids, take what is not in the journal.
+        """
+        tags = [each.tag for each in delivered]
+        if not self._unkept:
+            return tags
+        first = self.lastTag - self._unkept - len(tags) + 1
+        new = {tag: place for place, tag in enumerate(sorted(tags), first)}
+        return [new[tag] for tag in tags]
 
     def restore(self, state: QueueState) -> list[Delivery]:
         """Become what a state says, and return what is in flight again: what its state has a time for."""

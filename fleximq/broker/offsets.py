@@ -70,6 +70,10 @@ class Offsets:
             previous = number
         self.append(start, previous - start + 1)
 
+    def holes(self) -> int:
+        """Return how many of them are holes."""
+        return sum(part.count(HOLE) for part in self._parts)
+
     def parts(self) -> Iterator[Sequence[int]]:
         """Iterate over all of them in pieces, which are not to be changed."""
         return iter(self._parts)
@@ -104,13 +108,8 @@ class Offsets:
         self._count = 0
 
     def dump(self) -> list[Any]:
-        """Return them as values that MessagePack has; numbers that are no offsets become holes."""
-        dumped: list[Any] = []
-        for part in self._parts:
-            if part[-1] >= UNKEPT or part[0] >= UNKEPT:
-                part = array("Q", [HOLE if number >= UNKEPT else number for number in part])
-            dumped.append([part.start, len(part)] if isinstance(part, range) else part.tobytes())
-        return dumped
+        """Return them as values that MessagePack has."""
+        return [[part.start, len(part)] if isinstance(part, range) else part.tobytes() for part in self._parts]
 
     @classmethod
     def load(cls, dumped: Sequence[Any]) -> "Offsets":

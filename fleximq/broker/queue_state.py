@@ -70,22 +70,24 @@ class QueueState:
         """Note that messages were handed out."""
         self.used = 0
         self.consumed = True
+        # Of a subscription nothing stays hidden over a restart, for no connection does.
+        time = 0 if self.isSubscription else note.time
         if note.count > self.lastTag:
             offsets = self.far.take(note.count - self.lastTag)
             tags = range(self.lastTag + 1, self.lastTag + 1 + len(offsets))
             if self.gone or HOLE in offsets:
-                self._hand([pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])], note.time)
+                self._hand([pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])], time)
             else:
                 self.handed.update(zip(offsets, tags, strict=True))
-                if note.time and not self.isSubscription:
-                    self.due.update(dict.fromkeys(tags, note.time))
+                if time:
+                    self.due.update(dict.fromkeys(tags, time))
             self.lastTag += len(offsets)
         for offset in note.again:
             tag = self.handed.get(offset)
             if tag is not None:
                 self.attempts[tag] = self.attempts.get(tag, 1) + 1
-                if note.time:
-                    self.due[tag] = note.time
+                if time:
+                    self.due[tag] = time
 
     def _hand(self, pairs: Sequence[tuple[int, int]], time: int) -> None:
         self.handed.update(pairs)

@@ -1,0 +1,143 @@
+"""A journal with a log that outlives its broker, as a disk does, so that tests can kill brokers and start new ones."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgpack
+from twisted.internet.task import Clock
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.values import Client, Delivery, Envelope
+from fleximq.limits import Limits
+from fleximq.message import Content, Message
+from fleximq.records import Batch
+from tests.broker.parts import OneByOne, makeBroker
+from tests.journal_records import batchOf
+from tests.slow_journal import SlowJournal
+
+SOURCE = OneByOne()
+
+
+class LoggedJournal(SlowJournal):
+    """Writes records and notes to ``log`` at each commit, the notes of a commit behind its records.
+
+    ``checkpoint`` is the last snapshot, packed, and the length of the log at that moment.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[Any] = []
+        self.pending: list[Any] = []
+        self.checkpoint: tuple[bytes | None, int] = None, 0
+
+    def note(self, event: Any) -> None:
+        """Keep a note for the next commit."""
+        super().note(event)
+        self.pending.append(event)
+
+    def commit(self, reason: str | None = None, runs: int | None = None) -> None:
+        """Commit what was appended, and what was noted so far."""
+        notes, self.pending = self.pending, []
+        before = len(self.records)
+        super().commit(reason, runs)
+        fresh = self.records[before:]
+        if fresh:
+            self.log.append(batchOf(fresh))
+        if reason is None:
+            self.log += notes
+
+    def roll(self, broker: Broker) -> None:
+        """Take a snapshot."""
+        self.checkpoint = msgpack.packb(broker.keeper.snapshot()), len(self.log)
+
+    @property
+    def snapshot(self) -> Mapping[str, Any] | None:
+        """The last snapshot."""
+        packed, _ = self.checkpoint
+        return None if packed is None else msgpack.unpackb(packed, strict_map_key=False)
+
+    def replay(self, batches: Callable[[Batch], None], notes: Callable[[Any], None]) -> None:
+        """Give what came after the last snapshot."""
+        for entry in self.log[self.checkpoint[1] :]:
+            (batches if isinstance(entry, Batch) else notes)(entry)
+
+    def killed(self) -> "LoggedJournal":
+        """Return what the next process finds: offsets go on behind a gap."""
+        journal = LoggedJournal()
+        journal.records, journal.log, journal.checkpoint = self.records, self.log, self.checkpoint
+        journal.end = journal._next = (self._next // 1000 + 1) * 1000
+        return journal
+
+
+class Restarts:
+    """A broker that is killed and started again, on one clock; ``me`` is its only client.
+
+    :param rules: those of the broker; ``limits`` are fields of its limits.
+    """
+
+    def __init__(self, limits: Mapping[str, int] | None = None, **rules: Any) -> None:
+        self.clock = Clock()
+        self.clock.advance(1_000_000)
+        self._rules = {**rules, "limits": Limits(**(limits or {}))}
+        self.journal = LoggedJournal()
+        self.errors: list[Exception] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a broker on the journal."""
+        self.broker = makeBroker(self.clock, self.journal, self.errors.append, **self._rules)
+        self.me: Client = self.broker.join("blipmq")
+
+    def kill(self, patient: bool = False) -> None:
+        """Lose everything but the log, and start again."""
+        self.broker.stop()
+        self.journal = self.journal.killed()
+        self.journal.patient = patient
+        self.begin()
+        self.broker.keeper.restore(self.journal)
+        self.clock.advance(0)
+
+    def publish(self, topic: str, *names: str, qos: int = 1, ids: bool = False) -> None:
+        """Publish messages with these payloads, which are their ids too if so asked."""
+        envelope = Envelope(self.broker.topicFor(self.me, topic), self.me, SOURCE, qos, durable=qos == 1)
+        body = [Message(name.encode(), Content.TEXT, qos, name if ids else None) for name in names]
+        self.broker.publish(envelope, body, len(body))
+
+    def commit(self) -> None:
+        """Let all be safe that happened so far."""
+        self.broker.keeper.flush()
+        self.journal.commit()
+
+    def settle(self) -> None:
+        """Give all that is being read."""
+        while self.journal.asked:
+            self.journal.answer()
+
+    def poll(self, id: int, number: int, owner: str | None = None) -> list[Delivery]:
+        """Poll until that many were given, or there is nothing more, as a dialect does."""
+        deliveries: list[Delivery] = []
+        while len(deliveries) < number:
+            taken = self.broker.poll(self.me, owner, id, number - len(deliveries))
+            deliveries += taken
+            if not taken:
+                if self.broker.loading(owner, id) is None:
+                    break
+                self.journal.answer()
+        return deliveries
+
+    def consume(self, topic: str, number: int) -> list[Delivery]:
+        """Consume until that many were given, or there is nothing more, as a dialect does."""
+        deliveries: list[Delivery] = []
+        while len(deliveries) < number:
+            taken = self.broker.consumeMany(self.me, topic, number - len(deliveries))
+            deliveries += taken
+            if not taken:
+                if self.broker.loadingQueue(topic) is None:
+                    break
+                self.journal.answer()
+        return deliveries
+
+
+def payloads(deliveries: list[Delivery]) -> str:
+    """Return the payloads of these, with blanks between."""
+    return " ".join(delivery.message.payload.decode() for delivery in deliveries)
