@@ -159,11 +159,12 @@ class Reader:
 
     def forget(self) -> None:
         """Close all files and forget what was read of them: some were rewritten or removed."""
-        self.call(self._forget)
+        self.call(self.forgetNow)
 
     # -- on the thread that reads ------------------------------------------------------------------
 
-    def _forget(self) -> None:
+    def forgetNow(self) -> None:
+        """Do what :meth:`forget` does, at once."""
         self._opened.close()
         self._decoded.clear()
         self._resumed.clear()
@@ -293,13 +294,15 @@ class Reader:
         position = each.header.position
         batches = self._decoded.pop(position, None)
         if batches is None:
+            header = each.header
+
+            def lost(first: int, next: int, why: Exception) -> None:
+                self._report(segment, position, header.length, first, next, why)
+
             try:
-                batches = [batch for batch in self._opened.records(*each) if len(batch)]
+                batches = [batch for batch in self._opened.records(*each, lost) if len(batch)]
             except (FrameError, OSError) as error:
-                header = each.header
-                self._report(
-                    segment, position, header.length, header.baseOffset, header.baseOffset + header.count, error
-                )
+                lost(header.baseOffset, header.baseOffset + header.count, error)
                 batches = []
         self._decoded[position] = batches
         if len(self._decoded) > _DECODED:

@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
+from threading import Lock
 from typing import Any, NamedTuple
 
 from fleximq.journal.body import unpackFirst
@@ -137,6 +138,8 @@ class Segments:
 
     def __init__(self, found: Iterable[Segment] = (), nextOffset: int = 1) -> None:
         self.all: tuple[Segment, ...] = ()
+        # What has expired is taken out on another thread than that which adds.
+        self._changing = Lock()
         self.end = 0
         self.nextOffset = nextOffset
         self._staged: dict[int, Staged] = {}
@@ -176,8 +179,9 @@ class Segments:
     def add(self, segment: Segment) -> None:
         """Take a whole segment behind all others."""
         self._resolve(segment)
-        self.all = (*self.all, segment)
-        self._sealedBounds = None
+        with self._changing:
+            self.all = (*self.all, segment)
+            self._sealedBounds = None
         self.end = segment.end
         self.nextOffset = max(self.nextOffset, segment.next)
 
@@ -185,8 +189,9 @@ class Segments:
         """A new segment begins at this position; the one before it is sealed."""
         segment = Segment(position, id)
         segment.first = segment.next = self.nextOffset
-        self.all = (*self.all, segment)
-        self._sealedBounds = None
+        with self._changing:
+            self.all = (*self.all, segment)
+            self._sealedBounds = None
         self.end = position
 
     def committed(self, position: int, frame: Frame) -> None:
@@ -205,13 +210,15 @@ class Segments:
 
     def replace(self, segment: Segment) -> None:
         """A sealed segment was rewritten: this one stands in its place."""
-        self.all = tuple(segment if each.base == segment.base else each for each in self.all)
-        self._sealedBounds = None
+        with self._changing:
+            self.all = tuple(segment if each.base == segment.base else each for each in self.all)
+            self._sealedBounds = None
 
     def remove(self, base: int) -> None:
         """The segment with this base is gone."""
-        self.all = tuple(each for each in self.all if each.base != base)
-        self._sealedBounds = None
+        with self._changing:
+            self.all = tuple(each for each in self.all if each.base != base)
+            self._sealedBounds = None
 
     def _resolve(self, segment: Segment) -> None:
         """Take staged frames and transactions of a whole segment, in the order in which they stand there."""
@@ -226,17 +233,18 @@ class Segments:
             staged = segment.staged[-1]
             self._staged[staged.position] = staged
             return
-        transaction, base, _ = segment.transactions[-1]
-        countTransaction(segment, transaction, base, self._staged)
+        transaction, base, count = segment.transactions[-1]
+        countTransaction(segment, transaction, base, count, self._staged)
         self.forget(transaction.staged)
 
     # -- looking up --------------------------------------------------------------------------------
 
     def bounds(self) -> dict[str, Bounds]:
         """Return what there is of each topic."""
-        if self._sealedBounds is None:
-            self._sealedBounds = _together({}, self.all[:-1])
-        return _together(self._sealedBounds, self.all[-1:])
+        with self._changing:
+            if self._sealedBounds is None:
+                self._sealedBounds = _together({}, self.all[:-1])
+            return _together(self._sealedBounds, self.all[-1:])
 
     def ofOffset(self, offset: int) -> int:
         """Return the place in ``all`` of the segment that would have this offset; 0 if it is before all."""
@@ -285,19 +293,46 @@ def note(
     segment.next = max(segment.next, next)
 
 
-def countTransaction(segment: Segment, transaction: Transaction, base: int, staged: Mapping[int, Staged]) -> bool:
-    """Count the records that a transaction makes visible, and return whether all of its frames are known."""
+def countTransaction(
+    segment: Segment, transaction: Transaction, base: int, count: int, staged: Mapping[int, Staged]
+) -> tuple[int, int] | None:
+    """Count the records that a transaction makes visible; return the offsets, from one up to before another, whose
+    staged frames are not known, None if all are.
+    """
     if transaction.aborted:
-        return True
-    known = True
-    for position in transaction.staged:
-        frame = staged.get(position)
-        if frame is None:
-            known = False
-            continue
-        addTo(segment.counts, frame.tally, base)
-        base += frame.count
-    return known
+        return None
+    frames = [staged.get(position) for position in transaction.staged]
+    offsets, gap = placed([None if frame is None else frame.count for frame in frames], base, count)
+    for frame, offset in zip(frames, offsets, strict=True):
+        if frame is not None and offset is not None:
+            addTo(segment.counts, frame.tally, offset)
+    return gap
+
+
+def placed(counts: Sequence[int | None], base: int, count: int) -> tuple[list[int | None], tuple[int, int] | None]:
+    """Return the offsets with which parts of a transaction begin, and the offsets of which it is not known where.
+
+    :param counts: how many records each part has; None: nobody knows. What stands before the first and behind the last
+        of these can be placed.
+    :param base: the first offset of ``count`` in all.
+    """
+    offsets: list[int | None] = [None] * len(counts)
+    first, last = base, base + count
+    place = 0
+    for place, number in enumerate(counts):
+        if number is None or first + number > last:
+            break
+        offsets[place] = first
+        first += number
+    else:
+        return (offsets, None) if first == last else ([None] * len(counts), (base, last))
+    for behind in range(len(counts) - 1, place, -1):
+        number = counts[behind]
+        if number is None or last - number < first:
+            break
+        last -= number
+        offsets[behind] = last
+    return offsets, (first, last)
 
 
 def _forWhom(frame: Any) -> tuple[str, int]:

@@ -1,0 +1,175 @@
+"""Takes out of the journal what has expired: whole segments at its beginning, and most of a segment further in.
+
+Only segments are touched whose content the last checkpoint knows, so a restart never misses what was taken out. A
+segment further in, of which more than half has expired, is written anew, :mod:`fleximq.journal.rewriting`; its file
+stays, even where nothing of it does, since positions must join. A crash at any point leaves the old or the new file.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from fleximq.journal.expiry import Expiry, Judge, Rules, Verdict
+from fleximq.journal.files import Files
+from fleximq.journal.index import indexName, writeIndex
+from fleximq.journal.opened import OpenSegments
+from fleximq.journal.rewriting import Damaged, Rewriting, Stopped, newName
+from fleximq.journal.segment import segmentName
+from fleximq.journal.segments import Segment, Segments, Staged
+
+#: A segment is written anew when more than this part of it has expired.
+_WORTH = 0.5
+
+
+class Freed(NamedTuple):
+    """What a pass took out: files that were removed, files that were rewritten, and bytes of both."""
+
+    removed: int = 0
+    rewritten: int = 0
+    bytes: int = 0
+
+
+class Retention:
+    """Does one pass after the other; not for two threads at once.
+
+    :param exclusively: does something between two readings of the journal, and returns when it was done; raises what
+        that raised.
+    :param log: is given a sentence when something could not be done.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        segments: Segments,
+        rules: Rules,
+        exclusively: Callable[[Callable[[], None]], None] = lambda work: work(),
+        log: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._segments = segments
+        self._rules = rules
+        self._exclusively = exclusively
+        self._log = log
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let a pass end soon; called from any thread."""
+        self._stopped = True
+
+    def clean(self, needed: Mapping[str, int], open: frozenset[int], now: int) -> Freed:
+        """Take out what has expired. Blocks for as long as the disk takes.
+
+        :param needed: by topic, the lowest offset that a queue needs.
+        :param open: the positions of what is staged and may still be committed.
+        :param now: microseconds since 1970.
+        """
+        opened = OpenSegments(self._files, self._folder, self._segments)
+        opened.end = self._segments.end
+        one = _Pass(self._rules, self._segments.all, needed, open, now)
+        freed = Freed()
+        try:
+            for segment in one.touchable:
+                if self._stopped:
+                    break
+                freed = self._cleanOne(one, segment, opened, freed)
+        except Stopped:
+            pass
+        except OSError as error:
+            self._log(f"what has expired could not be taken out of the journal: {error.strerror or error}")
+        finally:
+            opened.close()
+        return freed
+
+    def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: Freed) -> Freed:
+        removed, rewritten, bytes = freed
+        if segment is self._segments.all[0] and one.isExpired(segment):
+            self._exclusively(lambda: self._remove(segment))
+            return Freed(removed + 1, rewritten, bytes + segment.bytes)
+        if segment.lost or one.expiry.share(segment, one.staged) <= _WORTH:
+            return freed
+        judge = Judge(one.expiry, segment)
+        try:
+            found = Rewriting(
+                self._files, self._folder, segment, opened, judge, one.staged, one.existing, lambda: self._stopped
+            ).write()
+        except Damaged as error:
+            self._log(f"{segmentName(segment.base)} is kept as it is, since it is damaged: {error}")
+            return freed
+        if found is None:
+            return freed
+        new = found
+        self._exclusively(lambda: self._replace(new))
+        return Freed(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
+
+    def _remove(self, segment: Segment) -> None:
+        """Take the first segment away; the next one is only taken away when this is on disk."""
+        if self._stopped:
+            raise Stopped
+        self._segments.remove(segment.base)
+        self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
+        self._removeIndex(segment.base)
+        self._files.syncFolder(self._folder)
+
+    def _replace(self, segment: Segment) -> None:
+        """Let the new file of a segment take the place of the old one, whose index must be gone before."""
+        if self._stopped:
+            raise Stopped
+        if self._removeIndex(segment.base):
+            self._files.syncFolder(self._folder)
+        name = segmentName(segment.base)
+        self._files.rename(f"{self._folder}/{newName(segment.base)}", f"{self._folder}/{name}")
+        self._segments.replace(segment)
+        self._files.syncFolder(self._folder)
+        with suppress(OSError):
+            writeIndex(self._files, self._folder, segment)
+
+    def _removeIndex(self, base: int) -> bool:
+        path = f"{self._folder}/{indexName(base)}"
+        if not self._files.exists(path):
+            return False
+        self._files.remove(path)
+        return True
+
+
+class _Pass:
+    """What is known at the beginning of a pass.
+
+    ``touchable`` are the segments from which something may be taken, ``staged`` the STAGED frames that stay,
+    ``existing`` all that there are.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        segments: Sequence[Segment],
+        needed: Mapping[str, int],
+        open: frozenset[int],
+        now: int,
+    ) -> None:
+        self.expiry = Expiry(rules, segments, needed, now)
+        known = bool(segments) and bool(segments[-1].checkpoints)
+        self.touchable = segments[:-1] if known else ()
+        self.existing: dict[int, Staged] = {}
+        for segment in segments:
+            self.existing.update((each.position, each) for each in segment.staged)
+        # A transaction that goes in this pass still holds what it names: that goes in the next one.
+        self.staged = open.union(
+            position
+            for segment in segments
+            for transaction, _, _ in tuple(segment.transactions)
+            if not transaction.aborted
+            for position in transaction.staged
+        )
+
+    def isExpired(self, segment: Segment) -> bool:
+        """Tell whether nothing of a segment is needed any more."""
+        if not self.expiry.verdicts(segment) <= {Verdict.NONE}:
+            return False
+        if any(each.position in self.staged for each in segment.staged):
+            return False
+        others = self.existing.keys() - {each.position for each in segment.staged}
+        return all(
+            others.isdisjoint(transaction.staged) for transaction, _, _ in segment.transactions if transaction.aborted
+        )
