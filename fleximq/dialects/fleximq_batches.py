@@ -44,6 +44,8 @@ def _frames(batch: Batch, offset: bool) -> bytes:
 
 def _same(column: Any) -> bool:
     """Tell whether all values of a column are the same."""
+    if isinstance(column, memoryview):  # a column of a frame
+        return bytes(column) == bytes(column[:1]) * len(column)
     return column.count(column[0]) == len(column)  # type: ignore[no-any-return]
 
 
