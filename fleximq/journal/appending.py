@@ -204,6 +204,11 @@ class GroupCommit:
         self._writing = commit
         self._worker.hand(lambda: log.carryOut(commit), lambda: self._done(commit))
 
+    def roll(self) -> None:
+        """Let there be a next commit, even if there is nothing to write, so that a segment that is due can begin."""
+        self._pending.calls.append((lambda: None, -1, 0))
+        self.handOver()
+
     def openSegment(self, opening: Opening, told: Callable[[str | None], None]) -> None:
         """Take things again after a fault: the next commit begins a new segment. Gives None, or the new reason."""
         self.readOnly = None

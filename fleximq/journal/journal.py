@@ -15,14 +15,17 @@ from zope.interface import implementer
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal.appending import GroupCommit
+from fleximq.journal.cleaner import Cleaner
 from fleximq.journal.commit import Commit, Opening, Snapshot
 from fleximq.journal.durable_end import DurableEnd
+from fleximq.journal.expiry import Rules
 from fleximq.journal.files import Files
 from fleximq.journal.identity import checkFolder, identify
 from fleximq.journal.lock import Lock
 from fleximq.journal.marks import Lost
 from fleximq.journal.reader import Reader
 from fleximq.journal.recovery import SKIP, Found, recover, verifyTail
+from fleximq.journal.retention import Freed
 from fleximq.journal.staging import Staging
 from fleximq.journal.writer import Log, Worker, WriterThread, reasonOf
 from fleximq.journal_options import Fsync
@@ -32,6 +35,8 @@ from fleximq.records import Bounds, ClientIds, Note
 
 #: The longest that a stop waits for the disk, in seconds.
 PATIENCE = 30.0
+#: How often it is tried to make room in a journal that is full, in microseconds.
+FULL_AGAIN = 10_000_000
 
 _ALWAYS = Fsync("always")
 
@@ -69,6 +74,8 @@ class DiskJournal:
 
     :param callFromThread: runs a function on the reactor's thread; safe to call from any.
     :param now: microseconds since 1970.
+    :param maxBytes: the most that its segments may have, about; 0: as much as the disk has.
+    :param rules: what may be taken out again; None: nothing is.
     :param soon: calls back at the end of the reactor's turn, so that what one turn appends is one commit; None: as
         soon as nothing is being written.
     :param makeWorker: where the writing is done; a thread unless a test wants it at once.
@@ -90,6 +97,7 @@ class DiskJournal:
         segmentBytes: int = 64 * MEBIBYTE,
         maxBytes: int = 0,
         crowdedAt: int = 32 * MEBIBYTE,
+        rules: Rules | None = None,
         soon: Callable[[Callable[[], None]], None] | None = None,
         makeWorker: Callable[[Log, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
         onEvent: Callable[[str, int], None] = lambda event, number: None,
@@ -106,6 +114,9 @@ class DiskJournal:
         self._callFromThread = callFromThread
         self._now = now
         self._crowdedAt = crowdedAt
+        self._rules = rules
+        self._cleaner: Cleaner | None = None
+        self._fullAgain = 0
         self._soon = soon
         self._makeWorker = makeWorker
         self._onEvent = onEvent
@@ -156,9 +167,25 @@ class DiskJournal:
         self._reader = Reader(
             self._files, self._folder, self._segments, self._callFromThread, lost=self._foundLost, log=self._say
         )
+        self._cleaner = self._newCleaner()
         self._count("journal: torn tail", len(found.torn))
         self._count("journal: lost range", len(found.lost))
         return found
+
+    def _newCleaner(self) -> Cleaner | None:
+        if self._rules is None:
+            return None
+        return Cleaner(
+            self._files,
+            self._folder,
+            self._segments,
+            self._rules,
+            self._reader,
+            lambda: self.keeper.needed(),
+            self._now,
+            self._callFromThread,
+            self._say,
+        )
 
     def _count(self, event: str, number: int) -> None:
         if number:
@@ -198,6 +225,8 @@ class DiskJournal:
         self._closed = True
         if self._began:
             self._finish(time.monotonic() + PATIENCE)
+            if self._cleaner is not None:
+                self._cleaner.stop()
             self._reader.stop()
         if hasattr(self, "_durableEnd"):
             self._durableEnd.close()
@@ -253,11 +282,7 @@ class DiskJournal:
         segments = self._segments
         before = segments.end
         if commit.begun is not None:
-            sealed = segments.all[-1].base if self._began and len(segments) else None
-            segments.begin(*commit.begun)
-            self._rollAt = self._segmentBytes
-            if sealed is not None:
-                self._reader.seal(sealed)
+            self._beginSegment(*commit.begun)
         for position, frame in commit.written:
             segments.committed(position, frame)
         self._staging.settle(commit)
@@ -265,6 +290,25 @@ class DiskJournal:
         # The sum over all segments is for when one begins, or is removed; there may be thousands of them.
         self._bytes = segments.bytes if commit.begun is not None else self._bytes + commit.end - before
         self._durableEnd.publish(commit.end, commit.next, commit.time)
+
+    def _beginSegment(self, base: int, id: int) -> None:
+        sealed = self._segments.all[-1].base if self._began and len(self._segments) else None
+        self._segments.begin(base, id)
+        self._rollAt = self._segmentBytes
+        if sealed is not None:
+            self._reader.seal(sealed)
+            self.clean()
+
+    def clean(self, done: Callable[[Freed], None] = lambda freed: None) -> bool:
+        """Take out what the rules let go, elsewhere and bit by bit; False if that is going on, or there are none."""
+
+        def ended(freed: Freed) -> None:
+            self._bytes = self._segments.bytes
+            if freed.bytes:
+                self._onEvent("journal: bytes freed", freed.bytes)
+            done(freed)
+
+        return self._began and not self._closed and self._cleaner is not None and self._cleaner.clean(ended)
 
     def _failed(self, commit: Commit) -> None:
         self._onEvent("journal: read-only", 1)
@@ -298,7 +342,19 @@ class DiskJournal:
 
     def _checkRoom(self, count: int) -> None:
         if self._bytes + self._group.waiting >= self._maxBytes:
+            self._makeRoom()
             raise NotKept(f"the journal is full: it may have {self._maxBytes} bytes", range(count))
+
+    def _makeRoom(self) -> None:
+        """Clean, the last segment included: so another one is begun first. Not for every refusal, of course."""
+        if self._cleaner is None or self._now() < self._fullAgain or self._group.readOnly is not None:
+            return
+        self._fullAgain = self._now() + FULL_AGAIN
+        if self._segments.all[-1].counts:
+            self._rollAt = 0
+            self._group.roll()
+        else:
+            self.clean()
 
     def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
         self._group.whenSafe(call, number)

@@ -11,10 +11,12 @@ from zope.interface.verify import verifyObject
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal.durable_end import readEnd
+from fleximq.journal.expiry import Rules
 from fleximq.journal.files import readWhole
 from fleximq.journal.journal import behindGap
+from fleximq.journal.retention import Freed
 from fleximq.journal.writer import WriterThread
-from fleximq.journal_options import Fsync
+from fleximq.journal_options import Fsync, Retention
 from fleximq.records import Acknowledged, ClientIds
 from tests.journal.journal_case import JournalCase, replayed
 from tests.journal.steps import Steps, envelopeTo
@@ -481,3 +483,89 @@ class StepsTests(SynchronousTestCase):
         """Each public method of the thread is there."""
         names = {name for name in dir(WriterThread) if not name.startswith("_")}
         self.assertLessEqual(names, set(dir(Steps)))
+
+
+class CleaningTests(JournalCase):
+    """What the rules let go makes room."""
+
+    RULES = Rules(durable=lambda topic: True, retentions=(Retention("a", 3600, 0),))
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.journal.close()
+
+    def freed(self) -> list[Freed]:
+        """Let a pass end, and return what it took out."""
+        found: list[Freed] = []
+        self.idle()
+        self.assertTrue(self.journal.clean(found.append))
+        self.pump(lambda: bool(found))
+        return found
+
+    def idle(self) -> None:
+        """Let a pass end that began by itself."""
+        self.pump(lambda: self.journal._cleaner._thread is None)  # type: ignore[union-attr]
+
+    def age(self) -> None:
+        """Let what was kept grow old."""
+        self.now += 3601 * 1_000_000
+
+    def test_withoutRules(self) -> None:
+        """Nothing is taken out."""
+        self.begin()
+        self.assertFalse(self.journal.clean())
+
+    def test_oldSegment(self) -> None:
+        """A segment of which all is too old is removed, and its bytes do not count any more."""
+        self.begin(segmentBytes=4096, rules=self.RULES)
+        self.kept(b"x" * 200)
+        self.age()
+        self.kept(b"y")
+        before = self.journal.health()["bytes"]
+        self.freed()
+        self.assertLess(self.journal.health()["bytes"], before - 4096)
+        self.assertEqual([payload for _, _, payload in self.records()], [b"y"])
+        self.assertEqual(self.journal.bounds()["a"].first, 201)
+
+    def test_needed(self) -> None:
+        """What a queue needs stays, however old."""
+        self.begin(segmentBytes=4096, rules=self.RULES)
+        self.keeper.state = {}
+        self.patch(self.keeper, "needed", lambda: {"a": 1})
+        self.kept(b"x" * 200)
+        self.age()
+        self.kept(b"y")
+        self.freed()
+        self.assertEqual(len(self.records()), 201)
+
+    def test_full(self) -> None:
+        """A journal that is full begins another segment, so that all that is old can go, and takes messages again."""
+        self.begin(maxBytes=8192, rules=self.RULES)
+        while self.journal._bytes < 8192:
+            self.kept(b"x" * 50)
+        self.assertRaises(NotKept, self.append, b"y")
+        self.steps.all()
+        self.idle()
+        self.age()
+        self.assertRaises(NotKept, self.append, b"y")
+        self.steps.all()
+        self.pump(lambda: self.journal._bytes < 8192)
+        self.kept(b"z")
+        self.assertEqual((self.told[-1][0], self.told[-1][2]), (b"z", None))
+
+    def test_fullNotForEver(self) -> None:
+        """Refusals do not begin one segment after the other."""
+        self.begin(maxBytes=4096, rules=self.RULES)
+        while self.journal._bytes < 4096:
+            self.kept(b"x" * 50)
+        for _ in range(10):
+            self.assertRaises(NotKept, self.append, b"y")
+            self.steps.all()
+        self.assertEqual(self.journal.health()["segments"], 3)
+
+    def test_closedMeanwhile(self) -> None:
+        """A stop ends a pass."""
+        self.begin(rules=self.RULES)
+        self.journal.clean()
+        self.journal.close()
+        self.assertFalse(self.journal.clean())
