@@ -107,17 +107,18 @@ class Retention:
         """Take the first segment away; the next one is only taken away when this is on disk."""
         if self._stopped:
             raise Stopped
-        self._segments.remove(segment.base)
         self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
-        self._removeIndex(segment.base)
+        self._segments.remove(segment.base)
+        path = f"{self._folder}/{indexName(segment.base)}"
+        if self._files.exists(path):
+            self._files.remove(path)
         self._files.syncFolder(self._folder)
 
     def _replace(self, segment: Segment) -> None:
         """Let the new file of a segment take the place of the old one, whose index must be gone before."""
         if self._stopped:
             raise Stopped
-        if self._removeIndex(segment.base):
-            self._files.syncFolder(self._folder)
+        self._removeIndex(segment.base)
         name = segmentName(segment.base)
         self._files.rename(f"{self._folder}/{newName(segment.base)}", f"{self._folder}/{name}")
         self._segments.replace(segment)
@@ -125,12 +126,12 @@ class Retention:
         with suppress(OSError):
             writeIndex(self._files, self._folder, segment)
 
-    def _removeIndex(self, base: int) -> bool:
+    def _removeIndex(self, base: int) -> None:
+        """Remove an index for good: one that outlived its segment would lead into the holes of the new one."""
         path = f"{self._folder}/{indexName(base)}"
-        if not self._files.exists(path):
-            return False
-        self._files.remove(path)
-        return True
+        if self._files.exists(path):
+            self._files.remove(path)
+            self._files.syncFolder(self._folder)
 
 
 class _Pass:

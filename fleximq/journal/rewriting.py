@@ -199,8 +199,8 @@ class Rewriting:
         if scanned.holes:
             raise Damaged(f"what was written of it is damaged at {scanned.holes[0].position}")
         found = scanned.segment
-        for transaction, base, _ in found.transactions:
-            countTransaction(found, transaction, base, self._existing)
+        for transaction, base, count in found.transactions:
+            countTransaction(found, transaction, base, staged=self._existing, count=count)
         found.next = max(found.next, segment.next)
         found.clientIds = max(found.clientIds, segment.clientIds)
         return found

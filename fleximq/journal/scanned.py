@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from fleximq.journal.columns import decodeRecords, decodeStaged
 from fleximq.journal.frame import SYNCED, FrameError, FrameHeader, Kind
-from fleximq.journal.marks import Lost, SegmentStart, decodeCheckpoint, decodeSegment
+from fleximq.journal.marks import Lost, SegmentStart, decodeCheckpoint, decodeRemoved, decodeSegment
 from fleximq.journal.scan import Hole, Whole, framesOf
 from fleximq.journal.segments import Segment, note
 from fleximq.journal.tally import moved, tallyOf
@@ -86,4 +86,4 @@ def _note(segment: Segment, header: FrameHeader, frame: memoryview) -> None:
         tally = tallyOf(decodeStaged(header, frame)[1])
     note(segment, header.position, header, tally, lambda: Whole(header, frame))
     if header.kind == Kind.REMOVED:
-        segment.removed += segment.end - header.position - header.length
+        segment.removed += decodeRemoved(header, frame) - header.position - header.length
