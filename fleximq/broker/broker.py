@@ -61,6 +61,7 @@ class Broker:
     :param idOf: returns the id a message has in a work queue, a new one where it brought none.
     :param onError: is given what an observer or a timed action raised.
     :param afterwards: called after timed actions have run, so that what they said can be sent.
+    :param publishing: is told whose publications are brought after their commit, and None behind them.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Broker:
         onError: Callable[[Exception], None],
         rules: Rules | None = None,
         afterwards: Callable[[], None] = lambda: None,
+        publishing: Callable[[Client | None], None] = lambda client: None,
     ) -> None:
         rules = rules or Rules()
         limits = rules.limits
@@ -88,7 +90,7 @@ class Broker:
         self._taps = Taps(self.topics, onError)
         self.journal = journal
         self.transactions = Transactions(journal, self.topics, self._deliver)
-        self._recording = Recording(journal, self.topics, self.transactions.deliver, self.observers.counted)
+        self._recording = Recording(journal, self.topics, self.transactions.deliver, self.observers.counted, publishing)
         self.timesToLive = TimesToLive(rules.messageTtl)
         self._replays = Replays(
             journal,
@@ -638,7 +640,7 @@ class Broker:
         bring: Callable[[Envelope, Any, int, Kept | None], None],
     ) -> None:
         envelope = self._present(envelope)
-        if not self._isRecorded(envelope) or not envelope.topic.durable:
+        if not (self.rules.idempotenceWindow and envelope.topic.durable and self._isRecorded(envelope)):
             bring(envelope, body, len(ids), kept)
             return
         publisher = envelope.publisher

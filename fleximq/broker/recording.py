@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fleximq.broker.backlog import weigh
 from fleximq.broker.topics import Topic, TopicTable
-from fleximq.broker.values import Envelope
+from fleximq.broker.values import Client, Envelope
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
 
@@ -40,15 +40,23 @@ class Recording:
 
     :param deliver: brings a run to its topic's subscribers.
     :param counted: is told what is worth counting.
+    :param publishing: is told whose publications are brought while nobody is read, and None behind them.
     """
 
     def __init__(
-        self, journal: IJournal, topics: TopicTable, deliver: Bring, counted: Callable[[str, int], None]
+        self,
+        journal: IJournal,
+        topics: TopicTable,
+        deliver: Bring,
+        counted: Callable[[str, int], None],
+        publishing: Callable[[Client | None], None] = lambda client: None,
     ) -> None:
         self._journal = journal
         self._topics = topics
         self._deliver = deliver
         self._counted = counted
+        self._publishing = publishing
+        self._appending = False
         self._waiting = 0
 
     @property
@@ -81,6 +89,7 @@ class Recording:
         if envelope.qos:
             topic.owed += count
             topic.owedBytes += size
+        self._appending = True
         try:
             topic.last = number = self._journal.append(envelope, body, count, partial(self._committed, run))
         except Exception as error:
@@ -90,6 +99,8 @@ class Recording:
                 self._counted(REFUSED, count)
                 raise NotRecorded(error.reason, range(count)) from error
             raise
+        finally:
+            self._appending = False
         envelope.publisher.unsafe = number
 
     def wait(self, envelope: Envelope, body: Any, count: int, bring: Bring) -> None:
@@ -104,6 +115,7 @@ class Recording:
         """The journal's word on the first run in a line; in a topic as in the journal, runs are in order."""
         envelope = run.envelope
         envelope.topic.line.popleft()
+        self._bringing(envelope.publisher)
         try:
             if reason is None:
                 self._deliver(envelope._replace(offset=offset), run.body, run.number)
@@ -111,8 +123,14 @@ class Recording:
                 self._counted(REFUSED, run.number)
         finally:
             self._settle(envelope.topic, run)
+            self._bringing(None)
             if run.told is not None:
                 run.told(reason)
+
+    def _bringing(self, client: Client | None) -> None:
+        """Say whose publications come next, unless it is he who is read."""
+        if not self._appending:
+            self._publishing(client)
 
     def _settle(self, topic: Topic, run: _Run) -> None:
         """A run is decided: bring what waited for nothing else."""
@@ -123,6 +141,7 @@ class Recording:
         while line and not line[0].recorded:
             next = line.popleft()
             self._waiting -= next.size
+            self._bringing(next.envelope.publisher)
             next.bring(next.envelope, next.body, next.number)
         if not line:
             self._topics.release(topic)

@@ -1,7 +1,7 @@
 """The broker's own values: who is there, what a run has in common, what was handed out."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleximq.interfaces import IPeer, ISource, ISubscriber
 from fleximq.message import Message
@@ -30,7 +30,8 @@ class Client:
     ``name`` is how it appears as a sender in text dialects; ``principal`` who it is (None: anonymous);
     ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``unsafe`` is
     the number of its last run in the journal, which may still be on its way to the disk; ``acknowledged`` tells whether
-    it has acknowledged something since it last asked when all is safe.
+    it has acknowledged something since it last asked when all is safe; ``reader`` is whatever the dialects know it by
+    as somebody who publishes.
     """
 
     id: int
@@ -43,6 +44,7 @@ class Client:
     patterns: dict[str, Pattern] = field(default_factory=dict)
     unsafe: int = 0
     acknowledged: bool = False
+    reader: Any = None
 
 
 class Envelope(NamedTuple):

@@ -8,8 +8,8 @@ silent meanwhile: it is not listened to.
 from enum import Enum
 
 from fleximq.broker.values import Client
-from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session
+from fleximq.dialects.slow_consumer import Reader
 
 
 class Wait(Enum):
@@ -19,9 +19,14 @@ class Wait(Enum):
     UNSENT = "its own answers that wait for the disk are too many"
 
 
-def holdBack(session: Session, client: Client, reading: Reading) -> None:
-    """Stop reading a connection whose publications are on their way to the disk, if that is too much."""
+def holdBack(session: Session, client: Client, reader: Reader) -> None:
+    """Stop reading a connection whose publications are on their way to the disk, if that is too much.
+
+    It is noted as their publisher, in case that somebody who gets them later holds it up.
+    """
     broker = session.broker
+    reading = reader.reading
+    client.reader = reader
     if broker.crowded:
         reading.stop(Wait.CROWDED)
         broker.whenRoom(lambda: reading.go(Wait.CROWDED))

@@ -82,7 +82,7 @@ class StreamProtocol(Protocol):
         session.attempt(partial(self.feed, data))
         client = session.client
         if client is not None and client.unsafe and not session.broker.isSafe(client):
-            holdBack(session, client, self.reading)
+            holdBack(session, client, self)
 
     def feed(self, data: bytes) -> None:
         """Hand these bytes to the session; for protocols that cut them up themselves."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from fleximq.broker.values import Client
 from fleximq.dialects.held import Chunk, Held
 from fleximq.dialects.slow_consumer import Reader
 
@@ -40,6 +41,10 @@ class Turn:
         self._clock = clock
         self._waiting: list[Writes] = []
         self._unpacked: dict[Held, None] = {}
+
+    def publishing(self, client: Client | None) -> None:
+        """Note whose publications come next, which were read earlier."""
+        self.reader = None if client is None else client.reader
 
     def add(self, outbox: Writes) -> None:
         """Let an outbox write at the end of this turn."""

@@ -109,7 +109,7 @@ class WebSocketFace(BoundedProtocol):
             self.session.end("internal error")
         client = self.session.client
         if client is not None and client.unsafe and not self.session.broker.isSafe(client):
-            holdBack(self.session, client, self.reading)
+            holdBack(self.session, client, self)
         turn.flush()
 
     def readConnectionLost(self) -> None:

@@ -32,6 +32,7 @@ def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn, journal: IJo
         onError=_failed,
         rules=rulesOf(settings),
         afterwards=turn.flush,
+        publishing=turn.publishing,
     )
 
 

@@ -446,6 +446,13 @@ class OnceTests(DurableCase):
         self.once("a")
         self.assertEqual(len(self.journal.kept), 2)
 
+    def test_off(self) -> None:
+        """Without a window every message is new."""
+        self.open(idempotenceWindow=0.0)
+        self.once("a", "a")
+        self.once("a")
+        self.assertEqual((len(self.journal.kept), len(self.broker.idempotence)), (2, 0))
+
     def test_notDurable(self) -> None:
         """On a topic that is not durable every message is new."""
         taker = self.subscribe(self.bob, "t")

@@ -63,6 +63,7 @@ def makeContext(
         onError=_raise,
         rules=rulesOf(chosen),
         afterwards=turn.flush,
+        publishing=turn.publishing,
     )
     return Context(broker, chosen, clock, turn, refusal)
 

@@ -1,9 +1,12 @@
 """Publishing what is durable, in every dialect: what is answered, when, and in which order."""
 
+from dataclasses import replace
 from typing import Any
 
 from fleximq.broker.values import Envelope
 from fleximq.dialects.blipmq import BlipFactory
+from fleximq.dialects.fleximq import FlexiFactory
+from fleximq.dialects.slow_consumer import Block
 from fleximq.limits import Limits
 from tests.broker.parts import OneByOne, text
 from tests.dialects.blipmq import BlipCase, auth, hello, nack, ping, pong, publish, subscribe
@@ -238,6 +241,21 @@ class FlexiDurableTests(FlexiCase):
         self.assertFalse(self.alice.paused)
         self.alice.publish("d", 3)
         self.assertFalse(self.alice.paused)
+
+    def test_blocked(self) -> None:
+        """A consumer that does not keep up holds up its publisher also where the messages came through the journal."""
+        self.begin(limits=Limits(outboxBytes=4096))
+        policy = Block(self.clock)
+        self.server.context = replace(self.server.context, policy=policy)
+        self.server.factory = FlexiFactory(self.server.context)
+        alice, bob = self.server.join(), self.server.join().subscribe("d")
+        bob.protocol.outbox.pauseProducing()
+        for _ in range(8):
+            alice.publish("d", "x" * 1000)
+            self.commit()
+        self.assertEqual((alice.paused, bob.closed), (True, False))
+        bob.protocol.outbox.resumeProducing()
+        self.assertFalse(alice.paused)
 
     def test_crowdedAndLost(self) -> None:
         """A connection that is lost meanwhile is no trouble."""
