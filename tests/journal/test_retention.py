@@ -393,6 +393,10 @@ class CrashTests(RetentionCase):
         there = recordsOf(self.journal)
         self.assertEqual([each for each in there if each[1] == "b"], wanted)
         self.assertLessEqual(set(there), set(before))
+        bounds = self.journal.bounds()
+        for topic in ("a", "b"):
+            known = bounds[topic].count if topic in bounds else 0
+            self.assertEqual(known, sum(each[1] == topic for each in there))
         self.clean()
         self.assertEqual(recordsOf(self.journal), wanted)
         self.assertSound()
