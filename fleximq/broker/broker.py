@@ -697,31 +697,16 @@ class Broker:
             for deliver in delivers:
                 deliver(rendered, count)
 
-    def _dead(self, name: str, message: Message) -> bool:
-        """Bring a message that nobody acknowledged to the topic for such; False if it must stay where it is.
+    def _dead(self, name: str, message: Message) -> None:
+        """Bring a message that nobody acknowledged to the topic for such; what cannot be kept is tried again later."""
+        self._bury(name, message, partial(self._buried, name, message))
 
-        Where the journal refuses it later, behind all that may tell that it is gone, it is tried again.
-        """
-        try:
-            queue = self._queue(DEAD + name)
-        except NoCapacity:
-            self.observers.counted("dropped: no queue for a dead letter", 1)
-            return True
-        envelope = Envelope(self.topics.get(queue.name), self.itself, self._own)
-        try:
-            self._bring(envelope, message, 1, costOf(message) - OVERHEAD, partial(self._deadAgain, name, message))
-        except NotRecorded:
-            return False
-        return True
-
-    def _deadAgain(self, name: str, message: Message, reason: str | None = "") -> None:
-        """Try later with a dead letter that was not kept, if there is a reason why."""
-        if reason is None or (not reason and self._dead(name, message)):
-            return
-        self._deadlines.call(self.rules.redelivery, partial(self._deadAgain, name, message))
+    def _buried(self, name: str, message: Message, reason: str | None) -> None:
+        if reason is not None:
+            self._deadlines.call(self.rules.redelivery, partial(self._dead, name, message))
 
     def _bury(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
-        """As :meth:`_dead` for what is kept: tell whether the dead letter is, or why not."""
+        """Bring a message to the topic of dead letters, and tell if it went through the journal: None, or why not."""
         try:
             queue = self._queue(DEAD + name)
         except NoCapacity:
