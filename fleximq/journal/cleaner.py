@@ -40,10 +40,8 @@ class Cleaner:
         self._needed = needed
         self._now = now
         self._callFromThread = callFromThread
-        self._retention = Retention(
-            files, folder, segments, rules, self._exclusively, lambda sentence: callFromThread(log, sentence)
-        )
         self._log = log
+        self._retention = Retention(files, folder, segments, rules, self._exclusively, self._tell)
         self._stopped = False
         self._thread: Thread | None = None
 
@@ -72,9 +70,12 @@ class Cleaner:
         try:
             freed = self._retention.clean(needed, open, now)
         except Exception as error:
-            self._callFromThread(self._log, f"what has expired could not be taken out of the journal: {error!r}")
+            self._tell(f"what has expired could not be taken out of the journal: {error!r}")
             freed = Freed()
         self._callFromThread(self._ended, freed, done)
+
+    def _tell(self, sentence: str) -> None:
+        self._callFromThread(self._log, sentence)
 
     def _ended(self, freed: Freed, done: Callable[[Freed], None]) -> None:
         self._thread = None
