@@ -1,6 +1,7 @@
 """The segments' files as they are read: opened when they are first looked into, and closed when many are open."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from fleximq.journal.columns import decodeRecords, decodeStaged
 from fleximq.journal.damage import frameAt
@@ -8,7 +9,7 @@ from fleximq.journal.files import Files
 from fleximq.journal.frame import FrameError, FrameHeader, Kind
 from fleximq.journal.marks import decodeTransaction
 from fleximq.journal.segment import segmentName
-from fleximq.journal.segments import Segment, Segments
+from fleximq.journal.segments import Segment, Segments, placed
 from fleximq.journal.window import SMALL, Window
 from fleximq.records import Batch
 
@@ -57,10 +58,13 @@ class OpenSegments:
             _, (_, descriptor) = self._open.popitem()
             self._files.close(descriptor)
 
-    def records(self, header: FrameHeader, frame: memoryview) -> list[Batch]:
+    def records(
+        self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
+    ) -> list[Batch]:
         """Return the records that a whole frame makes visible: its own, or those of the frames staged before.
 
-        :raises FrameError: it contradicts itself, or one of the staged frames is damaged or gone.
+        :param lost: told of offsets, from one up to before another, whose staged frames are damaged or gone.
+        :raises FrameError: the frame contradicts itself; or, if nobody is told of it, something of it is lost.
         :raises OSError: a file cannot be read.
         """
         if header.kind in _WITH_RECORDS:
@@ -70,19 +74,29 @@ class OpenSegments:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return []
-        batches = [self._staged(position) for position in transaction.staged]
-        if sum(map(len, batches)) != header.count:
-            raise FrameError(f"the transaction says that {header.count} records were staged")
-        offset = header.baseOffset
-        for batch in batches:
-            batch.offsets = range(offset, offset + len(batch))
-            offset += len(batch)
+        found: list[Batch | None] = []
+        why: Exception = FrameError("what was staged is not there")
+        for position in transaction.staged:
+            try:
+                found.append(self._staged(position))
+            except (FrameError, OSError) as error:
+                found.append(None)
+                why = error
+        counts = [None if batch is None else len(batch) for batch in found]
+        offsets, gap = placed(counts, header.baseOffset, header.count)
+        if gap is not None:
+            if lost is None:
+                raise why
+            lost(*gap, why)
+        batches = []
+        for batch, offset in zip(found, offsets, strict=True):
+            if batch is not None and offset is not None:
+                batch.offsets = range(offset, offset + len(batch))
+                batches.append(batch)
         return batches
 
     def _staged(self, position: int) -> Batch:
         segments = self._segments
-        if not len(segments):
-            raise FrameError("there are no segments")
         segment = segments.all[segments.ofPosition(position)]
         if not segment.base <= position < segment.end:
             raise FrameError(f"nothing is staged at {position}")

@@ -102,7 +102,7 @@ class Found:
                 continue
             # A frame whose check sum is right and whose body is not ours to read costs its content, no more.
             with suppress(FrameError):
-                for batch in opened.records(*each):
+                for batch in opened.records(*each, lambda first, next, why: None):
                     batches(batch)
                 if each.header.kind == Kind.NOTES:
                     for note in decodeNotes(*each):
@@ -123,19 +123,25 @@ def recover(files: Files, folder: str, journal: str, log: Callable[[str], None] 
 
 
 def verifyTail(files: Files, folder: str, segments: Segments, end: int) -> int:
-    """Cut the last segment at this position, and see that all before it is whole; return the position.
+    """Cut the last segment at this position, see that all before it is whole and on disk, and return the position.
 
-    :raises JournalError: it is not.
-    :raises OSError: the file cannot be read or cut.
+    After a sync that failed, nobody knows what of the file is on disk, and another sync would say that all is, without
+    writing any of it. So what should be there is written once more before it is synced.
+
+    :raises JournalError: it is not whole.
+    :raises OSError: the file cannot be read, written or cut.
     """
     segment = segments.all[-1]
     descriptor = files.open(f"{folder}/{segmentName(segment.base)}", write=True)
     try:
         if files.size(descriptor) > end - segment.base:
             files.truncate(descriptor, end - segment.base)
-        for each in framesOf(Window(files, descriptor, segment.base, end), segment.id, segment.base, atHead=True):
+        window = Window(files, descriptor, segment.base, end)
+        for each in framesOf(window, segment.id, segment.base, atHead=True):
             if isinstance(each, Hole):
                 raise JournalError(f"{segmentName(segment.base)} is damaged at position {each.position}: {each.reason}")
+            writeAll(files, descriptor, [each.frame], each.header.position - segment.base)
+        files.sync(descriptor)
     finally:
         files.close(descriptor)
     return end
@@ -225,8 +231,11 @@ class _Recovery:
             staged.update((each.position, each) for each in segment.staged)
             if segment not in self._unindexed:
                 continue
-            for transaction, base, _ in segment.transactions:
-                countTransaction(segment, transaction, base, staged)
+            for transaction, base, count in segment.transactions:
+                gone = countTransaction(segment, transaction, base, staged, count)
+                if gone is not None:
+                    where = next((each for each in transaction.staged if each not in staged), segment.base)
+                    segment.lost.append(Lost(where, 0, *gone))
             try:
                 writeIndex(self._files, self._folder, segment)
             except OSError as error:
@@ -256,7 +265,7 @@ class _Recovery:
         """Cut a segment's file off at a position, after keeping what stands behind it."""
         end = base + self._sizes[base]
         kept = self._freeName(position)
-        self._copy(base, position, end, kept)
+        self._copy(base, position, end, kept, lasting=True)
         self._files.syncFolder(self._folder)
         descriptor = self._files.open(f"{self._folder}/{segmentName(base)}", write=True)
         try:
@@ -288,9 +297,10 @@ class _Recovery:
             name = f"{position:020d}-{number}{TORN}"
         return name
 
-    def _copy(self, base: int, start: int, end: int, name: str) -> None:
-        """Copy bytes of a segment into a new file, which is on disk when this returns, if its name is.
+    def _copy(self, base: int, start: int, end: int, name: str, lasting: bool = False) -> None:
+        """Copy bytes of a segment into a new file.
 
+        :param lasting: the copy's content outlives a power loss when this returns.
         :raises FileExistsError: there is one of this name.
         """
         source = self._files.open(f"{self._folder}/{segmentName(base)}")
@@ -300,7 +310,8 @@ class _Recovery:
                 for position in range(start, end, LARGE):
                     piece = readUpTo(self._files, source, min(LARGE, end - position), position - base)
                     writeAll(self._files, copy, [piece], position - start)
-                self._files.sync(copy)
+                if lasting:
+                    self._files.sync(copy)
             finally:
                 self._files.close(copy)
         finally:
@@ -347,6 +358,9 @@ class _Recovery:
         return 0, None
 
     def _sentence(self, lost: Lost) -> str:
+        if not lost.length:
+            offsets = f"the offsets {lost.first} to {lost.next - 1}"
+            return f"what was staged at position {lost.position} is gone, and with it {offsets}"
         where = f"{lost.length} bytes at position {lost.position} are damaged or missing"
         if lost.first == lost.next:
             return f"{where}; no offsets are lost with them"

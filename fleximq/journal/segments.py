@@ -234,7 +234,7 @@ class Segments:
             self._staged[staged.position] = staged
             return
         transaction, base, count = segment.transactions[-1]
-        countTransaction(segment, transaction, base, count, self._staged)
+        countTransaction(segment, transaction, base, self._staged, count)
         self.forget(transaction.staged)
 
     # -- looking up --------------------------------------------------------------------------------
@@ -294,15 +294,22 @@ def note(
 
 
 def countTransaction(
-    segment: Segment, transaction: Transaction, base: int, count: int, staged: Mapping[int, Staged]
+    segment: Segment,
+    transaction: Transaction,
+    base: int,
+    staged: Mapping[int, Staged],
+    count: int | None = None,
 ) -> tuple[int, int] | None:
     """Count the records that a transaction makes visible; return the offsets, from one up to before another, whose
     staged frames are not known, None if all are.
+
+    :param count: how many there should be; None: as many as are known.
     """
     if transaction.aborted:
         return None
     frames = [staged.get(position) for position in transaction.staged]
-    offsets, gap = placed([None if frame is None else frame.count for frame in frames], base, count)
+    counts = [None if frame is None else frame.count for frame in frames]
+    offsets, gap = placed(counts, base, sum(filter(None, counts)) if count is None else count)
     for frame, offset in zip(frames, offsets, strict=True):
         if frame is not None and offset is not None:
             addTo(segment.counts, frame.tally, offset)

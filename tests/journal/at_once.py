@@ -7,10 +7,13 @@ from typing import Any
 
 from fleximq.journal.files import Files
 from fleximq.journal.journal import DiskJournal
+from fleximq.journal.marks import Lost
 from fleximq.journal.reader import Reader
 from fleximq.journal.writer import Log
 from fleximq.journal_options import Fsync
 from fleximq.records import QOS1, Batch, Run
+
+ALWAYS = Fsync("always")
 
 
 def atOnce(function: Callable[..., Any], *arguments: Any) -> None:
@@ -89,7 +92,7 @@ class JournalAtOnce(DiskJournal):
         folder: str = "/disk/journal",
         *,
         now: Callable[[], int] = lambda: 1_700_000_000_000_000,
-        fsync: Fsync = Fsync("always"),
+        fsync: Fsync = ALWAYS,
         segmentBytes: int = 1 << 20,
     ) -> None:
         def makeWorker(*arguments: Any) -> Steps:
@@ -97,6 +100,7 @@ class JournalAtOnce(DiskJournal):
             return self.worker
 
         self.said: list[str] = []
+        self.lost: list[Lost] = []
         super().__init__(
             folder,
             callFromThread=atOnce,
@@ -112,21 +116,28 @@ class JournalAtOnce(DiskJournal):
     def open(self) -> Any:
         """Open it, with a reader that answers at once."""
         found = super().open()
-        self._reader = ReaderAtOnce(self._files, self._folder, self._segments, atOnce, log=self.said.append)
+        self._reader = ReaderAtOnce(
+            self._files,
+            self._folder,
+            self._segments,
+            atOnce,
+            lost=lambda lost, why: self.lost.append(lost),
+            log=self.said.append,
+        )
         return found
 
     def everything(self) -> list[Batch]:
         """Return all records, read back."""
         all: list[Batch] = []
+        answers: list[tuple[list[Batch], int]] = []
         offset = 1
         while offset < self._segments.nextOffset:
-            answers: list[tuple[list[Batch], int]] = []
-            self.read(offset, lambda topic: True, 1 << 20, lambda batches, next: answers.append((batches, next)))
-            batches, next = answers[0]
-            if next <= offset:
-                raise ValueError(f"reading does not go on behind {offset}")
+            before = offset
+            self.read(offset, lambda topic: True, 1 << 20, lambda *answer: answers.append(answer))
+            batches, offset = answers.pop()
+            if offset <= before:
+                raise ValueError(f"reading does not go on behind {before}")
             all += batches
-            offset = next
         return all
 
 
@@ -146,7 +157,9 @@ class Payloads:
         return Run(self._header, list(body), self._content)
 
 
-def envelope(topic: str = "t", publisher: int = 7, name: str = "p", dialect: str = "fleximq", header: bytes = b"") -> Any:
+def envelope(
+    topic: str = "t", publisher: int = 7, name: str = "p", dialect: str = "fleximq", header: bytes = b""
+) -> Any:
     """Return what the broker gives with a run."""
     return SimpleNamespace(
         source=Payloads(header),

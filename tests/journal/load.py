@@ -13,9 +13,10 @@ from typing import Any
 
 import msgpack
 
+from fleximq.errors import NotKept
 from fleximq.journal_options import Fsync
 from fleximq.records import Acknowledged, ClientIds, Closed, HandedOut, Note, Opened
-from tests.journal.at_once import JournalAtOnce, envelope
+from tests.journal.at_once import ALWAYS, JournalAtOnce, envelope
 from tests.journal.recorder import Recorder
 
 #: Longer than the load.
@@ -36,6 +37,7 @@ class Kept:
     offset: int = 0
     said: int = NEVER
     lasting: int = NEVER
+    refused: bool = False
 
 
 @dataclass
@@ -97,9 +99,7 @@ class Load:
     :param broken: syncs that do nothing, see :class:`tests.journal.recorder.Recorder`.
     """
 
-    def __init__(
-        self, seed: int, fsync: Fsync = Fsync("always"), steps: int = 60, broken: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, seed: int, fsync: Fsync = ALWAYS, steps: int = 60, broken: frozenset[str] = frozenset()) -> None:
         self.random = Random(seed)
         self.disk = Recorder(broken=broken)
         self.disk.makeFolder("/disk")
@@ -122,8 +122,17 @@ class Load:
         self._begin()
         for _ in range(steps):
             self.random.choices(
-                (self._append, self._commit, self._note, self._barrier, self._stage, self._publish, self._pass),
-                (40, 40, 15, 6, 5, 6, 12),
+                (
+                    self._append,
+                    self._commit,
+                    self._note,
+                    self._barrier,
+                    self._stage,
+                    self._publish,
+                    self._pass,
+                    self._fault,
+                ),
+                (40, 40, 15, 6, 5, 6, 12, 2),
             )[0]()
         if self.random.random() < 0.5:
             self._restart()
@@ -170,12 +179,17 @@ class Load:
         )
         self.kept.append(kept)
         named = envelope(kept.topic, kept.publisher, "p", self.random.choice(_DIALECTS), kept.header)
-        self.journal.append(named, payloads, len(payloads), self._committed(kept))
+        try:
+            self.journal.append(named, payloads, len(payloads), self._committed(kept))
+        except NotKept:
+            # Nothing of it can have come to the disk.
+            self.kept.remove(kept)
 
     def _committed(self, kept: Kept) -> Callable[[int, str | None], None]:
         def committed(offset: int, reason: str | None) -> None:
             if reason is not None:
-                raise ValueError(reason)
+                kept.refused = True
+                return
             kept.offset = offset
             kept.said = self.now
             self.given.append((self.now, offset + len(kept.payloads)))
@@ -195,8 +209,10 @@ class Load:
             self._last(said, barriers)
 
     def _last(self, said: list[Kept], barriers: list[Barrier]) -> None:
-        for each in (*said, *barriers):
-            each.lasting = min(each.lasting, self.now)
+        for kept in said:
+            kept.lasting = min(kept.lasting, self.now)
+        for barrier in barriers:
+            barrier.lasting = min(barrier.lasting, self.now)
 
     def _note(self) -> None:
         key = self.random.choice(("q:orders.new", "s:1", "s:2"))
@@ -220,12 +236,15 @@ class Load:
         barrier = Barrier({fact for fact in self.queues.facts() if fact[2] or fact[0] == "open"}, NEVER)
 
         def safe() -> None:
+            if self.journal._group.readOnly is not None:
+                return
             if self.fsync.mode == "always":
                 barrier.lasting = self.now
             self._pendingBarriers.append(barrier)
 
-        self.barriers.append(barrier)
-        self.journal.whenSafe(safe)
+        if self.journal._group.readOnly is None:
+            self.barriers.append(barrier)
+            self.journal.whenSafe(safe)
 
     def _stage(self) -> None:
         payloads = [self._payload() for _ in range(3)]
@@ -236,12 +255,12 @@ class Load:
             batch,
             "0",
             [(kept, payloads, len(payloads))],
-            lambda token, reason: self._staged.append((batch, [token or ""], payloads)),
+            lambda token, reason: self._staged.append((batch, [token], payloads)) if token else None,
         )
 
     def _publish(self) -> None:
         ready = [each for each in self._staged if each[0] == self._batch + 1]
-        if not ready:
+        if not ready or self.journal._group.readOnly is not None:
             return
         self._batch += 1
         self._staged = []
@@ -259,6 +278,21 @@ class Load:
         barriers = list(self._pendingBarriers)
         self.journal.worker.syncDue()
         if self.fsync.mode == "interval":
+            self._last(said, barriers)
+
+    def _fault(self) -> None:
+        """Let the disk fail, for as long as it takes somebody to see to it."""
+        self.disk.failing = self.random.choice(("write", "sync"))
+        for _ in range(self.random.randrange(5)):
+            self.random.choice((self._append, self._commit, self._note))()
+        self.disk.failing = ""
+        self.journal.worker.drain()
+        if self.journal._group.readOnly is not None:
+            self._staged.clear()
+            said = [kept for kept in self.kept if kept.said < NEVER]
+            barriers = list(self._pendingBarriers)
+            self.journal.reopen(lambda reason: None)
+            self.journal.worker.drain()
             self._last(said, barriers)
 
     def _restart(self) -> None:

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from os.path import commonprefix
 from random import Random
 from typing import Any
 
@@ -120,9 +121,7 @@ def _goOn(load: Load, done: int, journal: JournalAtOnce, found: Found) -> None:
     journal.close()
 
 
-def _again(
-    load: Load, done: int, state: State, disk: Recorder, report: Report, broken: frozenset[str]
-) -> None:
+def _again(load: Load, done: int, state: State, disk: Recorder, report: Report, broken: frozenset[str]) -> None:
     """Let the power go again, at each moment of the opening and of the first commit behind it."""
     random = Random(done)
     for number, (_, _, again) in enumerate(crashes(disk, random, {"dropped": 1, "kept": 1, "torn": 1})):
@@ -168,13 +167,7 @@ def _checkMessages(load: Load, done: int, records: list[tuple[int, tuple[Any, ..
     offsets = [offset for offset, _ in records]
     if offsets != sorted(set(offsets)):
         raise Broken("offsets do not ascend")
-    appended = [
-        (kept, payload) for kept in load.kept if kept.appended <= done for payload in kept.payloads
-    ]
-    expected = [(payload, kept.topic, kept.publisher, kept.header) for kept, payload in appended]
-    found = [record for _, record in records]
-    if found != expected[: len(found)]:
-        raise Broken("what is there is not what was appended, in order")
+    _checkOrder(load, done, [record for _, record in records])
     there = dict(records)
     for kept in load.kept:
         if kept.lasting <= done:
@@ -186,6 +179,21 @@ def _checkMessages(load: Load, done: int, records: list[tuple[int, tuple[Any, ..
             for place, payload in enumerate(kept.payloads):
                 if there.get(kept.offset + place, (payload,))[0] != payload:
                     raise Broken(f"offset {kept.offset + place} is another message now")
+
+
+def _checkOrder(load: Load, done: int, found: list[tuple[Any, ...]]) -> None:
+    """See that what is there begins as what was appended does; but for what was refused, of which it is not said."""
+    place = 0
+    for kept in load.kept:
+        if kept.appended > done or place == len(found):
+            break
+        for payload in kept.payloads:
+            if place < len(found) and found[place] == (payload, kept.topic, kept.publisher, kept.header):
+                place += 1
+            elif not kept.refused and place < len(found):
+                raise Broken("what is there is not what was appended, in order")
+    if place < len(found):
+        raise Broken("more is there than was appended, or in another order")
 
 
 def _checkTransactions(load: Load, done: int, found: Found, records: list[tuple[int, tuple[Any, ...]]]) -> None:
@@ -229,19 +237,13 @@ def _checkBounds(found: Found, records: list[tuple[int, tuple[Any, ...]]]) -> No
 
 def _keptBeside(before: State, after: State) -> None:
     """See that whatever was cut off stands in a file beside, byte for byte."""
+    beside = [after.files[number] for name, number in after.names.items() if name.endswith(TORN)]
     for name, number in before.names.items():
-        if not name.endswith(".fxj"):
-            continue
-        content = before.files[number]
-        left = after.files.get(after.names.get(name, -2), b"")
-        same = next((place for place, (a, b) in enumerate(zip(content, left)) if a != b), min(len(content), len(left)))
-        if name in after.names and (left[: len(content)] == content[: len(left)] or content == left):
-            same = min(len(content), len(left))
-        rest = content[same:]
-        if rest and not any(
-            after.files[number].endswith(rest) for name, number in after.names.items() if name.endswith(TORN)
-        ):
-            raise Broken(f"{len(rest)} bytes of {name} were cut and are nowhere")
+        if name.endswith(".fxj"):
+            content, left = before.files[number], after.files.get(after.names.get(name, -2), b"")
+            rest = content[len(commonprefix([content, left])) :]
+            if rest and len(left) < len(content) and not any(each.endswith(rest) for each in beside):
+                raise Broken(f"{len(rest)} bytes of {name} were cut and are nowhere")
 
 
 # -- the whole run ---------------------------------------------------------------------------------

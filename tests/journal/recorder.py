@@ -58,6 +58,9 @@ class State:
 class Recorder(Files):
     """The disk; ``changes`` is what was done to it since it was made.
 
+    ``failing``, if it is ``write`` or ``sync``, lets the next of these fail: half of what should be written is, or
+    what should be synced never is by any later sync.
+
     :param state: what is on it at the beginning, all of it synced.
     :param broken: sites whose syncs do nothing.
     """
@@ -67,6 +70,7 @@ class Recorder(Files):
         self.changes: list[Change] = []
         self.sites: set[str] = set()
         self._broken = broken
+        self.failing = ""
         self._files = {number: bytearray(content) for number, content in self.begun.files.items()}
         self._names = dict(self.begun.names)
         self._next = max(self._files, default=0) + 1
@@ -118,9 +122,20 @@ class Recorder(Files):
         """Write all."""
         content = b"".join(buffers)
         number = self._open[descriptor]
+        failed = self._fails("write")
+        if failed:
+            content = content[: len(content) // 2]
         _put(self._files[number], position, content)
         self.changes.append(Change("write", number, position, content))
+        if failed:
+            raise OSError(28, "No space left on device")
         return len(content)
+
+    def _fails(self, what: str) -> bool:
+        if self.failing != what:
+            return False
+        self.failing = ""
+        return True
 
     def read(self, descriptor: int, size: int, position: int) -> bytes:
         """Read what was written."""
@@ -128,6 +143,9 @@ class Recorder(Files):
 
     def sync(self, descriptor: int) -> None:
         """Let a file's content outlive a power loss."""
+        if self._fails("sync"):
+            self.changes.append(Change("failed", self._open[descriptor]))
+            raise OSError(5, "Input/output error")
         self._sync(Change("sync", self._open[descriptor]))
 
     def truncate(self, descriptor: int, size: int) -> None:
@@ -204,7 +222,9 @@ class Crash:
         self._changes = recorder.changes
         self.done = 0
         self._safe = recorder.begun.copy()
-        self._written: dict[int, list[Change]] = {}
+        # What happened to a file since all of it was safe: True: it is on disk; False: nobody will ever know, for a
+        # sync failed; None: the next sync brings it there.
+        self._written: dict[int, list[tuple[Change, bool | None]]] = {}
         self._named: list[Change] = []
 
     def step(self) -> None:
@@ -212,16 +232,25 @@ class Crash:
         change = self._changes[self.done]
         self.done += 1
         if change.what in ("write", "truncate"):
-            self._written.setdefault(change.file, []).append(change)
-        elif change.what == "sync":
-            content = bytearray(self._safe.files.get(change.file, b""))
-            for each in self._written.pop(change.file, ()):
-                _apply(content, each)
-            self._safe.files[change.file] = bytes(content)
+            self._written.setdefault(change.file, []).append((change, None))
+        elif change.what in ("sync", "failed"):
+            self._settle(change.file, change.what == "sync")
         elif change.what == "syncFolder":
             self._syncFolder(change.name)
         else:
             self._named.append(change)
+
+    def _settle(self, number: int, synced: bool) -> None:
+        written: list[tuple[Change, bool | None]] = [
+            (change, synced if safe is None else safe) for change, safe in self._written.pop(number, ())
+        ]
+        if not all(safe for _, safe in written):
+            self._written[number] = written
+            return
+        content = bytearray(self._safe.files.get(number, b""))
+        for change, _ in written:
+            _apply(content, change)
+        self._safe.files[number] = bytes(content)
 
     def _syncFolder(self, folder: str) -> None:
         left = []
@@ -243,10 +272,10 @@ class Crash:
             if how in ("kept", "names") or (how == "torn" and random.random() < 0.6):
                 _name(state.names, change)
         chance = random.choice((0.2, 0.5, 0.8, 0.97)) if how == "torn" else float(how in ("kept", "contents"))
-        for number, changes in self._written.items():
+        for number, written in self._written.items():
             content = bytearray(state.files.get(number, b""))
-            for change in changes:
-                _applyPart(content, change, random, chance)
+            for change, safe in written:
+                _applyPart(content, change, random, 1.0 if safe else chance)
             state.files[number] = bytes(content)
         return _reachable(state)
 
@@ -255,9 +284,7 @@ def _reachable(state: State) -> State:
     """Return a state without the files that have no names and the names in folders that are not there."""
     folders = {name for name, number in state.names.items() if number == _FOLDER}
     names = {
-        name: number
-        for name, number in state.names.items()
-        if number == _FOLDER or name.rpartition("/")[0] in folders
+        name: number for name, number in state.names.items() if number == _FOLDER or name.rpartition("/")[0] in folders
     }
     return State({number: state.files.get(number, b"") for number in names.values() if number != _FOLDER}, names)
 
