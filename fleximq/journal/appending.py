@@ -10,7 +10,7 @@ from typing import Any
 from fleximq.errors import NotKept
 from fleximq.journal.columns import Appended
 from fleximq.journal.commit import Commit, Opening, Part, Records, Snapshot
-from fleximq.journal.writer import Log, Worker
+from fleximq.journal.writer import Log, Worker, reasonOf
 from fleximq.records import Note, dialectCode, runOf
 
 #: For so many seconds notes wait for messages to be written with, unless somebody waits for them.
@@ -27,7 +27,6 @@ class GroupCommit:
 
     :param now: microseconds since 1970.
     :param crowdedAt: bytes that may wait before ``crowded`` is True.
-    :param soon: calls at the end of the reactor's turn; None: what comes is handed over at once if nothing is written.
     :param settled: is given each commit that is safe, before anybody is told of it.
     :param failed: is given the first one that is not.
     :param rollDue: tells whether the next commit should begin a new segment.
@@ -41,7 +40,6 @@ class GroupCommit:
         now: Callable[[], int],
         next: int,
         crowdedAt: int,
-        soon: Callable[[Callable[[], None]], None] | None,
         settled: Callable[[Commit], None],
         failed: Callable[[Commit], None],
         rollDue: Callable[[], bool],
@@ -54,7 +52,6 @@ class GroupCommit:
         self.readOnly: str | None = "the journal is not open"
         self._now = now
         self._crowdedAt = crowdedAt
-        self._soon = soon
         self._settled = settled
         self._failed = failed
         self._rollDue = rollDue
@@ -64,7 +61,7 @@ class GroupCommit:
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
-        self._awaited = self._reminded = False
+        self._reminded = False
         self._pending = Commit(last=0, next=next)
         self._writing: Commit | None = None
         self._telling: Commit | None = None
@@ -111,16 +108,16 @@ class GroupCommit:
         self._bytes += size
         if self._bytes > self._crowdedAt:
             self.crowded = True
-        if self._writing is None and not self._awaited:
-            self._await()
+        if self._writing is None:
+            self.handOver()
         return self.appended
 
     def note(self, event: Note) -> None:
         """See :class:`fleximq.interfaces.IJournal`; while nothing can be kept a later checkpoint says it all."""
         if self.readOnly is None:
             self._pending.noted.add(event)
-            if self._writing is None and not self._awaited:
-                self._await()
+            if self._writing is None:
+                self.handOver()
 
     def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
@@ -129,8 +126,8 @@ class GroupCommit:
             call()
             return
         commit.calls.append((call, -1, 0))
-        if self._writing is None and not self._awaited:
-            self._await()
+        if self._writing is None:
+            self.handOver()
 
     def _lastWith(self) -> Commit | None:
         pending = self._pending
@@ -164,19 +161,11 @@ class GroupCommit:
 
     # -- handing over ------------------------------------------------------------------------------
 
-    def _await(self) -> None:
-        if self._soon is None:
-            self.handOver()
-        else:
-            self._awaited = True
-            self._soon(self.handOver)
-
     def handOver(self, notes: bool = False) -> None:
         """Let what waits be written, if nothing else is.
 
         :param notes: even if there are only notes, for which nobody waits.
         """
-        self._awaited = False
         pending = self._pending
         if self._writing is not None or self.readOnly is not None or self._worker is None:
             return
@@ -215,7 +204,8 @@ class GroupCommit:
         self.next = self._pending.next = opening.snapshot.offset
         pending = self._pending
         pending.opening = opening
-        pending.calls.append((lambda offset, reason: told(reason), 0, 0))
+        # What is read back now ends here, though nobody was told of a message with the offset before.
+        pending.calls.append((lambda offset, reason: told(reason), opening.snapshot.offset, 0))
         self.appended = pending.last = self.appended + 1
         self.handOver()
 
@@ -237,7 +227,13 @@ class GroupCommit:
         if commit.reason is not None:
             self.refuse(commit.reason, commit)
             return
-        self._settled(commit)
+        try:
+            self._settled(commit)
+        except Exception as error:
+            # It is on disk, but nobody could find it there.
+            commit.error, commit.reason = error, reasonOf(error)
+            self.refuse(commit.reason, commit)
+            return
         self._bytes -= commit.size
         if not self._rollDue():
             # The disk is busy again while we tell.
@@ -269,7 +265,7 @@ class GroupCommit:
                 if reason is not None:
                     call(0, reason)
                     continue
-                if count:
+                if offset:
                     self.end = offset + count
                 call(offset, None)
             except Exception as error:

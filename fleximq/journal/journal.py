@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from zope.interface import implementer
 
@@ -21,11 +21,13 @@ from fleximq.journal.durable_end import DurableEnd
 from fleximq.journal.expiry import Rules
 from fleximq.journal.files import Files
 from fleximq.journal.identity import checkFolder, identify
+from fleximq.journal.keeping import Keeper, NothingToKeep
 from fleximq.journal.lock import Lock
 from fleximq.journal.marks import Lost
 from fleximq.journal.reader import Reader
 from fleximq.journal.recovery import SKIP, Found, recover, verifyTail
 from fleximq.journal.retention import Freed
+from fleximq.journal.room import Room
 from fleximq.journal.staging import Staging
 from fleximq.journal.writer import Log, Worker, WriterThread, reasonOf
 from fleximq.journal_options import Fsync
@@ -35,35 +37,11 @@ from fleximq.records import Bounds, ClientIds, Note
 
 #: The longest that a stop waits for the disk, in seconds.
 PATIENCE = 30.0
-#: How often it is tried to make room in a journal that is full, in microseconds.
-FULL_AGAIN = 10_000_000
 
 _ALWAYS = Fsync("always")
 
 #: What :meth:`DiskJournal.open` returns.
 Recovered = Found
-
-
-class Keeper(Protocol):
-    """What the broker tells the journal about its queues; see :attr:`DiskJournal.keeper`."""
-
-    def snapshot(self) -> Any:
-        """Return all that has to outlive a restart, as MessagePack can hold it; nothing in it changes later."""
-
-    def needed(self) -> Mapping[str, int]:
-        """Return, by topic, the lowest offset that a queue still needs."""
-
-
-class NothingToKeep:
-    """The keeper of a journal without queues."""
-
-    def snapshot(self) -> Any:
-        """Return None."""
-        return None
-
-    def needed(self) -> Mapping[str, int]:
-        """Return nothing."""
-        return {}
 
 
 @implementer(IJournal)
@@ -76,8 +54,6 @@ class DiskJournal:
     :param now: microseconds since 1970.
     :param maxBytes: the most that its segments may have, about; 0: as much as the disk has.
     :param rules: what may be taken out again; None: nothing is.
-    :param soon: calls back at the end of the reactor's turn, so that what one turn appends is one commit; None: as
-        soon as nothing is being written.
     :param makeWorker: where the writing is done; a thread unless a test wants it at once.
     :param onEvent: is told what is worth counting, and how many.
     :param log: is given sentences for the operator.
@@ -98,7 +74,6 @@ class DiskJournal:
         maxBytes: int = 0,
         crowdedAt: int = 32 * MEBIBYTE,
         rules: Rules | None = None,
-        soon: Callable[[Callable[[], None]], None] | None = None,
         makeWorker: Callable[[Log, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
         onEvent: Callable[[str, int], None] = lambda event, number: None,
         log: Callable[[str], None] = lambda sentence: None,
@@ -115,16 +90,13 @@ class DiskJournal:
         self._now = now
         self._crowdedAt = crowdedAt
         self._rules = rules
-        self._cleaner: Cleaner | None = None
-        self._fullAgain = 0
-        self._soon = soon
         self._makeWorker = makeWorker
         self._onEvent = onEvent
         self._say = log
         self._onError = onError or (lambda error: log(f"what was told of a commit failed: {error!r}"))
         self._group = self._newGroup(1)
         self._clientIds = 0
-        self._length = self._bytes = 0
+        self._length = 0
         self._began = self._closed = self._reopening = False
 
     def _newGroup(self, next: int) -> GroupCommit:
@@ -132,7 +104,6 @@ class DiskJournal:
             now=self._now,
             next=next,
             crowdedAt=self._crowdedAt,
-            soon=self._soon,
             settled=self._settled,
             failed=self._failed,
             rollDue=self._rollDue,
@@ -167,7 +138,14 @@ class DiskJournal:
         self._reader = Reader(
             self._files, self._folder, self._segments, self._callFromThread, lost=self._foundLost, log=self._say
         )
-        self._cleaner = self._newCleaner()
+        self._room = Room(
+            self._maxBytes,
+            self._segments,
+            self._newCleaner(),
+            self._rollNow,
+            self._now,
+            lambda freed: self._onEvent("journal: bytes freed", freed),
+        )
         self._count("journal: torn tail", len(found.torn))
         self._count("journal: lost range", len(found.lost))
         return found
@@ -223,16 +201,17 @@ class DiskJournal:
         if self._closed:
             return
         self._closed = True
+        ended = not self._began or self._finish(time.monotonic() + PATIENCE)
         if self._began:
-            self._finish(time.monotonic() + PATIENCE)
-            if self._cleaner is not None:
-                self._cleaner.stop()
+            self._room.close()
             self._reader.stop()
         if hasattr(self, "_durableEnd"):
             self._durableEnd.close()
-            self._lock.release()
+            if ended:
+                self._lock.release()
 
-    def _finish(self, until: float) -> None:
+    def _finish(self, until: float) -> bool:
+        """End the writing; False if something may still be written, so that nobody else must."""
         group = self._group
         whole = self._flush(until)
         if whole and group.readOnly is None:
@@ -242,10 +221,12 @@ class DiskJournal:
                 self._onError(error)
             whole = self._flush(until)
         group.stop()
-        if self._worker.stop(max(0.0, until - time.monotonic())) and whole:
+        ended = self._worker.stop(max(0.0, until - time.monotonic()))
+        if ended:
             self._log.close()
-        else:
+        if not (ended and whole):
             self._say("the disk was too slow for an orderly end, so the next start will look through the journal")
+        return ended
 
     def _flush(self, until: float) -> bool:
         """Wait until nothing waits any more; False if that takes too long."""
@@ -287,8 +268,7 @@ class DiskJournal:
             segments.committed(position, frame)
         self._staging.settle(commit)
         self._length = commit.length
-        # The sum over all segments is for when one begins, or is removed; there may be thousands of them.
-        self._bytes = segments.bytes if commit.begun is not None else self._bytes + commit.end - before
+        self._room.settled(commit, before)
         self._durableEnd.publish(commit.end, commit.next, commit.time)
 
     def _beginSegment(self, base: int, id: int) -> None:
@@ -299,16 +279,14 @@ class DiskJournal:
             self._reader.seal(sealed)
             self.clean()
 
+    def _rollNow(self) -> None:
+        if self._group.readOnly is None:
+            self._rollAt = 0
+            self._group.roll()
+
     def clean(self, done: Callable[[Freed], None] = lambda freed: None) -> bool:
         """Take out what the rules let go, elsewhere and bit by bit; False if that is going on, or there are none."""
-
-        def ended(freed: Freed) -> None:
-            self._bytes = self._segments.bytes
-            if freed.bytes:
-                self._onEvent("journal: bytes freed", freed.bytes)
-            done(freed)
-
-        return self._began and not self._closed and self._cleaner is not None and self._cleaner.clean(ended)
+        return self._began and not self._closed and self._room.clean(done)
 
     def _failed(self, commit: Commit) -> None:
         self._onEvent("journal: read-only", 1)
@@ -337,24 +315,8 @@ class DiskJournal:
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
         if self._maxBytes:
-            self._checkRoom(count)
+            self._room.check(count, self._group.waiting)
         return self._group.append(envelope, body, count, committed)
-
-    def _checkRoom(self, count: int) -> None:
-        if self._bytes + self._group.waiting >= self._maxBytes:
-            self._makeRoom()
-            raise NotKept(f"the journal is full: it may have {self._maxBytes} bytes", range(count))
-
-    def _makeRoom(self) -> None:
-        """Clean, the last segment included: so another one is begun first. Not for every refusal, of course."""
-        if self._cleaner is None or self._now() < self._fullAgain or self._group.readOnly is not None:
-            return
-        self._fullAgain = self._now() + FULL_AGAIN
-        if self._segments.all[-1].counts:
-            self._rollAt = 0
-            self._group.roll()
-        else:
-            self.clean()
 
     def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
         self._group.whenSafe(call, number)
@@ -376,8 +338,7 @@ class DiskJournal:
         self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
     ) -> None:
         try:
-            if self._maxBytes:
-                self._checkRoom(1)
+            self._room.check(1, self._group.waiting)
         except NotKept as error:
             found(None, error.reason)
             return

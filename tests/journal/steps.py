@@ -83,7 +83,7 @@ def envelopeTo(topic: str, publisher: str = "blipmq-1000") -> Any:
 class Group:
     """A GroupCommit over a Log on a real folder, and what it says; the clock stands at ``now`` microseconds."""
 
-    def __init__(self, files: Files, folder: str, *, fsync: Fsync = ALWAYS, crowdedAt: int = 1 << 20, soon: Any = None):
+    def __init__(self, files: Files, folder: str, *, fsync: Fsync = ALWAYS, crowdedAt: int = 1 << 20):
         self.now = 1_000_000
         self.seconds = 0.0
         self.steps = Steps()
@@ -98,7 +98,6 @@ class Group:
             now=lambda: self.now,
             next=1,
             crowdedAt=crowdedAt,
-            soon=soon,
             settled=self.settled.append,
             failed=self.failed.append,
             rollDue=lambda: self.rollDue,

@@ -65,18 +65,6 @@ class GroupTests(GroupCase):
         made.steps.all()
         self.assertEqual((seen, len(made.told)), ([[]], 1))
 
-    def test_soon(self) -> None:
-        """With something that calls at the end of a turn, all of the turn is one commit."""
-        later: list[object] = []
-        made = self.make(soon=later.append)
-        made.append(b"a")
-        made.append(b"b")
-        self.assertEqual((len(later), made.steps.work), (1, []))
-        later.pop()()  # type: ignore[operator]
-        made.steps.all()
-        self.assertEqual(len(made.settled), 1)
-        self.assertEqual(len(made.told), 2)
-
     def test_busyWhileTelling(self) -> None:
         """The next commit is handed over before anybody is told of the one before."""
         made = self.made
@@ -111,6 +99,19 @@ class GroupTests(GroupCase):
             )
         made.steps.all()
         self.assertEqual(seen, [(3, 1), (6, 2)])
+
+    def test_cannotBeFound(self) -> None:
+        """What is on disk and cannot be found there is not safe."""
+
+        def fail(commit: object) -> None:
+            raise ValueError("odd")
+
+        self.patch(self.made.group, "_settled", fail)
+        self.made.append(b"a")
+        self.made.append(b"b")
+        self.made.steps.all()
+        self.assertEqual(self.made.told, [(b"a", 0, "odd"), (b"b", 0, "odd")])
+        self.assertRaises(NotKept, self.made.append, b"c")
 
     def test_wrongCount(self) -> None:
         """A source that finds another number of messages is an error of the publisher's side, and takes no offset."""

@@ -104,7 +104,8 @@ class RestartTests(JournalCase):
         self.patch(self.steps, "stop", lambda seconds: False)
         self.journal.close()
         self.assertIn("too slow", self.log[-1])
-        self.journal._log.close()
+        self.assertRaises(JournalError, self.make().open)
+        self.journal._lock.release()
         self.assertFalse(self.begin().clean)
 
     def test_clientIds(self) -> None:
@@ -327,6 +328,7 @@ class FaultTests(JournalCase):
         self.fault()
         self.keeper.state = {"queues": ["later"]}
         self.assertEqual(self.reopen(), [None])
+        self.assertEqual(self.journal.end, BILLION)
         self.kept(b"c")
         self.assertEqual(self.told[-1], (b"c", BILLION, None))
         self.assertEqual(self.journal.health()["state"], "ok")
@@ -504,7 +506,7 @@ class CleaningTests(JournalCase):
 
     def idle(self) -> None:
         """Let a pass end that began by itself."""
-        self.pump(lambda: self.journal._cleaner._thread is None)  # type: ignore[union-attr]
+        self.pump(lambda: self.journal._room._cleaner._thread is None)  # type: ignore[union-attr]
 
     def age(self) -> None:
         """Let what was kept grow old."""
@@ -541,7 +543,7 @@ class CleaningTests(JournalCase):
     def test_full(self) -> None:
         """A journal that is full begins another segment, so that all that is old can go, and takes messages again."""
         self.begin(maxBytes=8192, rules=self.RULES)
-        while self.journal._bytes < 8192:
+        while self.journal._room.bytes < 8192:
             self.kept(b"x" * 50)
         self.assertRaises(NotKept, self.append, b"y")
         self.steps.all()
@@ -549,14 +551,14 @@ class CleaningTests(JournalCase):
         self.age()
         self.assertRaises(NotKept, self.append, b"y")
         self.steps.all()
-        self.pump(lambda: self.journal._bytes < 8192)
+        self.pump(lambda: self.journal._room.bytes < 8192)
         self.kept(b"z")
         self.assertEqual((self.told[-1][0], self.told[-1][2]), (b"z", None))
 
     def test_fullNotForEver(self) -> None:
         """Refusals do not begin one segment after the other."""
         self.begin(maxBytes=4096, rules=self.RULES)
-        while self.journal._bytes < 4096:
+        while self.journal._room.bytes < 4096:
             self.kept(b"x" * 50)
         for _ in range(10):
             self.assertRaises(NotKept, self.append, b"y")
