@@ -28,7 +28,9 @@ _BLOCK = 1000
 class Found(Protocol):
     """What a journal found when it was opened: the last snapshot, and how to go through what came after it."""
 
-    snapshot: Mapping[str, Any] | None
+    @property
+    def snapshot(self) -> Mapping[str, Any] | None:
+        """The last snapshot, None if there is none."""
 
     def replay(self, batches: Callable[[Batch], None], notes: Callable[[Note], None]) -> None:
         """Give all records and notes behind the snapshot, in order."""

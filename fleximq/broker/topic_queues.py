@@ -219,6 +219,7 @@ class TopicQueues:
         self._dead = 0
         self._unknown: deque[tuple[TopicQueue, Delivery]] = deque()
         self._early: list[str] = []
+        self._learning = False
 
     def __len__(self) -> int:
         """Return the number of queues."""
@@ -252,12 +253,14 @@ class TopicQueues:
         """
         queue = self._add(state.topic, idle)
         self._unknown.extend([(queue, delivery) for delivery in queue.restore(state, idle)])
+        self._learning = bool(self._unknown)
         return queue
 
     def learn(self, journal: IJournal) -> None:
         """Read back the ids of what was handed out before a restart; acknowledgements are remembered until then."""
         portion = [self._unknown.popleft() for _ in range(min(_LEARNT, len(self._unknown)))]
         if not portion:
+            self._learning = False
             early, self._early = self._early, []
             for id in early:
                 self.acknowledge(id)
@@ -312,7 +315,7 @@ class TopicQueues:
         """
         place = self._ids.meant(id)
         if place is None:
-            if self._unknown:
+            if self._learning:
                 self._early.append(id)
             return False
         self._ids.forget(id, place)

@@ -1,6 +1,7 @@
 """The broker as a service: made from the settings, stopped with the process."""
 
 import secrets
+from functools import partial
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -17,7 +18,7 @@ from fleximq.journal_options import timeToLiveOf
 from fleximq.message import Message
 from fleximq.services.guests import Guests
 from fleximq.settings import Settings
-from fleximq.wire.mini_message import deliveryId
+from fleximq.wire.mini_message import deliveryId, idAt
 
 _log = Logger()
 
@@ -28,7 +29,7 @@ def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn, journal: IJo
         clock,
         journal,
         randomHex=_randomHex,
-        idOf=_idOf,
+        idOf=partial(_idOf, journal),
         onError=_failed,
         rules=rulesOf(settings),
         afterwards=turn.flush,
@@ -73,8 +74,9 @@ def _randomHex(digits: int) -> str:
     return secrets.token_hex((digits + 1) // 2)[:digits]
 
 
-def _idOf(message: Message) -> str:
-    return deliveryId(message, lambda: str(ULID()))
+def _idOf(journal: IJournal, message: Message) -> str:
+    """Return the id that MiniMQ clients know a message by, after a restart the same."""
+    return deliveryId(message, lambda: idAt(journal.id, message.offset) if message.offset else str(ULID()))
 
 
 def _failed(error: Exception) -> None:

@@ -7,6 +7,7 @@ docs/dialects.rst.
 """
 
 from collections.abc import Callable
+from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from fleximq.limits import TOPIC_BYTES, isTooLong
 from fleximq.message import Content, Message
 from fleximq.wire.payloads import toUtf8
 
+#: The digits of a ULID.
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 SEPARATOR = ":::"
 
 
@@ -75,6 +78,12 @@ def deliveryId(message: Message, newId: Callable[[], str]) -> str:
     """Return the id under which MiniMQ clients meet a message: its own if MiniMQ can spell it, else a new one."""
     id = message.message_id
     return id if id is not None and isId(id) else newId()
+
+
+def idAt(journal: str, offset: int) -> str:
+    """Return an id in the form of a ULID for a message that brought none: always the same at a place in a journal."""
+    number = int.from_bytes(sha256(f"{journal}:{offset}".encode()).digest()[:16], "big")
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def renderDelivery(message: Message, topic: str, id: str) -> bytes:
