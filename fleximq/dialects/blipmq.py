@@ -59,7 +59,7 @@ class BlipSession(Session):
     """One BlipMQ client's conversation.
 
     While it is ``stuck`` because of its reader it is to be given no more. Where it is ``loading`` as well, because a
-    message is being read back, it calls ``goOn`` when it was.
+    message is being read back or on its way to the disk, it calls ``goOn`` when it was.
     """
 
     dialect = "blipmq"
@@ -200,11 +200,21 @@ class BlipSession(Session):
                 self._unanswered = head, asked
 
     def _waitFor(self, subscription: Subscription | None, head: bytes, asked: list[int]) -> None:
-        """Answer these POLLs, and all that comes behind them, when the next message was read back."""
+        """Answer these POLLs, and all behind them, when the next message was read back, or what this client published.
+
+        Where neither is to come there is no answer.
+        """
+        if subscription is None and self.broker.isSafe(self._me):
+            return
+        self.stuck = self.loading = True
+        self._unanswered = head, asked
         if subscription is not None:
-            self.stuck = self.loading = True
-            self._unanswered = head, asked
-            subscription.whenLoaded(lambda: self.context.clock.callLater(0, self._loaded))
+            subscription.whenLoaded(self._goOnSoon)
+        else:
+            self.broker.whenSafe(self._goOnSoon, self._me)
+
+    def _goOnSoon(self) -> None:
+        self.context.clock.callLater(0, self._loaded)
 
     def _loaded(self) -> None:
         self.loading = False

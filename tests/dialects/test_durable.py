@@ -9,7 +9,7 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.slow_consumer import Block
 from fleximq.limits import Limits
 from tests.broker.parts import OneByOne, text
-from tests.dialects.blipmq import BlipCase, auth, hello, nack, ping, pong, publish, subscribe
+from tests.dialects.blipmq import BlipCase, auth, hello, nack, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import Peer, inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer, FlexiServer
 from tests.dialects.minimq import MiniCase
@@ -303,6 +303,27 @@ class BlipDurableTests(BlipCase):
         self.assertEqual(peer.heard(), pong(6) + nack(8, 400, "empty topic"))
         self.commit(FULL)
         self.assertEqual(peer.heard(), nack(7, 500, WORDS) + pong(9))
+
+    def test_ownMessage(self) -> None:
+        """A POLL behind a message finds it, and what was asked behind that is answered behind it."""
+        peer = self.login()
+        peer.say(subscribe("t"))
+        self.commit()
+        id = int.from_bytes(peer.heard()[-8:], "big")
+        self.assertEqual(peer.ask(publish("t", b"a") + poll(id, 60) + poll(id, 61) + subscribe("", correlation=8)), b"")
+        self.commit()
+        self.assertEqual(peer.heard(), publish("t", b"a", 1, 1) + nack(8, 400, "empty topic"))
+        self.assertFalse(peer.paused)
+
+    def test_ownMessageRefused(self) -> None:
+        """If that is refused, there is nothing to find."""
+        peer = self.login()
+        peer.say(subscribe("t"))
+        self.commit()
+        id = int.from_bytes(peer.heard()[-8:], "big")
+        peer.say(publish("t", b"a", correlation=5) + poll(id) + ping(6))
+        self.commit(FULL)
+        self.assertEqual(peer.heard(), nack(5, 500, WORDS) + pong(6))
 
     def test_ownOnly(self) -> None:
         """A PONG does not wait for another connection's messages."""
