@@ -151,13 +151,18 @@ class SocketCase(SynchronousTestCase):
         return found
 
 
+def inPlace(place: Place, suffix: str, *cases: type[SocketCase]) -> dict[str, type[SocketCase]]:
+    """Return each case once more, with another broker, by its name and a suffix."""
+    made: dict[str, type[SocketCase]] = {}
+    for case in cases:
+        name = case.__name__ + suffix
+        made[name] = type(name, (case,), {"place": place, "__module__": case.__module__, "__doc__": case.__doc__})
+    return made
+
+
 def onOwnListeners(*cases: type[SocketCase]) -> dict[str, type[SocketCase]]:
     """Return each case once more, with a broker on which every dialect has a listener of its own, by name.
 
     A module says ``globals().update(onOwnListeners(SomeTests, OtherTests))`` at its end.
     """
-    made: dict[str, type[SocketCase]] = {}
-    for case in cases:
-        name = f"{case.__name__}OnOwnListeners"
-        made[name] = type(name, (case,), {"place": OWN, "__module__": case.__module__, "__doc__": case.__doc__})
-    return made
+    return inPlace(OWN, "OnOwnListeners", *cases)
