@@ -84,4 +84,4 @@ def readIdentity(files: Files, folder: str) -> str:
 def parentOf(folder: str) -> str:
     """Return the folder in which a folder stands."""
     head, _, _ = folder.rstrip("/").rpartition("/")
-    return head or ("/" if folder.startswith("/") else "")
+    return head or ("/" if folder.startswith("/") else ".")
