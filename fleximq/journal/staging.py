@@ -35,10 +35,11 @@ class Staging:
         self._segments = segments
         self._now = now
         self._committed = {query: Committed(query, *each) for query, each in committed.items()}
+        self._onTheirWay: dict[str, Committed] = {}
 
     @property
     def committed(self) -> tuple[Committed, ...]:
-        """What a checkpoint has to hold."""
+        """What a checkpoint has to hold: only what is safe already."""
         return tuple(self._committed.values())
 
     def stage(
@@ -70,7 +71,7 @@ class Staging:
         """
         if self._group.readOnly is not None:
             raise NotKept(self._group.readOnly)
-        last = self._committed.get(query)
+        last = self._onTheirWay.get(query) or self._committed.get(query)
         if last is not None and batch <= last.batch:
             self._repeat(last, batch, committed)
             return
@@ -81,13 +82,16 @@ class Staging:
         count = sum(frame.count for frame in frames)
         transaction = Transaction(query, batch, tuple(frame.position for frame in frames))
 
+        offset = self._group.next
+        this = self._onTheirWay[query] = Committed(query, batch, offset, count)
+
         def told(offset: int, reason: str | None) -> None:
-            if reason is not None:
-                self._takeBack(query, last)
+            if self._onTheirWay.get(query) is this:
+                del self._onTheirWay[query]
+            if reason is None:
+                self._committed[query] = this
             committed(offset, reason)
 
-        offset = self._group.next
-        self._committed[query] = Committed(query, batch, offset, count)
         part = Transacted(transaction, offset, count, self._now())
         self._group.add(part, offset, count, _POSITION_BYTES * len(frames), told)
 
@@ -101,12 +105,6 @@ class Staging:
             committed(*((last.base, None) if safe else (0, self._group.readOnly or "it was not kept")))
 
         self._group.whenSafe(told)
-
-    def _takeBack(self, query: str, last: Committed | None) -> None:
-        if last is None:
-            self._committed.pop(query, None)
-        else:
-            self._committed[query] = last
 
     def _framesOf(self, query: str, batch: int, tokens: Sequence[str]) -> list[StagedFrame] | str:
         """Return what these tokens stand for, or why that cannot be."""
@@ -122,7 +120,7 @@ class Staging:
 
     def abort(self, query: str, batch: int) -> None:
         """See :class:`fleximq.interfaces.IJournal`; nothing happens to a batch that was committed."""
-        last = self._committed.get(query)
+        last = self._onTheirWay.get(query) or self._committed.get(query)
         if self._group.readOnly is not None or (last is not None and last.batch == batch):
             return
         positions = [each.position for each in self._segments.staged() if (each.query, each.batch) == (query, batch)]

@@ -97,6 +97,30 @@ class CommitTests(StagingCase):
         self.steps.all()
         self.assertEqual(self.answers, [(1, None)] * 2)
 
+    def test_checkpointMeanwhile(self) -> None:
+        """A checkpoint knows of no transaction that is only on its way: it may come to the disk without it."""
+        self.journal.close()
+        self.begin(segmentBytes=4096)
+        token = self.stage(b"ab")
+        self.append(b"x" * 200)
+        self.commit(token, written=False)
+        self.steps.step()
+        opening = self.journal._group._writing.opening  # type: ignore[union-attr]
+        assert opening is not None
+        self.assertEqual(opening.snapshot.committed, ())
+        self.steps.all()
+        self.kept(b"x" * 200)
+        self.kept(b"x")
+        self.assertEqual([each.batch for each in self.journal._staging.committed], [1])
+
+    def test_twoOnTheirWay(self) -> None:
+        """The next batch may follow before the first one is safe."""
+        one, two = self.stage(b"a", batch=1), self.stage(b"b", batch=2)
+        self.commit(one, batch=1, written=False)
+        self.commit(two, batch=2, written=False)
+        self.commit(two, batch=2)
+        self.assertEqual(self.answers, [(1, None), (2, None), (2, None)])
+
     def test_otherQueries(self) -> None:
         """Queries do not know of each other."""
         one, two = self.stage(b"a"), self.stage(b"b", query="r")
