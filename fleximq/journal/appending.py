@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fleximq.errors import NotKept
-from fleximq.journal.columns import Appended
 from fleximq.journal.commit import Commit, Opening, Part, Records, Snapshot
+from fleximq.journal.filling import Appended
 from fleximq.journal.writer import Log, Worker, reasonOf
 from fleximq.records import Note, dialectCode, runOf
 
@@ -61,7 +61,7 @@ class GroupCommit:
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
-        self._reminded = False
+        self._reminded = self._opening = False
         self._pending = Commit(last=0, next=next)
         self._writing: Commit | None = None
         self._telling: Commit | None = None
@@ -167,7 +167,7 @@ class GroupCommit:
         :param notes: even if there are only notes, for which nobody waits.
         """
         pending = self._pending
-        if self._writing is not None or self.readOnly is not None or self._worker is None:
+        if self._writing is not None or self.readOnly is not None or self._worker is None or self._opening:
             return
         if not pending.waits and not notes:
             if pending.noted and not self._reminded:
@@ -178,7 +178,12 @@ class GroupCommit:
             # What a roll's snapshot says is what all were told; in the middle of that it has to wait.
             return
         if pending.opening is None and self._rollDue():
-            pending.opening = self._open()
+            # Whoever is asked for a snapshot may note something meanwhile, which comes behind it.
+            self._opening = True
+            try:
+                pending.opening = self._open()
+            finally:
+                self._opening = False
         self._hand(pending)
 
     def _reminderCame(self) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fleximq.journal import marks
-from fleximq.journal.columns import Appended, encodeRecords, encodeStaged
+from fleximq.journal.columns import encodeRecords, encodeStaged
+from fleximq.journal.filling import Appended
 from fleximq.journal.frame import Frame
 from fleximq.journal.noted import Noted
 from fleximq.journal.notes import encodeNotes

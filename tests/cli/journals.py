@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from fleximq.journal.columns import Appended, encodeRecords
+from fleximq.journal.columns import encodeRecords
 from fleximq.journal.files import Files
+from fleximq.journal.filling import Appended
 from fleximq.journal.frame import Frame, seal
 from fleximq.journal.identity import identify
 from fleximq.journal.marks import SegmentStart, encodeSegment

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fleximq.journal.columns import (
-    Appended,
     decodeRecords,
     decodeStaged,
     encodeRecords,
     encodeSparse,
     encodeStaged,
 )
+from fleximq.journal.filling import Appended
 from fleximq.journal.frame import Frame, FrameHeader, Kind, seal, wholeFrame
 from fleximq.journal.marks import (
     Checkpoint,

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal import columns
+from fleximq.journal import columns, filling
 from fleximq.journal.columns import (
-    Appended,
     decodeRecords,
     decodeStaged,
     encodeRecords,
     encodeSparse,
     encodeStaged,
 )
+from fleximq.journal.filling import Appended
 from fleximq.journal.frame import FRAME_BYTES, HEADER_BYTES, Frame, FrameError, Kind
 from fleximq.journal.tally import tallyOf
 from fleximq.records import CONTENTS, Batch, Run
@@ -98,7 +98,7 @@ class RecordsTests(SynchronousTestCase):
     @given(APPENDED, st.integers(600, 1500))
     def test_split(self, wanted: list[Appended], most: int) -> None:
         """Split into small frames it is the same: the offsets go on, and no frame is too large without need."""
-        with patch.object(columns, "FRAME_BYTES", most):
+        with patch.object(filling, "FRAME_BYTES", most):
             frames = encodeRecords(wanted, 5)
         self.assertEqual([row for frame in frames for row in rowsOf(decoded(frame))], rowsFor(wanted, 5))
         self.assertEqual([frame.length for frame in frames if frame.length > most and frame.count > 1], [])
@@ -108,7 +108,7 @@ class RecordsTests(SynchronousTestCase):
     @given(APPENDED)
     def test_bigEndian(self, wanted: list[Appended]) -> None:
         """A machine of the other byte order writes and reads its own order swapped."""
-        with patch.object(columns, "_BIG_ENDIAN", True):
+        with patch.object(columns, "_BIG_ENDIAN", True), patch.object(filling, "_BIG_ENDIAN", True):
             found = [row for frame in encodeRecords(wanted, 5) for row in rowsOf(decoded(frame))]
         self.assertEqual(found, rowsFor(wanted, 5))
 
