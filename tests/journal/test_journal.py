@@ -234,6 +234,26 @@ class RollTests(JournalCase):
         self.crash()
         self.assertEqual(replayed(self.begin())[0], [(201, b"y"), (202, b"z")])
 
+    def test_keeperNotes(self) -> None:
+        """What the keeper notes and appends while it is asked for a snapshot stands behind it, once."""
+        note = Acknowledged("q:a", array("Q", [1]))
+
+        def snapshot() -> str:
+            self.journal.note(note)
+            self.append(b"dead")
+            return "state"
+
+        self.kept(b"x" * 200)
+        self.patch(self.keeper, "snapshot", snapshot)
+        self.kept(b"y")
+        self.assertEqual(self.journal.health()["segments"], 3)
+        self.assertEqual([(body, offset) for body, offset, _ in self.told[1:]], [(b"y", 201), (b"dead", 202)])
+        self.crash()
+        self.patch(self.keeper, "snapshot", lambda: None)
+        found = self.begin()
+        self.assertEqual(found.snapshot, "state")
+        self.assertEqual((len(replayed(found)[0]), replayed(found)[1]), (5, [note]))
+
     def test_keeperFails(self) -> None:
         """If there is no snapshot, the present segment goes on, and records are kept."""
         self.keeper.error = ValueError("no snapshot")
