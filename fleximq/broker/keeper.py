@@ -4,9 +4,10 @@ A start gives the last checkpoint's snapshot, then all records and notes behind 
 counts a record from the offset on at which it was opened, although the note of that may stand behind the record.
 """
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fleximq.broker.idempotence import Idempotence
 from fleximq.broker.kept_queue import KeptQueue
@@ -36,6 +37,54 @@ class Found(Protocol):
         """Give all records and notes behind the snapshot, in order."""
 
 
+class _Arrival(NamedTuple):
+    """What queues need of a batch; it holds none of its bytes.
+
+    ``topicOf`` is None where all records are of the first topic, ``contents`` None where all are of QoS1. ``time`` is
+    that of the last record.
+    """
+
+    topics: Sequence[str]
+    topicOf: Sequence[int] | None
+    offsets: Sequence[int]
+    contents: Sequence[int] | None
+    time: int
+
+    @classmethod
+    def of(cls, batch: Batch) -> "_Arrival":
+        """Return this of a batch."""
+        topics, offsets, contents = batch.topics, batch.offsets, batch.contents
+        tracked = all(code & QOS1 for code in set(contents))
+        return cls(
+            topics,
+            None if len(topics) == 1 else array("I", batch.topicOf),
+            offsets if isinstance(offsets, range) else array("Q", offsets),
+            None if tracked else array("H", contents),
+            batch.timestamps[-1],
+        )
+
+    def places(self) -> Sequence[int]:
+        """Return the places of the topics that have records."""
+        return (0,) if self.topicOf is None else sorted(set(self.topicOf))
+
+    def only(self, place: int) -> "_Arrival":
+        """Return what is of one topic."""
+        topicOf, contents = self.topicOf, self.contents
+        if topicOf is None:
+            return self
+        mine = [of == place for of in topicOf]
+        return self._replace(
+            offsets=list(compress(self.offsets, mine)),
+            contents=None if contents is None else list(compress(contents, mine)),
+        )
+
+    def tracked(self) -> Sequence[int]:
+        """Return the offsets of those that are of QoS1."""
+        if self.contents is None:
+            return self.offsets
+        return [offset for offset, code in zip(self.offsets, self.contents, strict=True) if code & QOS1]
+
+
 class Keeper:
     """Makes snapshots of all kept queues, and the queues out of snapshots."""
 
@@ -57,7 +106,7 @@ class Keeper:
         self._noted = 0
         self._states: dict[str, QueueState] = {}
         self._byTopic: dict[str, list[QueueState]] = {}
-        self._recent: list[Batch] = []
+        self._recent: list[_Arrival] = []
 
     # -- while the broker runs ---------------------------------------------------------------------
 
@@ -156,9 +205,10 @@ class Keeper:
         """Take in the next records of the log."""
         if not len(batch):
             return
-        self._recent.append(batch)
+        arrival = _Arrival.of(batch)
+        self._recent.append(arrival)
         self._idempotence.restored(batch)
-        self._arrive(batch, self._byTopic)
+        self._arrive(arrival, self._byTopic)
 
     def noted(self, note: Note) -> None:
         """Take in the next note of the log."""
@@ -204,33 +254,20 @@ class Keeper:
             state = QueueState.opened(note)
             self._know(state)
             missed = []
-            for batch in reversed(self._recent):
-                if batch.offsets[-1] < note.offset:
+            for arrival in reversed(self._recent):
+                if arrival.offsets[-1] < note.offset:
                     break
-                missed.append(batch)
-            for batch in reversed(missed):
-                self._arrive(batch, {note.topic: [state]})
+                missed.append(arrival)
+            for arrival in reversed(missed):
+                self._arrive(arrival, {note.topic: [state]})
 
-    def _arrive(self, batch: Batch, byTopic: Mapping[str, Sequence[QueueState]]) -> None:
+    def _arrive(self, arrival: _Arrival, byTopic: Mapping[str, Sequence[QueueState]]) -> None:
         """Let the records arrive in the queues of their topics."""
-        topics = batch.topics
-        places = [0] if len(topics) == 1 else sorted(set(batch.topicOf))
-        for place in places:
-            states = byTopic.get(topics[place])
+        for place in arrival.places():
+            topic = arrival.topics[place]
+            states = byTopic.get(topic)
             if states:
-                offsets, contents = batch.offsets, batch.contents
-                if len(places) > 1:
-                    mine = [of == place for of in batch.topicOf]
-                    offsets, contents = list(compress(offsets, mine)), list(compress(contents, mine))
-                self._arriveIn(states, offsets, contents, batch.timestamps[-1])
-
-    def _arriveIn(
-        self, states: Sequence[QueueState], offsets: Sequence[int], contents: Sequence[int], time: int
-    ) -> None:
-        of = self._timesToLive.of(states[0].topic)
-        age = None if of is None else time
-        tracked = offsets
-        if any(state.isSubscription for state in states) and not all(code & QOS1 for code in set(contents)):
-            tracked = [offset for offset, code in zip(offsets, contents, strict=True) if code & QOS1]
-        for state in states:
-            state.arrive(tracked if state.isSubscription else offsets, age)
+                mine = arrival.only(place)
+                age = None if self._timesToLive.of(topic) is None else arrival.time
+                for state in states:
+                    state.arrive(mine.tracked() if state.isSubscription else mine.offsets, age)
