@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -19,8 +20,11 @@ from fleximq.broker.broker import Broker
 from fleximq.dialects.turn import Turn
 from fleximq.errors import JournalError
 from fleximq.interfaces import IJournal
+from fleximq.journal.expiry import Rules
 from fleximq.journal.memory import MemoryJournal
-from fleximq.journal_options import fsyncOf
+from fleximq.journal.retention import Freed
+from fleximq.journal_options import fsyncOf, retentionOf, timeToLiveOf
+from fleximq.patterns import anyOf
 from fleximq.records import ClientIds
 from fleximq.settings import Settings
 
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
     from fleximq.journal.journal import DiskJournal, Recovered
 
 _log = Logger()
+
+#: Seconds between two looks at what has expired.
+CLEANING = 60.0
 
 
 def makeJournal(reactor: Any, settings: Settings, turn: Turn, counted: Callable[[str, int], None]) -> IJournal:
@@ -43,9 +50,20 @@ def makeJournal(reactor: Any, settings: Settings, turn: Turn, counted: Callable[
         fsync=fsyncOf(settings.fsync),
         segmentBytes=settings.journalSegment,
         maxBytes=settings.journalMaxBytes,
+        rules=_rulesOf(settings),
         onEvent=counted,
         log=_warn,
         onError=_failed,
+    )
+
+
+def _rulesOf(settings: Settings) -> Rules:
+    """Return how long what is kept."""
+    return Rules(
+        durable=anyOf((*settings.durable, *settings.retain)),
+        retained=anyOf(settings.retain),
+        retentions=tuple(map(retentionOf, settings.retention)),
+        timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),
     )
 
 
@@ -73,6 +91,8 @@ class JournalService(MultiService):
         self._onSignal = onSignal
         self._before: Any = None
         self._open = False
+        self._cleaning = LoopingCall(self._clean)
+        self._cleaning.clock = reactor
 
     def startService(self) -> None:
         """Open the journal, let the broker have what is in it, and start what needs it. Blocks meanwhile."""
@@ -91,6 +111,7 @@ class JournalService(MultiService):
             milliseconds=round((time.monotonic() - began) * 1000),
             records=found.records,
         )
+        self._cleaning.start(CLEANING).addErrback(_cleaningFailed)
         super().startService()
 
     def stopService(self) -> "Deferred[None]":
@@ -117,12 +138,17 @@ class JournalService(MultiService):
         self._depart(sentence)
 
     def _close(self) -> None:
+        if self._cleaning.running:
+            self._cleaning.stop()
         if self._open:
             self._open = False
             if self._before is not None:
                 self._onSignal(signal.SIGUSR2, self._before)
                 self._before = None
             self.journal.close()
+
+    def _clean(self) -> None:
+        self.journal.clean(_cleaned)
 
     def _signalled(self, *ignored: object) -> None:
         self._reactor.callFromThread(self.reopen)  # a signal comes anywhere in the code, this in its own turn
@@ -150,6 +176,15 @@ def _microseconds() -> int:
 
 def _failed(error: Exception) -> None:
     _log.failure("What was told by the journal failed", failure=Failure(error))
+
+
+def _cleaned(freed: Freed) -> None:
+    if freed.bytes:
+        _log.info("What has expired was taken out of the journal: {bytes} bytes", bytes=freed.bytes)
+
+
+def _cleaningFailed(failure: Failure) -> None:
+    _log.failure("What has expired cannot be taken out of the journal any more", failure)
 
 
 def _warn(sentence: str) -> None:

@@ -14,9 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.dialects.turn import Turn
 from fleximq.errors import JournalError
 from fleximq.journal.memory import MemoryJournal
+from fleximq.journal.retention import Freed
 from fleximq.records import ClientIds
 from fleximq.services import journal as module
-from fleximq.services.journal import JournalService, makeJournal, restore
+from fleximq.services.journal import CLEANING, JournalService, makeJournal, restore
 from fleximq.settings import Settings
 from tests.broker.parts import makeBroker
 
@@ -51,6 +52,7 @@ class Steps:
         self.fault = fault
         self.repair = repair
         self.keeper: Any = None
+        self.freed = 0
 
     def open(self) -> Found:
         """Open, or say why not."""
@@ -66,6 +68,12 @@ class Steps:
     def close(self) -> None:
         """Close."""
         self.steps.append("close")
+
+    def clean(self, done: Callable[[Freed], None]) -> bool:
+        """Clean."""
+        self.steps.append("clean")
+        done(Freed(0, 0, self.freed))
+        return True
 
     def note(self, event: Any) -> None:
         """Take a note."""
@@ -133,13 +141,13 @@ class JournalServiceTests(SynchronousTestCase):
         service = self.service()
         self.assertEqual(self.steps, [])
         service.startService()
-        self.assertEqual(self.steps, ["open", "restore", "begin", "start"])
+        self.assertEqual(self.steps, ["open", "restore", "begin", "clean", "start"])
         ended = service.stopService()
-        self.assertEqual(self.steps[4:], ["stop"])
+        self.assertEqual(self.steps[5:], ["stop"])
         self.assertNoResult(ended)
         self.inner.ended.callback(None)
         self.successResultOf(ended)
-        self.assertEqual(self.steps[5:], ["close"])
+        self.assertEqual(self.steps[6:], ["close"])
         self.assertEqual(self.signals, {signal.SIGUSR2: signal.SIG_DFL})
 
     def test_notOpened(self) -> None:
@@ -177,6 +185,20 @@ class JournalServiceTests(SynchronousTestCase):
             self.service(repair=repair).startService()
             self.signals[signal.SIGUSR2](signal.SIGUSR2, None)
             self.assertEqual((self.steps[-1], self.texts[-1]), ("reopen", words))
+
+    def test_cleaned(self) -> None:
+        """What has expired is looked for at the start and every minute, until the end; the log says what was freed."""
+        service = self.service()
+        service.startService()
+        kept: Any = service.journal
+        kept.freed = 4096
+        self.reactor.advance(CLEANING)
+        self.assertEqual(self.steps.count("clean"), 2)
+        self.assertEqual(self.texts[-1], "What has expired was taken out of the journal: 4096 bytes")
+        service.stopService()
+        self.inner.ended.callback(None)
+        self.reactor.advance(3 * CLEANING)
+        self.assertEqual(self.steps.count("clean"), 2)
 
     def test_clientIds(self) -> None:
         """Client ids go on behind those that the last run may have given."""
