@@ -79,6 +79,17 @@ def unpackFirst(packed: Any) -> tuple[Any, bytes]:
         raise FrameError("the body is no MessagePack value") from None
 
 
+def unpackMap(packed: Any) -> dict[str, Any]:
+    """Return the MessagePack map that these bytes are.
+
+    :raises FrameError: they are none.
+    """
+    value, rest = unpackFirst(packed)
+    if rest or not isinstance(value, dict):
+        raise FrameError("what should be a MessagePack map is none")
+    return value
+
+
 def isNumber(value: Any, most: int = U64) -> bool:
     """Tell whether a value is a whole number from 0 up to and with ``most``."""
     return isInteger(value) and 0 <= value <= most
