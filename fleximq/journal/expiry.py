@@ -1,7 +1,8 @@
 """Which records are needed no more: what an operator's rules say of each topic, at one moment. Pure.
 
 A record stays while a queue needs it, or while its topic is durable and it is neither too old nor, counted from the
-newest, over the bytes that its topic may have. The latest record of a topic that retains it stays in any case.
+newest, over the bytes that its topic may have. The latest record of a topic that retains it stays in any case. Where
+the clock went back, a message may be taken for as old as its neighbours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
