@@ -93,6 +93,15 @@ class KeptBacklog:
         self._far = far
         self._farHoles = far.holes()
 
+    def popleft(self) -> Message | None:
+        """Take the oldest one out if it is in memory and no holes are; else return None, and try :meth:`popMany`."""
+        if self._holes or not self._near:
+            return None
+        message = self._near.popleft()
+        if message is not None:
+            self.size -= costOf(message)
+        return message
+
     def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
         """Take the oldest ones out that are in memory, until ``number`` messages are taken, or they cost ``most``.
 

@@ -146,6 +146,42 @@ class FarTests(KeptCase):
         self.journal.answer()
         self.assertEqual(called, ["k"])
 
+    def test_whoWaitsIsWokenByWhatReturns(self) -> None:
+        """What is hidden and only in the journal is read when its time is over, and while something else is read."""
+        for letter in ALPHABET:
+            self.put(letter)
+        self.takeAll(26)
+        called: list[str] = []
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        self.put("A")
+        self.assertEqual(called, ["A"])
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        self.advance(RETRY)
+        while self.journal.asked:
+            self.journal.answer()
+        self.assertEqual(called, ["A", "a"])
+
+    def test_returnedWhileFarIsRead(self) -> None:
+        for letter in ALPHABET:
+            self.put(letter)
+        self.queue = self.restoredWith(self.queue)
+        called: list[str] = []
+        self.queue.take()
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        while self.journal.asked:
+            self.journal.answer()
+        self.assertEqual(called, ["a"])
+
+    def restoredWith(self, before: KeptQueue) -> KeptQueue:
+        """Return a queue that knows of another what the journal does."""
+        state = QueueState("q:t", "t", 1, 1, None, 27)
+        before.describe(state)
+        journal = self.journal
+        queue = self.make()
+        self.journal = self.noting.journal = journal
+        queue.restore(state)
+        return queue
+
     def test_answeredAtOnce(self) -> None:
         """A journal that answers before it returns leaves nobody waiting."""
         self.journal.patient = False
