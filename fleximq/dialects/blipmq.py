@@ -262,7 +262,7 @@ class BlipSession(Session):
 
     def close(self) -> None:
         """Close when all that was published is decided, and the last PONG that is due was sent."""
-        self.broker.whenSafe(lambda: self.answers.whenSent(self.outbox.close), self.client)
+        self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
 
 
 _Step = Callable[[BlipSession, bytes, list[int], list[bytes]], None]

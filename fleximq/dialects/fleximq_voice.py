@@ -75,11 +75,11 @@ class FlexiVoice(Session):
     def requestDone(self) -> None:
         """End a connection that only waited for its last answer, behind the PONGs that are still due."""
         if self._inputEnded and not self._asked and (self.client is None or not self.broker.waiting(self.client)):
-            self.broker.whenSafe(lambda: self.end("client closed"), self.client)
+            self.whenDecided(lambda: self.end("client closed"))
 
     def close(self) -> None:
         """Close when all that was published is decided, and the last PONG that is due was sent."""
-        self.broker.whenSafe(lambda: self.answers.whenSent(self.outbox.close), self.client)
+        self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
 
     def _sayError(self, error: BrokerError, path: str, id: str | None = None) -> None:
         self.answers.take(self._error(error.status, toldBy(error), path, id))

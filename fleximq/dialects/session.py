@@ -111,6 +111,13 @@ class Session:
         self._log.info("{client} joined from {address}", client=client.name, address=place)
         return client
 
+    def whenDecided(self, call: Callable[[], None]) -> None:
+        """Call when all that this connection has published is kept or refused, and that was answered."""
+        if self.client is None:
+            call()
+        else:
+            self.broker.whenSafe(call, self.client)
+
     def refusal(self) -> str | None:
         """Return why this peer may not come in at all, or None."""
         return self.context.refusal(self.address)

@@ -154,6 +154,13 @@ class FlexiDurableTests(FlexiCase):
         self.commit(FULL)
         self.assertEqual((self.kinds(self.alice), self.alice.closed), ([503], True))
 
+    def test_notJoined(self) -> None:
+        """Whoever has not joined waits for nobody's messages when its connection ends."""
+        self.alice.publish("d", 1)
+        other, bad = self.server.connect().endInput(), self.server.connect()
+        bad.send("PUB", {"topic": "d"})
+        self.assertEqual((other.closed, bad.closed), (True, True))
+
     def test_left(self) -> None:
         """Whoever has left is told nothing, and its message is delivered."""
         self.alice.publish("d", 1)
