@@ -119,7 +119,8 @@ class Expiry:
         old = bounds.firstTime < time and bounds.lastTime < time
         if bounds.first >= need or (young and before >= excess):
             return Verdict.ALL
-        if bounds.last < need and (old or before + bounds.bytes <= excess) and not bounds.first <= last <= bounds.last:
+        over = before < excess and before + bounds.bytes <= excess
+        if bounds.last < need and (old or over) and not bounds.first <= last <= bounds.last:
             return Verdict.NONE
         return Verdict.SOME
 
