@@ -1,6 +1,7 @@
 """The tutorial's programs do what the tutorial says, against a running broker."""
 
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,6 +77,23 @@ class TutorialTests(SynchronousTestCase):
         number = service.split()[-1]
         self.assertEqual(self.line(self.start("ask.py", number, "rain")), "rain, indeed!")
         self.assertIn("there is no client 999999", self.line(self.start("ask.py", "999999", "rain")))
+
+    def test_crash(self) -> None:
+        """What was put in before a crash is there after it; the station sees the past when it asks for it."""
+        options = ("--journal", str(self.folder / "kept"), "--durable", "weather.#")
+        with BrokerProcess(*options) as self.broker:
+            self.assertEqual(self.shell("keep"), "j3\nw2\n")
+            self.broker.stop(signal.SIGKILL)
+        with BrokerProcess(*options) as self.broker:
+            self.assertEqual(self.shell("take"), readme.printed(TEXT, "take"))
+            for name in ("frames", "station"):
+                code = readme.saved(TEXT, name).replace("7890", str(self.broker.port()))
+                code = code.replace('{"topic": "weather.#"}', '{"topic": "weather.#", "from": "first"}')
+                (self.folder / f"{name}.py").write_text(code)
+            station = self.start("station.py")
+            self.assertEqual(
+                [self.line(station), self.line(station)], ["weather hail", "weather {'wind': 7, 'from': 'west'}"]
+            )
 
     def test_work(self) -> None:
         """Two jobs are shared as the page prints."""
