@@ -171,21 +171,23 @@ class Load:
                 consumeMini(client, self._ledger)
 
 
-def consumeBlip(client: BlipClient, subscription: int, ledger: Ledger) -> bool:
-    """Take a message from the subscription and acknowledge it; False if there was none."""
-    delivery = client.poll(subscription)
-    if delivery is None:
-        return False
-    if not isinstance(delivery, Delivery):
-        raise AssertionError(f"a POLL was answered {delivery}")
-    message = Sent.of(delivery.message.decode())
-    ledger.deliver(message)
-    if ledger.tags.setdefault(delivery.tag, message) != message:
-        ledger.fault(f"tag {delivery.tag} was {ledger.tags[delivery.tag]} and is {message}")
-    if client.ack(delivery.tag, subscription).barrier():
-        ledger.fault(f"the acknowledgement of {message} was answered")
-    ledger.finished.add(message)
-    return True
+def consumeBlip(client: BlipClient, subscription: int, ledger: Ledger, most: int = BURST) -> bool:
+    """Take some messages from the subscription and acknowledge them; False if there were none."""
+    for correlation in range(random.randint(1, most)):
+        client.frame(BlipClient.POLL, correlation, subscription.to_bytes(8, "big"))
+    deliveries = client.barrier()
+    for delivery in deliveries:
+        if not isinstance(delivery, Delivery):
+            raise AssertionError(f"a POLL was answered {delivery}")
+        message = Sent.of(delivery.message.decode())
+        ledger.deliver(message)
+        if ledger.tags.setdefault(delivery.tag, message) != message:
+            ledger.fault(f"tag {delivery.tag} was {ledger.tags[delivery.tag]} and is {message}")
+        client.ack(delivery.tag, subscription)
+    if errors := client.barrier():
+        ledger.fault(f"an acknowledgement was answered {errors[0]}")
+    ledger.finished.update(Sent.of(delivery.message.decode()) for delivery in deliveries)
+    return bool(deliveries)
 
 
 def consumeMini(client: MiniClient, ledger: Ledger) -> bool:
