@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "extension_options": _VALUES,
     "option_values": _GROUND,
     "journal_options": _GROUND | {"option_values"},
+    "client": _GROUND | {"patterns", "wire", "endpoints"},
     "settings": _VALUES | _OPTIONS,
     "settings_file": _VALUES,
     "dialects": _VALUES | _CORE | _SETTINGS,
@@ -45,7 +46,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
-PURE = _VALUES | {"wire", "broker", "journal", "journal_options", "option_values"}
+PURE = _VALUES | {"wire", "broker", "journal", "client", "journal_options", "option_values"}
 PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid"})
 
 #: Bases that document no method of ours.

@@ -1,0 +1,1 @@
+"""The client library: FlexiMQ for programs in Python. It knows the wire, and never the broker."""

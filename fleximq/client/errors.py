@@ -1,0 +1,60 @@
+"""What can go wrong for a client. Settings that make no sense are :class:`fleximq.errors.SettingError`."""
+
+from fleximq.status import Status
+
+
+class ClientError(Exception):
+    """The base of all errors of the client library."""
+
+
+class ConnectionLost(ClientError):
+    """There is no connection: it could not be made, or it ended. What was under way may or may not have arrived."""
+
+
+class Overrun(ClientError):
+    """A subscription was ended, because far more came than was taken. What came before can still be taken."""
+
+
+class Answered(ClientError):
+    """The broker, or whoever was asked, answered with a status of 400 or more.
+
+    ``status`` is the number (FlexiMQ document 5.1), ``words`` what was said with it, ``path`` the path or topic
+    concerned, "" if none was named, ``payload`` the answer's payload as it came.
+    """
+
+    def __init__(self, status: int, words: str, path: str = "", payload: bytes = b"") -> None:
+        super().__init__(f"{_titled(status)}: {words}" if words else _titled(status))
+        self.status = status
+        self.words = words
+        self.path = path
+        self.payload = payload
+
+
+class JoinRefused(Answered):
+    """The broker did not let this client in."""
+
+
+class RequestFailed(Answered):
+    """A request was answered by an error."""
+
+
+class SubscribeFailed(Answered):
+    """The broker did not make a subscription, or ended it by itself, e.g. because what comes next was removed."""
+
+
+class PublishFailed(Answered):
+    """The broker refused something that has no answer of its own: a publication, a notification, a broadcast.
+
+    This is the first such error since the last flush; ``others`` holds those behind it, in their order, as far as they
+    were kept, and ``count`` is how many there were in all.
+    """
+
+    others: "tuple[PublishFailed, ...]" = ()
+    count: int = 1
+
+
+def _titled(status: int) -> str:
+    try:
+        return f"{status} {Status(status).name.lower().replace('_', ' ')}"
+    except ValueError:
+        return str(status)

@@ -1,0 +1,54 @@
+"""What the broker refused and nobody was told yet, without any I/O."""
+
+from fleximq.client.errors import PublishFailed
+from fleximq.client.events import Refusal
+
+#: So many are kept, the first ones, for they tell most; the others are counted.
+KEPT = 1000
+
+
+class Refusals:
+    """Refusals since some moment. ``count`` is how many there were."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept: list[Refusal] = []
+
+    def add(self, refusal: Refusal) -> None:
+        """Take a further one."""
+        self.count += 1
+        if len(self._kept) < KEPT:
+            self._kept.append(refusal)
+
+    def extend(self, others: "Refusals") -> None:
+        """Take those that came later."""
+        self.count += others.count
+        self._kept += others._kept[: KEPT - len(self._kept)]
+
+    def takeNameless(self) -> Refusal | None:
+        """Take out and return the first that names no path and no topic."""
+        for place, refusal in enumerate(self._kept):
+            if not refusal.path:
+                self.count -= 1
+                return self._kept.pop(place)
+        return None
+
+    @property
+    def last(self) -> PublishFailed | None:
+        """The last of those that were kept."""
+        return _asError(self._kept[-1]) if self._kept else None
+
+    def check(self) -> None:
+        """Do nothing if there are none.
+
+        :raises PublishFailed: the first of them, with the others.
+        """
+        if self._kept:
+            first, *others = map(_asError, self._kept)
+            first.others = tuple(others)
+            first.count = self.count
+            raise first
+
+
+def _asError(refusal: Refusal) -> PublishFailed:
+    return PublishFailed(refusal.status, refusal.words, refusal.path, refusal.payload)
