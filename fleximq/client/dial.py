@@ -1,0 +1,76 @@
+"""Plain blocking sockets to the URLs of the FlexiMQ document, section 6.2."""
+
+import socket
+import ssl
+
+from fleximq.client.errors import ConnectionLost
+from fleximq.endpoints.urls import Url
+from fleximq.errors import SettingError
+
+#: Where relative ``ipc://`` paths begin (FlexiMQ document 6.3.1).
+IPC_FOLDER = "/tmp"
+#: A network that died without a word is noticed by the system, after so many seconds of silence ..
+_SILENCE = 60
+#: .. and so many questions, at such a distance in seconds, that nobody answers.
+_QUESTIONS, _DISTANCE = 4, 15
+
+
+def dial(
+    url: Url, timeout: float | None, tls: ssl.SSLContext | None = None, ipcFolder: str = IPC_FOLDER
+) -> socket.socket:
+    """Return a connected socket, whose calls wait no longer than ``timeout`` seconds.
+
+    :param tls: how to speak TLS with ``tls://``; by default the system's authorities are trusted, and the certificate
+        must be for the host of the URL.
+    :raises ConnectionLost: nobody listens there, or the certificate is not to be trusted.
+    :raises SettingError: this form of the client cannot speak to such a URL.
+    """
+    if url.scheme not in ("tcp", "tls", "ipc"):
+        raise SettingError(f"the URL is {url}, but a blocking client needs tcp://, tls:// or ipc://")
+    if tls is not None and url.scheme != "tls":
+        raise SettingError(f"the URL is {url}, but only tls:// is spoken inside TLS")
+    try:
+        if url.scheme == "ipc":
+            return _local(url.socketPath(ipcFolder), timeout)
+        host = url.host or "localhost"
+        plain = _remote(host, url.port, timeout)
+        return plain if url.scheme == "tcp" else _secured(plain, host, tls)
+    except (OSError, ValueError) as error:  # a name that cannot be one is a ValueError, e.g. in IDNA
+        raise ConnectionLost(f"cannot connect to {url}: {reasonOf(error)}") from error
+
+
+def _local(path: str, timeout: float | None) -> socket.socket:
+    local = socket.socket(socket.AF_UNIX)
+    try:
+        local.settimeout(timeout)
+        local.connect(path)
+    except BaseException:
+        local.close()
+        raise
+    return local
+
+
+def _remote(host: str, port: int, timeout: float | None) -> socket.socket:
+    remote = socket.create_connection((host, port), timeout)
+    remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", _SILENCE), ("TCP_KEEPINTVL", _DISTANCE), ("TCP_KEEPCNT", _QUESTIONS)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            remote.setsockopt(socket.IPPROTO_TCP, option, value)
+    return remote
+
+
+def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> socket.socket:
+    try:
+        return (tls or ssl.create_default_context()).wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def reasonOf(error: BaseException) -> str:
+    """Return in words why a socket failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted ({error.verify_message})"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
