@@ -6,6 +6,8 @@ from benchmarks.peers.bare import Bare
 from benchmarks.peers.blipmq import BlipMQ
 from benchmarks.peers.fleximq import FlexiMQ, FlexiMQBroker, tuned
 from benchmarks.peers.identity import Identity
+from benchmarks.peers.jetstream import JetStream, JetStreamAlways
+from benchmarks.peers.journal import Durable, DurableMini, Unused, Volatile
 from benchmarks.peers.minimq import MiniMQ
 from benchmarks.peers.mosquitto import Mosquitto
 from benchmarks.peers.nats import Nats
@@ -14,11 +16,13 @@ from benchmarks.peers.redis import Redis
 from benchmarks.peers.ws import NodeWs
 from benchmarks.work.beside import Beside
 from benchmarks.work.crowd import Crowd
+from benchmarks.work.durable import OneByOne, Pipelined, Produced
 from benchmarks.work.effort import Work
 from benchmarks.work.fan import Fan
 from benchmarks.work.joining import Idle, Joining
 from benchmarks.work.latency import Latency
 from benchmarks.work.queued import Polled, Queued
+from benchmarks.work.recovered import Replayed, Restarted
 from benchmarks.work.round_trip import RoundTrip
 
 #: The broker that all others are compared with.
@@ -119,6 +123,55 @@ SCENES: tuple[Scene, ...] = (
         Queued(),
         (MiniMQ,),
         tuple(Goal(figure, 200_000) for figure in ("PRODUCE/s", "CONSUME/s", "ACK/s")),
+    ),
+    Scene(
+        "durable-100b",
+        "Durable publications, confirmed, 1 connection, 100 B",
+        Pipelined(100),
+        (Durable, JetStream),
+        (Goal("kept msg/s", 2.0, "jetstream"),),
+    ),
+    Scene(
+        "durable-1k",
+        "Durable publications, confirmed, 1 connection, 1 KB",
+        Pipelined(1024),
+        (Durable, JetStream),
+        (Goal("kept msg/s", 1.0, "jetstream"),),
+    ),
+    Scene(
+        "durable-64",
+        "Durable publications, 64 connections, each waits for every confirmation, 100 B",
+        OneByOne(64),
+        (Durable, JetStreamAlways),
+        (Goal("kept msg/s", 1.0, "jetstream-sync"),),
+    ),
+    Scene(
+        "minimq-durable",
+        "MiniMQ with a journal: PRODUCE pipelined, then one at a time, 100 B",
+        Produced(),
+        (DurableMini,),
+        (Goal("PRODUCE/s", 200_000), Goal("over bare sync, us", 200, atMost=True)),
+    ),
+    Scene(
+        "restart",
+        "Start with 1 M messages in the journal, 100,000 of them unacknowledged",
+        Restarted(),
+        (Durable,),
+        (Goal("ready, s", 2.0, atMost=True),),
+    ),
+    Scene(
+        "replay",
+        "Replay of 1 M messages of 100 B to one subscriber",
+        Replayed(),
+        (Durable,),
+        (Goal("replayed msg/s", 500_000),),
+    ),
+    Scene(
+        "journal-cost",
+        "What a journal costs those who do not use it: 1 to 1, 100 B",
+        Fan(100, topics=2),
+        (Unused, Volatile),
+        (Goal("deliveries/s", 0.97, "volatile"),),
     ),
     Scene(
         "crowd",
