@@ -595,9 +595,9 @@ class Broker:
         if self._isRecorded(envelope):
             self._recording.keep(envelope, body, count, size, told)
         elif topic.line:
-            self._recording.wait(envelope, body, count, self._deliver)
+            self._recording.wait(envelope, body, count, self.transactions.deliver)
         else:
-            self._deliver(envelope, body, count)
+            self.transactions.deliver(envelope, body, count)
 
     def _isRecorded(self, envelope: Envelope) -> bool:
         topic = envelope.topic

@@ -278,6 +278,24 @@ class OrderTests(DurableCase):
         self.journal.commit()
         self.assertEqual(friend.payloads(), [])
 
+    def test_behindTransactions(self) -> None:
+        """What waits behind a run that has to wait for a transaction to be read back waits for that, too."""
+        taker = self.takers[self.bob.id]
+        self.broker.topics.subscribe(taker, "t", kept=True)
+        staged: list[str | None] = []
+        body = [(self.envelope(), text("0"), 1)]
+        self.journal.stage("q", 1, "p", body, lambda token, reason: staged.append(token))
+        self.journal.commit()
+        self.journal.patient = True
+        self.broker.transactions.commit("q", 1, [token for token in staged if token], lambda offset, reason: None)
+        self.publish("a")
+        self.publish("b", qos=0)
+        self.journal.commit()
+        self.publish("c", qos=0)
+        self.assertEqual(taker.payloads(), [])
+        self.journal.answer()
+        self.assertEqual(taker.payloads(), [b"0", b"a", b"b", b"c"])
+
     @given(st.lists(st.sampled_from(["kept", "plain", "narrowed", "commit", "one", "refuse"]), max_size=30))
     def test_model(self, steps: list[str]) -> None:
         """Whatever happens: what was not refused arrives, in order, and nothing is left over."""
