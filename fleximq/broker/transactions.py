@@ -20,6 +20,8 @@ from fleximq.records import Batch, Run
 
 #: So many bytes are read at a time.
 PORTION = 1 << 20
+#: Of so many queries the last batch is remembered.
+_QUERIES = 10_000
 
 Deliver = Callable[[Envelope, Any, int], None]
 
@@ -60,6 +62,7 @@ class Transactions:
         self._deliver = deliver
         self._source = RecordSource()
         self._reading = False
+        self._brought: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
@@ -80,7 +83,12 @@ class Transactions:
         behind = self._journal.end
 
         def told(offset: int, reason: str | None) -> None:
-            if reason is None and offset >= behind:  # a repeat has an offset from before
+            # A repeat was brought before, or has an offset from before the broker was started.
+            if reason is None and offset >= behind and self._brought.get(query) != batch:
+                self._brought.pop(query, None)
+                self._brought[query] = batch
+                if len(self._brought) > _QUERIES:
+                    del self._brought[next(iter(self._brought))]
                 self._bring(offset)
             committed(offset, reason)
 

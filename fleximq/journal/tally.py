@@ -41,13 +41,18 @@ def moved(tally: Mapping[str, Bounds], by: int) -> dict[str, Bounds]:
 
 
 def addTo(counts: dict[str, Count], tally: Mapping[str, Bounds], by: int = 0) -> None:
-    """Add what comes behind what was counted so far, with offsets that are larger by so much."""
+    """Add what else there is, with offsets that are larger by so much.
+
+    A transaction may be counted when all around it has been.
+    """
     for topic, (first, last, firstTime, lastTime, count, size) in tally.items():
         known = counts.get(topic)
         if known is None:
             counts[topic] = [first + by, last + by, firstTime, lastTime, count, size]
         else:
-            known[1] = last + by
-            known[3] = lastTime
+            known[0] = min(known[0], first + by)
+            known[1] = max(known[1], last + by)
+            known[2] = min(known[2], firstTime)
+            known[3] = max(known[3], lastTime)
             known[4] += count
             known[5] += size
