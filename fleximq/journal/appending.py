@@ -1,7 +1,10 @@
 """Group commit, as the reactor's thread sees it: what comes in while one commit is written becomes the next.
 
-Hot: :meth:`GroupCommit.append` is called for every run. It costs about 2 us beside what the source needs to take the
-payloads out of the run; docs/benchmarks.rst has the whole of it.
+Hot: :meth:`GroupCommit.append` is called for every run. It costs about 3 us beside what the source needs to take the
+payloads out of the run; with all that the writer does, runs of 1,000 payloads of 100 bytes cost 0.2 us of computing a
+record, of which 0.12 us are on the reactor's thread (CPython 3.11, one core). Encoding on the reactor's thread instead
+of the writer's takes a third to half of the throughput; handing over at the end of a turn instead of at once changes
+nothing.
 """
 
 from collections.abc import Callable
@@ -61,7 +64,7 @@ class GroupCommit:
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
-        self._reminded = self._opening = False
+        self._reminded = self._opening = self._faulty = False
         self._pending = Commit(last=0, next=next)
         self._writing: Commit | None = None
         self._telling: Commit | None = None
@@ -206,6 +209,7 @@ class GroupCommit:
     def openSegment(self, opening: Opening, told: Callable[[str | None], None]) -> None:
         """Take things again after a fault: the next commit begins a new segment. Gives None, or the new reason."""
         self.readOnly = None
+        self._faulty = False
         self.next = self._pending.next = opening.snapshot.offset
         pending = self._pending
         pending.opening = opening
@@ -248,13 +252,20 @@ class GroupCommit:
         self.handOver()
 
     def refuse(self, reason: str, commit: Commit | None = None) -> None:
-        """Take nothing any more, and say so to all who wait: those of a failed commit, then those behind it."""
+        """Take nothing any more, and say so to all who wait: those of a failed commit, then those behind it.
+
+        Without a commit it was something in between that failed; then the commit that is being written fails next.
+        """
         if self.readOnly is None:
             self.readOnly = reason
+        if commit is None and self._writing is not None:
+            return
         behind, self._pending = self._pending, Commit(last=self.appended, next=self.next)
         commit = commit or Commit(last=self.safe, next=self.end, reason=reason)
         self._bytes -= commit.size + behind.size
-        self._failed(commit)
+        if not self._faulty:
+            self._faulty = True
+            self._failed(commit)
         self._tell(commit, reason)
         self._tell(behind, reason)
         self._makeRoom()

@@ -10,6 +10,7 @@ from fleximq.errors import NotKept
 from fleximq.journal.columns import decodeRecords
 from fleximq.journal.frame import Kind
 from fleximq.journal.notes import decodeNotes
+from fleximq.journal_options import Fsync
 from fleximq.records import Acknowledged
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import Group, envelopeTo
@@ -344,14 +345,30 @@ class FaultTests(GroupCase):
         self.assertEqual(made.told[0][1], 0)
         self.assertIsInstance(made.failed[0].error, AttributeError)
 
-    def test_refusedFromOutside(self) -> None:
-        """When a sync in between fails, what waits is refused too."""
-        made = self.made
+    def test_inBetween(self) -> None:
+        """When a sync in between fails nothing is taken, and all are told, in order, with the commit that follows."""
+        made = self.make(fsync=Fsync("interval", 50))
         made.append(b"a")
+        made.steps.all()
+        self.files.fail("sync")
+        made.seconds = 1.0
         made.append(b"b")
+        made.append(b"c")
+        made.group.refuse(made.log.syncDue() or "")
+        self.assertRaises(NotKept, made.append, b"d")
+        self.assertEqual(made.told, [(b"a", 1, None)])
+        made.steps.all()
+        self.assertEqual(made.told[1:], [(b"b", 0, "Input/output error"), (b"c", 0, "Input/output error")])
+        self.assertEqual((made.group.safe, len(made.failed)), (3, 1))
+
+    def test_inBetweenWhileIdle(self) -> None:
+        """If nothing is being written, whatever waits is told at once."""
+        made = self.made
+        told: list[int] = []
+        made.group.note(Acknowledged("q:a", array("Q", [1])))
         made.group.refuse("no")
-        self.assertEqual(made.told, [(b"b", 0, "no")])
-        self.assertRaises(NotKept, made.append, b"c")
+        made.group.whenSafe(lambda: told.append(1))
+        self.assertEqual((told, len(made.failed), made.failed[0].reason), ([1], 1, "no"))
 
 
 class RollTests(GroupCase):
