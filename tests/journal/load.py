@@ -6,7 +6,7 @@ when a run was appended, when it was said to be safe, and from when on it has to
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import msgpack
 
 from fleximq.errors import NotKept
+from fleximq.journal.expiry import Rules
+from fleximq.journal.retention import Retention
 from fleximq.journal_options import Fsync
 from fleximq.records import Acknowledged, ClientIds, Closed, HandedOut, Note, Opened
 from tests.journal.at_once import ALWAYS, JournalAtOnce, envelope
@@ -21,7 +23,12 @@ from tests.journal.recorder import Recorder
 
 #: Longer than the load.
 NEVER = 1 << 60
-_TOPICS = ("orders.new", "orders.old", "$dead/orders", "é")
+TOPICS = ("orders.new", "orders.old", "$dead/orders", "é")
+#: Those whose messages may be taken out as soon as they are in a sealed segment.
+EXPIRING = TOPICS[:2]
+#: How often a load does each of: append, commit, note, wait for notes, stage, publish what was staged, let time pass,
+#: meet a fault, take out what has expired.
+WEIGHTS = (40, 40, 15, 6, 5, 6, 12, 2, 5)
 _DIALECTS = ("broker", "fleximq", "blipmq", "minimq", "identity", "other")
 
 
@@ -97,15 +104,26 @@ class Load:
     """Runs at once when it is made; ``kept``, ``barriers`` and ``closed`` say what was promised.
 
     :param broken: syncs that do nothing, see :class:`tests.journal.recorder.Recorder`.
+    :param weights: how often each thing is done that can be done.
+    :param topics: where messages go.
     """
 
-    def __init__(self, seed: int, fsync: Fsync = ALWAYS, steps: int = 60, broken: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        fsync: Fsync = ALWAYS,
+        steps: int = 60,
+        broken: frozenset[str] = frozenset(),
+        weights: Sequence[int] = WEIGHTS,
+        topics: Sequence[str] = TOPICS,
+    ) -> None:
         self.random = Random(seed)
         self.disk = Recorder(broken=broken)
         self.disk.makeFolder("/disk")
         self.disk.begun = self.disk.now()
         self.disk.changes.clear()
         self.fsync = fsync
+        self._topics = topics
         self.kept: list[Kept] = []
         self.barriers: list[Barrier] = []
         self.said: list[tuple[int, set[tuple[str, str, int]]]] = []
@@ -113,6 +131,8 @@ class Load:
         self.given: list[tuple[int, int]] = []
         self.transactions: list[tuple[str, int, Kept]] = []
         self.queues = Queues()
+        self.cleaned = NEVER
+        self.complaints: list[str] = []
         self._time = 1_700_000_000_000_000
         self._seconds = 0.0
         self._number = 0
@@ -131,8 +151,9 @@ class Load:
                     self._publish,
                     self._pass,
                     self._fault,
+                    self._clean,
                 ),
-                (40, 40, 15, 6, 5, 6, 12, 2),
+                weights,
             )[0]()
         if self.random.random() < 0.5:
             self._restart()
@@ -140,6 +161,10 @@ class Load:
                 self._append()
                 self._commit()
         self._close()
+
+    def mayBeGone(self, kept: Kept, done: int) -> bool:
+        """Tell whether nobody is to miss a run after so many operations: it was refused, or may have been taken out."""
+        return kept.refused or (kept.topic in EXPIRING and self.cleaned <= done)
 
     @property
     def now(self) -> int:
@@ -172,7 +197,7 @@ class Load:
         payloads = tuple(self._payload() for _ in range(self.random.choice((1, 1, 2, 7))))
         kept = Kept(
             payloads,
-            self.random.choice(_TOPICS),
+            self.random.choice(self._topics),
             self.random.randrange(1000, 1004),
             self.random.choice((b"", b"", msgpack.packb({"key": "k"}))),
             self.now,
@@ -294,6 +319,22 @@ class Load:
             self.journal.reopen(lambda reason: None)
             self.journal.worker.drain()
             self._last(said, barriers)
+
+    def _clean(self) -> None:
+        """Take out what has expired; what was sealed by now may be gone from here on."""
+        self.cleaned = min(self.cleaned, self.now)
+        journal = self.journal
+        reader = journal._reader
+
+        def exclusively(work: Callable[[], None]) -> None:
+            work()
+            reader.forgetNow()
+
+        rules = Rules(durable=lambda topic: topic not in EXPIRING)
+        open = frozenset(each.position for each in journal._segments.staged())
+        Retention(self.disk, journal._folder, journal._segments, rules, exclusively, self.complaints.append).clean(
+            {}, open, self._time
+        )
 
     def _restart(self) -> None:
         self._close()

@@ -23,7 +23,7 @@ from fleximq.journal.recovery import TORN, Found
 from fleximq.journal_options import Fsync
 from fleximq.records import Batch
 from tests.journal.at_once import JournalAtOnce, envelope
-from tests.journal.load import Load, Queues
+from tests.journal.load import TOPICS, WEIGHTS, Load, Queues
 from tests.journal.recorder import WAYS, Recorder, State, crashes
 
 FOLDER = "/disk/journal"
@@ -66,7 +66,10 @@ def explore(
     *,
     enough: Callable[[], bool] = lambda: False,
     ways: Mapping[str, int] = WAYS,
+    weights: Sequence[int] = WEIGHTS,
+    topics: Sequence[str] = TOPICS,
     steps: int = 60,
+    again: int = 16,
     every: int = 1,
     broken: frozenset[str] = frozenset(),
 ) -> None:
@@ -74,9 +77,10 @@ def explore(
 
     :param enough: asked before each point.
     :param every: of so many points, one is taken.
+    :param again: of so many of these, in one the power goes again while it is opened.
     :param broken: syncs that do nothing.
     """
-    load = Load(seed, fsync, steps=steps, broken=broken)
+    load = Load(seed, fsync, steps=steps, broken=broken, weights=weights, topics=topics)
     random = Random(seed)
     for number, (done, how, state) in enumerate(crashes(load.disk, random, ways)):
         if enough():
@@ -85,7 +89,7 @@ def explore(
             continue
         report.points[how] += 1
         try:
-            _point(load, done, state, report, broken, again=number % 16 == 0)
+            _point(load, done, state, report, broken, again=number // every % again == 0)
         except Exception as error:
             report.broken.append(f"seed {seed}, {fsync.mode}, {how} after {done} operations: {error!r}")
     report.sites |= load.disk.sites
@@ -170,7 +174,7 @@ def _checkMessages(load: Load, done: int, records: list[tuple[int, tuple[Any, ..
     _checkOrder(load, done, [record for _, record in records])
     there = dict(records)
     for kept in load.kept:
-        if kept.lasting <= done:
+        if kept.lasting <= done and not load.mayBeGone(kept, done):
             for place, payload in enumerate(kept.payloads):
                 if there.get(kept.offset + place, (None,))[0] != payload:
                     raise Broken(f"offset {kept.offset + place} was safe and is gone")
@@ -190,7 +194,7 @@ def _checkOrder(load: Load, done: int, found: list[tuple[Any, ...]]) -> None:
         for payload in kept.payloads:
             if place < len(found) and found[place] == (payload, kept.topic, kept.publisher, kept.header):
                 place += 1
-            elif not kept.refused and place < len(found):
+            elif not load.mayBeGone(kept, done) and place < len(found):
                 raise Broken("what is there is not what was appended, in order")
     if place < len(found):
         raise Broken("more is there than was appended, or in another order")
