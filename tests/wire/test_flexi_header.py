@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.errors import AuthenticationFailed, BadRequest, BrokerError, InvalidRouting
 from fleximq.wire.flexi_header import (
     Entry,
+    From,
     packHeader,
     peek,
     peekId,
@@ -468,3 +469,33 @@ class WritingTests(SynchronousTestCase):
         """An entry is told with the keys it had."""
         self.assertEqual(Entry(1000, None).asSent(), {"client_id": 1000})
         self.assertEqual(Entry(1000, "").asSent(), {"client_id": 1000, "path": ""})
+
+
+class FromTests(SynchronousTestCase):
+    """``from`` in a SUB."""
+
+    def read(self, value: Any, kind: MessageType = MessageType.SUB) -> From | None:
+        """Return what a header with this value begins with."""
+        return readHeader(kind, msgpack.packb({"topic": "t", "from": value})).start
+
+    def test_good(self) -> None:
+        """The two words, any offset, and any time."""
+        self.assertEqual([self.read(word) for word in ("first", "last")], [From("first"), From("last")])
+        for number in (0, 1, (1 << 64) - 1):
+            self.assertEqual(self.read(number), From("offset", number))
+            self.assertEqual(self.read({"time": number}), From("time", number))
+
+    def test_absent(self) -> None:
+        """Without it a subscription begins now."""
+        self.assertIsNone(readHeader(MessageType.SUB, msgpack.packb({"topic": "t"})).start)
+
+    def test_wrong(self) -> None:
+        """Everything else is refused."""
+        for value in ("", "First", "1", b"first", -1, 1.0, True, False, None, [], ["first"], {}, {"time": None},
+                      {"time": -1}, {"time": 1.5}, {"time": True}, {"time": 1, "more": 1}, {"offset": 1}):  # fmt: skip
+            self.assertRaises(BadRequest, self.read, value)
+
+    def test_otherTypes(self) -> None:
+        """In other types it is a key like any unknown one."""
+        for kind in (MessageType.PUB, MessageType.UNSUB):
+            self.assertIsNone(self.read(-1, kind))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.wire.flexi_pairs import offsetHead, withoutTopic, withTopicAndOffset
+from fleximq.wire.flexi_pairs import offsetHead, withoutTopic, withTopic, withTopicAndOffset
 
 #: What a publisher may write as values, and as keys.
 VALUES = st.recursive(
@@ -101,3 +101,19 @@ class WithTopicAndOffsetTests(SynchronousTestCase):
         head = offsetHead(b"\x81\xa1a\x01", "t")
         for offset in (0, 1, 2**64 - 1):
             self.assertEqual(withTopicAndOffset(b"\x81\xa1a\x01", "t", offset), head + offset.to_bytes(8, "big"))
+
+
+class WithTopicTests(SynchronousTestCase):
+    """The topic given back, without an offset."""
+
+    def test_vector(self) -> None:
+        """The topic comes first, all else is as it was kept, a publisher's own offset among it."""
+        self.assertEqual(withTopic(b"", "t"), b"\x81\xa5topic\xa1t")
+        kept = msgpack.packb({"offset": "mine", "key": b"k"})
+        self.assertEqual(msgpack.unpackb(withTopic(kept, "t")), {"topic": "t", "offset": "mine", "key": b"k"})
+
+    @given(st.dictionaries(st.text(max_size=4).filter(lambda key: key != "topic"), st.integers(0, 9), max_size=40))
+    def test_takenBack(self, fields: dict[str, int]) -> None:
+        """It is what the journal took away."""
+        kept = msgpack.packb(fields) if fields else b""
+        self.assertEqual(withoutTopic(withTopic(kept, "a.b")), kept)
