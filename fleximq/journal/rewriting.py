@@ -64,7 +64,7 @@ class Rewriting:
         self._staged = staged
         self._existing = existing
         self._stopping = stopping
-        self._previous = 0
+        self._previous = self._next = 0
         self._removed: _Removed | None = None
         self._buffers: list[bytes] = []
         self._from = self._to = segment.base
@@ -114,24 +114,25 @@ class Rewriting:
         if header.kind in _RECORDS:
             self._takeRecords(header, frame)
         elif header.kind == Kind.SEGMENT or (header.kind == Kind.STAGED and header.position in self._staged):
-            self._keep(header, frame)
+            self._keep(header, frame, header.baseOffset)
         elif header.kind == Kind.TRANSACTION and self._isKept(header, frame):
-            self._keep(header, frame)
+            self._keep(header, frame, header.baseOffset + header.count)
         else:
-            self._remove(header.position, header.baseOffset, _recordsIn(header), header.firstTime, header.lastTime)
+            self._remove(header.position, _recordsIn(header), header.firstTime, header.lastTime)
 
     def _takeRecords(self, header: FrameHeader, frame: memoryview) -> None:
         batch = decodeRecords(header, frame)
         places = self._judge.staying(batch)
         if not places:
-            self._remove(header.position, header.baseOffset, header.count, header.firstTime, header.lastTime)
+            self._remove(header.position, header.count, header.firstTime, header.lastTime)
             return
+        next = batch.offsets[-1] + 1
         if len(places) < len(batch):
             sparse = encodeSparse(batch.pick(places))
             if sparse.length + REMOVED_BYTES <= header.length:
                 self._keepSparse(header, sparse, batch.offsets[places[-1]] + 1)
                 return
-        self._keep(header, frame)
+        self._keep(header, frame, next)
 
     def _isKept(self, header: FrameHeader, frame: memoryview) -> bool:
         """Tell whether a transaction stays: as long as one of its records does, all do.
@@ -151,20 +152,22 @@ class Rewriting:
 
     # -- what is written ---------------------------------------------------------------------------
 
-    def _keep(self, header: FrameHeader, frame: memoryview) -> None:
+    def _keep(self, header: FrameHeader, frame: memoryview, next: int) -> None:
         self._endRemoved(header.position)
+        self._next = next
         raw, self._previous = reseal(bytes(frame), self._previous)
         self._put(header.position, [raw])
 
     def _keepSparse(self, header: FrameHeader, sparse: Frame, next: int) -> None:
         self._endRemoved(header.position)
         self._seal(header.position, sparse)
+        self._next = next
         taken = header.count - sparse.count
-        self._remove(header.position + sparse.length, next, taken, header.firstTime, header.lastTime)
+        self._remove(header.position + sparse.length, taken, header.firstTime, header.lastTime)
 
-    def _remove(self, position: int, offset: int, count: int, firstTime: int, lastTime: int) -> None:
+    def _remove(self, position: int, count: int, firstTime: int, lastTime: int) -> None:
         if self._removed is None:
-            self._removed = _Removed(position, offset, firstTime)
+            self._removed = _Removed(position, self._next, firstTime)
         self._removed.count += count
         self._removed.lastTime = lastTime
 

@@ -341,6 +341,115 @@ class DamageTests(RetentionCase):
         self.assertFalse(self.disk.exists(f"{name}.new"))
 
 
+class Courses(RetentionCase):
+    """Long random courses of everything together."""
+
+    def test_random(self) -> None:
+        """Whatever was done in whichever order, all that has to be there is, and nothing that was never published."""
+        rewritten = removed = 0
+        for seed in range(12):
+            self.setUp()
+            freed = self.course(Random(seed))
+            rewritten += freed.rewritten
+            removed += freed.removed
+        self.assertGreater(min(rewritten, removed), 10)
+
+    def course(self, random: Random) -> Freed:
+        """Do a hundred steps, and look at what is there after each restart and at the end."""
+        self.published: dict[int, tuple[str, bytes, int]] = {}
+        self.needs: dict[str, int] = {}
+        self.gone: set[int] = set()
+        self.staged: list[tuple[int, str, Callable[[int, str | None], None]]] = []
+        self.batch, total = 0, Freed()
+        for _ in range(100):
+            self.now += random.randrange(2 * SECOND)
+            step = random.choices(["publish", "stage", "commit", "roll", "clean", "need", "restart"],
+                                  [8, 1, 1, 3, 3, 1, 1])[0]  # fmt: skip
+            if step == "clean":
+                freed = self.clean(self.needs)
+                self.assertEqual(self.said, [])
+                total = Freed(*map(sum, zip(total, freed, strict=True)))
+            else:
+                getattr(self, f"do_{step}")(random)
+        self.do_restart(random)
+        return total
+
+    def do_publish(self, random: Random) -> None:
+        """Publish some runs, some of them in one frame."""
+        topics = "aaabc" if random.random() < 0.2 else "aaac"
+        for _ in range(random.randint(1, 20)):
+            topic = random.choice(topics)
+            body = [random.randbytes(random.choice((0, 5, 200))) for _ in range(random.choice((1, 1, 1, 30)))]
+            self.journal.append(envelope(topic), body, len(body), self.known(topic, body))
+            if random.random() < 0.5:
+                self.journal.worker.drain()
+        self.journal.worker.drain()
+
+    def known(self, topic: str, body: list[bytes]) -> Callable[[int, str | None], None]:
+        """Return what remembers a run when it is committed."""
+        time = self.now
+
+        def committed(offset: int, reason: str | None) -> None:
+            self.published.update((offset + place, (topic, payload, time)) for place, payload in enumerate(body))
+
+        return committed
+
+    def do_stage(self, random: Random) -> None:
+        """Stage a batch."""
+        self.batch += 1
+        topic, body = random.choice("aaab"), [random.randbytes(50) for _ in range(random.randint(1, 5))]
+        run = [(envelope(topic), body, len(body))]
+        # The time of a message is that of its staging.
+        batch, known = self.batch, self.known(topic, body)
+        self.journal.stage("q", batch, "0", run, lambda token, reason: self.staged.append((batch, str(token), known)))
+        self.journal.worker.drain()
+
+    def do_commit(self, random: Random) -> None:
+        """Commit the latest batch that was staged."""
+        if self.staged:
+            batch, token, known = self.staged.pop()
+            self.staged.clear()
+            self.journal.commitStaged("q", batch, [token], known)
+            self.journal.worker.drain()
+
+    def do_roll(self, random: Random) -> None:
+        """Begin a new segment."""
+        self.roll()
+
+    def do_need(self, random: Random) -> None:
+        """Let a queue need something that is there, or nothing any more."""
+        there = [each for each in recordsOf(self.journal) if each[1] == "c"]
+        self.needs = {"c": random.choice(there)[0]} if there and random.random() < 0.7 else {}
+        # What has gone before, and stands behind what it needs, does not come back.
+        self.gone = self.published.keys() - {each[0] for each in there}
+
+    def do_restart(self, random: Random) -> None:
+        """Open the journal again, with or without its indexes, and look at what is there."""
+        if random.random() < 0.5:
+            for base in self.bases()[:-1]:
+                if self.disk.exists(f"{FOLDER}/{indexName(base)}"):
+                    self.disk.remove(f"{FOLDER}/{indexName(base)}")
+        self.again()
+        self.assertEqual(self.journal.health()["lost"], [])
+        self.assertSound()
+        there = recordsOf(self.journal)
+        for offset, topic, payload in there:
+            self.assertEqual(self.published[offset][:2], (topic, payload))
+        wanted = {
+            offset
+            for offset, (topic, _, time) in self.published.items()
+            if topic == "b"
+            or (topic == "a" and time >= self.now - 10 * SECOND)
+            or (topic == "c" and offset >= self.needs.get(topic, NOW) and offset not in self.gone)
+        }
+        found = [offset for offset, _, _ in there]
+        self.assertEqual(found, sorted(set(found)))
+        self.assertEqual(wanted - set(found), set())
+        counts = {topic: bounds.count for topic, bounds in self.journal.bounds().items()}
+        for topic in "abc":
+            self.assertEqual(counts.get(topic, 0), sum(each[1] == topic for each in there))
+
+
 class Killed(BaseException):
     """The process ends."""
 
