@@ -270,6 +270,8 @@ class DiskJournal:
         self._length = commit.length
         self._room.settled(commit, before)
         self._durableEnd.publish(commit.end, commit.next, commit.time)
+        if commit.begun is not None:
+            self.clean()  # only now is it known that the new segment has a checkpoint, so that others may go
 
     def _beginSegment(self, base: int, id: int) -> None:
         sealed = self._segments.all[-1].base if self._began and len(self._segments) else None
@@ -277,7 +279,6 @@ class DiskJournal:
         self._rollAt = self._segmentBytes
         if sealed is not None:
             self._reader.seal(sealed)
-            self.clean()
 
     def _rollNow(self) -> None:
         if self._group.readOnly is None:
