@@ -52,7 +52,13 @@ class Cleaner:
         needed = dict(self._needed())
         open = frozenset(staged.position for staged in self._segments.staged())
         now = self._now()
-        self._thread = Thread(target=lambda: self._work(needed, open, now, done), name="journal-cleaner", daemon=True)
+        # A queue that is opened from here on needs nothing of them, but may need what comes into later ones.
+        segments = self._segments.all
+        self._thread = Thread(
+            target=lambda: self._work(lambda: self._retention.clean(needed, open, now, segments), done),
+            name="journal-cleaner",
+            daemon=True,
+        )
         self._thread.start()
         return True
 
@@ -66,9 +72,9 @@ class Cleaner:
             return not thread.is_alive()
         return True
 
-    def _work(self, needed: Mapping[str, int], open: frozenset[int], now: int, done: Callable[[Freed], None]) -> None:
+    def _work(self, clean: Callable[[], Freed], done: Callable[[Freed], None]) -> None:
         try:
-            freed = self._retention.clean(needed, open, now)
+            freed = clean()
         except Exception as error:
             self._tell(f"what has expired could not be taken out of the journal: {error!r}")
             freed = Freed()

@@ -58,16 +58,23 @@ class Retention:
         """Let a pass end soon; called from any thread."""
         self._stopped = True
 
-    def clean(self, needed: Mapping[str, int], open: frozenset[int], now: int) -> Freed:
+    def clean(
+        self,
+        needed: Mapping[str, int],
+        open: frozenset[int],
+        now: int,
+        segments: Sequence[Segment] | None = None,
+    ) -> Freed:
         """Take out what has expired. Blocks for as long as the disk takes.
 
         :param needed: by topic, the lowest offset that a queue needs.
         :param open: the positions of what is staged and may still be committed.
         :param now: microseconds since 1970.
+        :param segments: all segments of the moment for which the others are true; None: of now.
         """
         opened = OpenSegments(self._files, self._folder, self._segments)
         opened.end = self._segments.end
-        one = _Pass(self._rules, self._segments.all, needed, open, now)
+        one = _Pass(self._rules, self._segments.all if segments is None else segments, needed, open, now)
         freed = Freed()
         try:
             for segment in one.touchable:

@@ -1,8 +1,10 @@
 """Passes of retention on their own thread, beside a reader on its own."""
 
 from threading import get_ident
+from types import SimpleNamespace
 from typing import Any
 
+from fleximq.journal import cleaner
 from fleximq.journal.cleaner import Cleaner
 from fleximq.journal.expiry import Rules
 from fleximq.journal.retention import Freed
@@ -64,6 +66,17 @@ class CleanerTests(JournalCase):
         self.assertEqual(self.cleaned(), Freed())
         self.needed.clear()
         self.assertEqual(self.cleaned().removed, 1)
+
+    def test_laterSegments(self) -> None:
+        """What is sealed while a pass begins is left to the next one: a new queue may need what is in it."""
+        self.kept(b"abc")
+        work: list[Any] = []
+        self.patch(cleaner, "Thread", lambda target, **ignored: SimpleNamespace(start=lambda: work.append(target)))
+        self.cleaner.clean()
+        self.roll()
+        self.cleaner._thread = None
+        work[0]()
+        self.assertEqual(len(self.records()), 4)
 
     def test_oneAtATime(self) -> None:
         """While a pass goes on, no other one is begun."""
