@@ -133,6 +133,10 @@ class SlowJournal:
         for _ in range(number):
             self._answers.pop(0)()
 
+    def postpone(self) -> Callable[[], None]:
+        """Leave the last reading that waits out of :meth:`answer`, and return what gives its answer."""
+        return self._answers.pop()
+
     @property
     def asked(self) -> int:
         """How many readings wait for :meth:`answer`."""

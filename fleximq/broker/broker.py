@@ -89,7 +89,7 @@ class Broker:
         self.topics = TopicTable(limits.topics, self._topicCreated, self._channelsChanged, durable)
         self._taps = Taps(self.topics, onError)
         self.journal = journal
-        self.transactions = Transactions(journal, self.topics, self._deliver)
+        self.transactions = Transactions(journal, self.topics, self._deliver, self._unread)
         self._recording = Recording(journal, self.topics, self.transactions.deliver, self.observers.counted, publishing)
         self.timesToLive = TimesToLive(rules.messageTtl)
         self._replays = Replays(
@@ -97,6 +97,7 @@ class Broker:
             self.topics,
             anyOf(rules.retain),
             self.timesToLive,
+            self.transactions.waits,
             lambda: time.time_ns() // 1000,
             self.unsubscribe,
         )
@@ -722,6 +723,11 @@ class Broker:
     def _livesOf(self, name: str) -> float | None:
         lives = self.timesToLive.of(name)
         return None if lives is None else lives / 1_000_000
+
+    def _unread(self) -> None:
+        """A transaction could not be read back; those who follow the journal look for it themselves."""
+        self.observers.counted("not brought: the journal could not be read", 1)
+        self._replays.readAgain()
 
     def _subscriptionExpired(self, subscription: Subscription) -> None:
         self.keeper.subscriptionClosed(subscription)

@@ -136,6 +136,8 @@ class Feed:
         take over.
     :param alive: leaves out what has expired.
     :param elsewhere: tells of a topic's name that another feed of the connection brings it.
+    :param waits: tells whether something that was committed is still to be brought, and calls when it was; a feed that
+        does not last waits for that.
     :param lost: called with a cover's name and the error that ended it.
     """
 
@@ -146,6 +148,7 @@ class Feed:
         lasting: bool,
         alive: Callable[[Sequence[Batch]], Sequence[Batch]],
         elsewhere: Callable[[str], bool],
+        waits: Callable[[Callable[[], None]], bool],
         done: Callable[[], None],
         lost: Callable[[str, BrokerError], None],
     ) -> None:
@@ -156,6 +159,7 @@ class Feed:
         self._journal = journal
         self._alive = alive
         self._elsewhere = elsewhere
+        self._waits = waits
         self._done = done
         self._lost = lost
         self._singles: deque[tuple[int, str]] = deque()
@@ -198,6 +202,11 @@ class Feed:
     def brings(self, name: str) -> bool:
         """Tell whether what the journal has of a topic comes this way."""
         return any(cover.matches(name) for cover in self.covers.values())
+
+    def readAgain(self) -> None:
+        """Look into the journal for what was not brought."""
+        self._goBack()
+        self._proceed()
 
     def close(self) -> None:
         """Stop for good."""
@@ -312,6 +321,8 @@ class Feed:
             self.outlet.sendBatches(batches)
 
     def _caughtUp(self, position: int) -> None:
+        if not self.lasting and self._waits(self._proceed):
+            return
         self._live = True
         self._position = position
         if not self.lasting:

@@ -38,6 +38,8 @@ class Replays:
     """The feeds of all clients.
 
     :param retained: tells of which topics a new subscriber gets the latest message.
+    :param waits: tells whether something that was committed is still to be brought to those who are live, and calls
+        when it was.
     :param now: microseconds since 1970.
     :param unsubscribe: ends a client's subscription of this name.
     """
@@ -48,6 +50,7 @@ class Replays:
         topics: TopicTable,
         retained: Callable[[str], bool],
         lives: TimesToLive,
+        waits: Callable[[Callable[[], None]], bool],
         now: Callable[[], int],
         unsubscribe: Callable[[Client, str], None],
     ) -> None:
@@ -55,6 +58,7 @@ class Replays:
         self._topics = topics
         self._retained = retained
         self._lives = lives
+        self._waits = waits
         self._now = now
         self._unsubscribe = unsubscribe
         self._lasting: dict[Client, Feed] = {}
@@ -131,6 +135,11 @@ class Replays:
                 if not feed.covers:
                     self._end(client, feeds)
 
+    def readAgain(self) -> None:
+        """Let all who follow look into the journal for what was not brought to them."""
+        for feed in tuple(self._lasting.values()):
+            feed.readAgain()
+
     def leave(self, client: Client) -> None:
         """End all that this client has."""
         for feeds in (self._lasting, self._passing):
@@ -144,6 +153,7 @@ class Replays:
             lasting,
             self._alive,
             partial(self._brings, client),
+            self._waits,
             partial(self._end, client, self._passing),
             partial(self._lost, client, outlet) if lasting else lambda name, error: self.drop(client, name),
         )

@@ -44,7 +44,7 @@ class RecordSource:
 
 
 class _Waiting(NamedTuple):
-    """A run, or a transaction, that was committed at this offset and is to be brought."""
+    """A run, or a transaction, that was committed at this offset and is to be brought; 0: whoever waits for that."""
 
     offset: int
     bring: Callable[[], None]
@@ -54,16 +54,24 @@ class Transactions:
     """Commits what was staged, and keeps the order behind it.
 
     :param deliver: brings a run that was committed to those who subscribe.
+    :param unread: called when a transaction cannot be read back, so that nobody gets it now.
     """
 
-    def __init__(self, journal: IJournal, topics: TopicTable, deliver: Deliver) -> None:
+    def __init__(self, journal: IJournal, topics: TopicTable, deliver: Deliver, unread: Callable[[], None]) -> None:
         self._journal = journal
         self._topics = topics
         self._deliver = deliver
+        self._unread = unread
         self._source = RecordSource()
         self._reading = False
         self._brought: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
+
+    def waits(self, call: Callable[[], None]) -> bool:
+        """Tell whether something that was committed is still to be brought, and call when it was."""
+        if self._reading:
+            self._waiting.append(_Waiting(0, call))
+        return self._reading
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
         """Bring a run that was committed, behind the transactions that were committed before it."""
@@ -117,6 +125,8 @@ class Transactions:
         if offset < next < until:
             self._read(next, end)
             return
+        if next <= offset < until:
+            self._unread()
         self._reading = False
         while self._waiting and not self._reading:
             self._waiting.popleft().bring()

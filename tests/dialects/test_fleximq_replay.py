@@ -527,6 +527,51 @@ class FlowTests(ReplayCase):
         self.assertEqual(self.got(peer), [*expected, (3, "c")])
 
 
+class TransactionTests(ReplayCase):
+    """What is published all at once."""
+
+    def setUp(self) -> None:
+        """Somebody follows, and something is staged."""
+        super().setUp()
+        self.meet(retain=("d.r",))
+        self.follow("first")
+        self.ask("/sink/stage", part="0", records=[{"topic": "d.t", "value": value} for value in "ab"])
+
+    def ask(self, path: str, **arguments: Any) -> None:
+        """Ask the broker, let it be committed, and forget the answer."""
+        self.alice.request(1, path, "r", {"query": "q", "batch": 1} | arguments)
+        self.journal.commit()
+        self.settle()
+        self.alice.messages()
+
+    def test_unreadable(self) -> None:
+        """If it cannot be read back, those who follow end with an error, and do not miss it silently."""
+        read = self.journal.read
+        self.journal.read = lambda offset, wanted, most, found: found([], offset)  # type: ignore[method-assign]
+        self.ask("/sink/commit", tokens=["1"])
+        self.assertEqual([each.header["status"] for each in self.bob.messages()], [500])
+        self.journal.read = read  # type: ignore[method-assign]
+        self.follow("first")
+        self.assertEqual(self.got(), [(1, "a"), (2, "b")])
+
+    def test_onlyOnce(self) -> None:
+        """Who is being brought up to date meanwhile gets what comes behind it once."""
+        self.keep("r", topic="d.r")
+        self.journal.patient = True
+        carol = self.server.join()
+        carol.subscribe("d.*")
+        self.ask("/sink/commit", tokens=["1"])
+        bring = self.journal.postpone()
+        self.keep("behind")
+        while self.journal.asked:
+            self.journal.answer()
+            self.settle()
+        bring()
+        self.settle()
+        self.assertEqual(self.got(carol), [(None, "r"), (None, "a"), (None, "b"), (None, "behind")])
+        self.assertEqual(self.got(), [(2, "a"), (3, "b"), (4, "behind")])
+
+
 class RetainedTests(ReplayCase):
     """The latest message, for those who subscribe anew."""
 
