@@ -139,6 +139,23 @@ class SubscriptionTests(RestartCase):
             self.world.kill()
         self.assertEqual(self.poll(id), "a b")
 
+    def test_replayedFromFurtherBack(self) -> None:
+        """What the snapshot knows already changes nothing."""
+        id = self.open()
+        self.put("a", "b", "c")
+        self.world.poll(id, 2)
+        self.world.broker.acknowledge(None, id, 1)
+        self.world.commit()
+        self.world.journal.roll(self.world.broker)
+        self.put("d")
+        self.world.poll(id, 1)
+        self.world.commit()
+        packed, _ = self.world.journal.checkpoint
+        self.world.journal.checkpoint = packed, 0
+        self.world.kill()
+        deliveries = self.world.poll(id, 9)
+        self.assertEqual([(each.tag, each.message.payload) for each in deliveries], [(2, b"b"), (3, b"c"), (4, b"d")])
+
     def test_qos0DoesNotSurvive(self) -> None:
         """And its id is nobody else's afterwards."""
         zero = self.open(qos=0)
@@ -341,6 +358,32 @@ class WorkQueueTests(RestartCase):
 
     def test_unkeptIsGone(self) -> None:
         self.world.publish("q", "zero", qos=0)
+        self.world.kill()
+        self.assertEqual(self.consume(), "a b c")
+
+    def test_unkeptWasConsumed(self) -> None:
+        """It does not count among what was handed out, in a snapshot or in a note."""
+        self.consume()
+        for each in "abc":
+            self.world.broker.acknowledgeMessage(each)
+        self.world.publish("q", "zero", qos=0)
+        self.world.consume("q", 1)
+        self.put("d", "e", topic="q", ids=True)
+        self.world.consume("q", 1)
+        self.world.journal.roll(self.world.broker)
+        self.put("f", topic="q", ids=True)
+        self.world.consume("q", 1)
+        self.world.commit()
+        self.world.kill()
+        self.assertEqual(self.consume(), "f")
+        self.world.clock.advance(30)
+        self.assertEqual(self.consume(), "d e f")
+
+    def test_dueWhileDead(self) -> None:
+        self.world.consume("q", 1)
+        self.world.commit()
+        self.world.broker.stop()
+        self.world.clock.advance(31)
         self.world.kill()
         self.assertEqual(self.consume(), "a b c")
 

@@ -161,6 +161,24 @@ class FarTests(KeptCase):
             self.journal.answer()
         self.assertEqual(called, ["A", "a"])
 
+    def test_returnedWhileSomethingIsRead(self) -> None:
+        """What returned is read as soon as the journal is free again, and who waits gets it."""
+        for letter in ALPHABET:
+            self.put(letter)
+        self.takeAll(26, "x")
+        for tag in range(1, 26):
+            self.queue.acknowledge(tag)
+        for letter in ALPHABET:
+            self.put(letter.upper())
+        self.queue.takeMany("y", NEAR // 2)
+        self.assertEqual(self.journal.asked, 1)
+        called: list[str] = []
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        self.queue.release("x")
+        while self.journal.asked:
+            self.journal.answer()
+        self.assertEqual(called, ["z"])
+
     def test_returnedWhileFarIsRead(self) -> None:
         for letter in ALPHABET:
             self.put(letter)
