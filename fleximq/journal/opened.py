@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from errno import EIO
 
 from fleximq.journal.columns import decodeRecords, decodeStaged
 from fleximq.journal.damage import frameAt
@@ -80,6 +81,8 @@ class OpenSegments:
             try:
                 found.append(self._staged(position))
             except (FrameError, OSError) as error:
+                if isinstance(error, OSError) and error.errno != EIO:
+                    raise
                 found.append(None)
                 why = error
         counts = [None if batch is None else len(batch) for batch in found]

@@ -7,12 +7,13 @@ never changed. Nothing behind the durable end, as it was when the job was asked 
 This file is hot: a frame of 1,000 records of 100 bytes costs 0.1 us a record, from the file's bytes to a batch.
 """
 
+import errno
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from fleximq.journal.files import Files
@@ -33,6 +34,10 @@ _DECODED = 8
 _RESUMED = 256
 #: How many bytes one reading goes through at most, for every byte it was asked for, if little of it is wanted.
 _THROUGH = 16
+#: What a process has none of for the moment; it says nothing about the journal.
+_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
+#: The seconds until that is tried again.
+_PATIENCE = 0.25
 
 
 class _Found(NamedTuple):
@@ -67,6 +72,7 @@ class Reader:
         self._log = log
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: Thread | None = None
+        self._stopping = Event()
         self._opened = OpenSegments(files, folder, segments)
         self._decoded: OrderedDict[int, list[Batch]] = OrderedDict()
         self._resumed: OrderedDict[int, int] = OrderedDict()
@@ -78,6 +84,7 @@ class Reader:
 
     def stop(self) -> None:
         """Finish what was asked so far, and end. Blocks."""
+        self._stopping.set()
         self._jobs.put(None)
         if self._thread is not None:
             self._thread.join()
@@ -91,31 +98,51 @@ class Reader:
             job()
         self._opened.close()
 
-    def _ask(self, job: Callable[[], Sequence[Any]], found: Callable[..., None], *otherwise: Any) -> None:
-        """Do a job, and give what it returns to ``found``; or, if it fails altogether, ``otherwise``."""
+    def _ask(
+        self, job: Callable[[], Sequence[Any]], found: Callable[..., None], otherwise: Sequence[Any] | None = None
+    ) -> None:
+        """Do a job, and give what it returns to ``found``; or, if it fails altogether, ``otherwise``, if there is any.
+
+        What fails for want of something that comes back, such as memory, is tried until it is there.
+        """
         end = self._segments.end
 
         def work() -> None:
             self._opened.end = end
             try:
-                answer = job()
+                answer: Sequence[Any] | None = self._patiently(job)
             except Exception as error:
                 self._callFromThread(self._log, f"the journal could not be read: {error!r}")
                 answer = otherwise
-            self._callFromThread(found, *answer)
+            if answer is not None:
+                self._callFromThread(found, *answer)
 
         self._jobs.put(work)
+
+    def _patiently(self, job: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        said = False
+        while True:
+            try:
+                return job()
+            except OSError as error:
+                if error.errno not in _PASSING or self._stopping.is_set():
+                    raise
+                if not said:
+                    self._callFromThread(self._log, f"the journal cannot be read for now: {error.strerror}")
+                    said = True
+                self._stopping.wait(_PATIENCE)
 
     # -- what can be asked -------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         """Give the messages that have these offsets, in this order, until they have about ``most`` bytes.
 
-        At least one; those that are damaged or gone are left out.
+        At least one; those that are damaged or gone are left out. If something fails that nobody foresaw, there is no
+        answer: it would say that they are.
         """
         wanted = tuple(offsets)
         end = self._segments.nextOffset
-        self._ask(lambda: (self._messages(wanted, most, end),), found, [])
+        self._ask(lambda: (self._messages(wanted, most, end),), found)
 
     def read(
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[list[Batch], int], None]
@@ -128,12 +155,12 @@ class Reader:
         :param wanted: is called on the thread that reads.
         """
         end = self._segments.nextOffset
-        self._ask(lambda: self._read(offset, wanted, most, end), found, [], offset)
+        self._ask(lambda: self._read(offset, wanted, most, end), found, ([], offset))
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Give the offset of the first record of this time or later (microseconds), or else of the next one."""
         end = self._segments.nextOffset
-        self._ask(lambda: (self._offsetAt(time, end),), found, end)
+        self._ask(lambda: (self._offsetAt(time, end),), found, (end,))
 
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
         """Give the position of the first whole frame at or behind one, whole frames, and the durable end.
@@ -142,7 +169,7 @@ class Reader:
         damage, what was taken out and a segment's end end a portion.
         """
         end = self._segments.end
-        self._ask(lambda: self._readBytes(position, most, end), found, end, b"", end)
+        self._ask(lambda: self._readBytes(position, most, end), found, (end, b"", end))
 
     def seal(self, base: int) -> None:
         """Write the index of the segment with this base, which is sealed."""
@@ -302,6 +329,7 @@ class Reader:
             try:
                 batches = [batch for batch in self._opened.records(*each, lost) if len(batch)]
             except (FrameError, OSError) as error:
+                _raisePassing(error)
                 lost(header.baseOffset, header.baseOffset + header.count, error)
                 batches = []
         self._decoded[position] = batches
@@ -334,6 +362,7 @@ class Reader:
                     yield each
                 break
             except OSError as error:
+                _raisePassing(error)
                 hole = Hole(position, segment.behind(position), f"it cannot be read: {error.strerror or error}")
                 position = hole.until
                 yield hole
@@ -353,6 +382,12 @@ class Reader:
             with suppress(OSError):
                 writeIndex(self._files, self._folder, segment)
         self._callFromThread(self._lost, lost, str(why))
+
+
+def _raisePassing(error: Exception) -> None:
+    """Raise what says nothing about the journal."""
+    if isinstance(error, OSError) and error.errno in _PASSING:
+        raise error
 
 
 def _records(header: FrameHeader) -> int:

@@ -76,7 +76,9 @@ class ReaderAtOnce(Reader):
         """Close the files."""
         self._opened.close()
 
-    def _ask(self, job: Callable[[], Sequence[Any]], found: Callable[..., None], *otherwise: Any) -> None:
+    def _ask(
+        self, job: Callable[[], Sequence[Any]], found: Callable[..., None], otherwise: Sequence[Any] | None = None
+    ) -> None:
         self._opened.end = self._segments.end
         found(*job())
 
