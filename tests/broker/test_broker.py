@@ -255,6 +255,21 @@ class DurableTests(BrokerCase):
         self.assertEqual(taker.payloads(), [])
         self.assertEqual(self.broker.counts.events["refused: journal"], 2)
 
+    def test_acknowledged(self) -> None:
+        """Who acknowledged something waits for all that is noted; who did not, for what it published itself."""
+        subscription = self.broker.openSubscription(self.bob, None, "t", 1)
+        self.publish("a", durable=True)
+        self.journal.commit()
+        [delivery] = self.broker.poll(self.bob, None, subscription.id, 1)
+        self.publish("b", durable=True)
+        called: list[str] = []
+        self.broker.whenSafe(lambda: called.append("before"), self.bob)
+        self.broker.acknowledge(None, subscription.id, delivery.tag, self.bob)
+        self.broker.whenSafe(lambda: called.append("behind"), self.bob)
+        self.assertEqual(called, ["before"])
+        self.journal.commit()
+        self.assertEqual(called, ["before", "behind"])
+
     def test_othersDoNotWait(self) -> None:
         """A publication that is not durable does not go through the journal."""
         taker = self.subscribe(self.bob, "t")
