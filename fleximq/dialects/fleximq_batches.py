@@ -35,10 +35,14 @@ def _frames(batch: Batch, offset: bool) -> bytes:
     if _same(topics) and _same(publishers) and _same(headers):
         shared = prefix(batch.publishers[publishers[0]][0], headers[0], batch.topics[topics[0]])
         return framesWith(shared, batch.offsets, payloads) if offset else framesWithout(shared, payloads)
-    prefixes = [
-        prefix(batch.publishers[publisher][0], header, batch.topics[topic])
-        for topic, publisher, header in zip(topics, publishers, headers, strict=True)
-    ]
+    known: dict[tuple[int, int, bytes], bytes] = {}
+    prefixes: list[bytes] = []
+    for key in zip(topics, publishers, headers, strict=True):
+        found = known.get(key)
+        if found is None:
+            topic, publisher, header = key
+            found = known[key] = prefix(batch.publishers[publisher][0], header, batch.topics[topic])
+        prefixes.append(found)
     return mixedWith(prefixes, batch.offsets, payloads) if offset else mixedWithout(prefixes, payloads)
 
 

@@ -47,15 +47,12 @@ def _prefixWithout(publisher: int, header: bytes, topic: str) -> bytes:
 
 def framesWith(prefix: bytes, offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
     """Return the frames of payloads that share this prefix, each with its offset."""
-    pack = _offsetAndLength
-    ends = [pack(offset, len(payload)) + payload for offset, payload in zip(offsets, payloads, strict=True)]
-    return prefix + prefix.join(ends) if ends else b""
+    return mixedWith([prefix] * len(payloads), offsets, payloads)
 
 
 def framesWithout(prefix: bytes, payloads: Sequence[bytes]) -> bytes:
     """Return the frames of payloads that share this prefix, without offsets."""
-    ends = [_length(len(payload)) + payload for payload in payloads]
-    return prefix + prefix.join(ends) if ends else b""
+    return mixedWithout([prefix] * len(payloads), payloads)
 
 
 def mixedWith(prefixes: Iterable[bytes], offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
