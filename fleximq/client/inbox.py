@@ -46,7 +46,7 @@ class Box:
 
 
 class Inbox:
-    """The boxes of one client. ``held`` is how many bytes wait in all of them.
+    """The boxes of one client. ``held`` is how many bytes wait in all that are open.
 
     :param relieved: called when it was ``full`` and is no longer.
     :param full: while more bytes than this wait, it is.
@@ -88,6 +88,7 @@ class Inbox:
             return False
         others.remove(box)
         self._takers.clear()
+        self._release(box.size)
         if others:
             return False
         del self._boxes[box.topic]
@@ -119,13 +120,17 @@ class Inbox:
         if not box.waiting:
             return None
         delivery = box.waiting.popleft()
-        size = len(delivery.payload) + EACH
-        box.size -= size
+        if box.end is None:
+            size = len(delivery.payload) + EACH
+            box.size -= size
+            self._release(size)
+        return delivery
+
+    def _release(self, size: int) -> None:
         held = self.held
         self.held = held - size
         if held > self._full >= held - size:
             self._relieved()
-        return delivery
 
     def overrun(self, box: Box) -> None:
         """Close a box that holds too much, and all others of its name."""
