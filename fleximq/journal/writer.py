@@ -137,7 +137,6 @@ class Log:
             if self._files.exists(name):
                 self._files.remove(name)
             self._end = verify(self._end)
-            self._files.syncFolder(self._folder)
         except Exception as error:
             self._broken = reasonOf(error)
         else:
