@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleximq.journal.frame import Kind, readHeader
-from tests.conversations.clients import FlexiClient
+from tests.conversations.clients import FlexiClient, WebSocketStream
 from tests.conversations.journaled import JournalCase
 
 
@@ -48,6 +48,13 @@ class ReplayTests(JournalCase):
         late.tell("SUB", {"topic": "d.t", "from": "first"})
         for client in (reader, late):
             self.assertEqual([offset for offset, _ in self.hear(client, 400)], list(range(1, 401)))
+
+    def test_webSocket(self) -> None:
+        """Over WebSocket the past comes likewise, though it is longer than one message may be."""
+        self.publish(*[b"x" * 50_000] * 60)
+        with FlexiClient(WebSocketStream(self.broker.address)) as client:
+            client.join().tell("SUB", {"topic": "d.t", "from": "first"})
+            self.assertEqual([offset for offset, _ in self.hear(client, 60)], list(range(1, 61)))
 
     def test_restart(self) -> None:
         """A client resumes where it was, over a crash of the broker, without gap or duplicate."""
