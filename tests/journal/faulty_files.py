@@ -9,7 +9,10 @@ from fleximq.journal.files import Files
 
 
 class FaultyFiles(Files):
-    """``calls`` names every operation that was tried, in order; see :meth:`fail`."""
+    """``calls`` names every operation that was tried, in order; see :meth:`fail`.
+
+    Nothing is really synced: no test takes the power away from under it.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -55,7 +58,7 @@ class FaultyFiles(Files):
 
     def sync(self, descriptor: int) -> None:
         """See :class:`Files`."""
-        self._do("sync", super().sync, descriptor)
+        self._do("sync", lambda: None)
 
     def truncate(self, descriptor: int, size: int) -> None:
         """See :class:`Files`."""
@@ -71,4 +74,4 @@ class FaultyFiles(Files):
 
     def syncFolder(self, path: str) -> None:
         """See :class:`Files`."""
-        self._do("syncFolder", super().syncFolder, path)
+        self._do("syncFolder", lambda: None)
