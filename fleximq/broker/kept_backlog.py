@@ -211,7 +211,7 @@ class KeptBacklog:
             if message is None or message.offset:
                 offsets.append(HOLE if message is None else message.offset)
         for part in self._far.parts():
-            if not self._unkept or part[-1] < UNKEPT > part[0]:
+            if not self._unkept or (isinstance(part, range) and part[0] < UNKEPT):
                 offsets.extend(part)
             else:
                 offsets.extend([key for key in part if key < UNKEPT])

@@ -56,10 +56,10 @@ class Offsets:
         parts.append(range(first, first + count))
 
     def extend(self, numbers: Sequence[int]) -> None:
-        """Put these at the end; those that follow each other cost as much as one."""
+        """Put these at the end, which ascend but for holes; those that follow each other cost as much as one."""
         if not numbers:
             return
-        if type(numbers) is range or numbers[-1] - numbers[0] + 1 == len(numbers) == len(set(numbers)):
+        if type(numbers) is range or _areNeighbours(numbers):
             self.append(numbers[0], len(numbers))
             return
         start = previous = numbers[0]
@@ -145,3 +145,9 @@ class Offsets:
             last.extend(numbers)
         else:
             parts.append(array("Q", numbers))
+
+
+def _areNeighbours(numbers: Sequence[int]) -> bool:
+    """Tell whether ascending numbers, with holes perhaps, are all that there are from the first to the last."""
+    first, last = numbers[0], numbers[-1]
+    return last - first + 1 == len(numbers) == len(set(numbers)) and min(numbers) == first

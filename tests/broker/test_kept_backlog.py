@@ -99,6 +99,13 @@ class BacklogTests(SynchronousTestCase):
         self.backlog.popMany(2)
         self.assertEqual((self.backlog.wanted(9), self.backlog.near, self.backlog.unkeptSize), ([3], 2, 0))
 
+    def test_unkeptBetween(self) -> None:
+        """Single places share a piece, whatever they stand for."""
+        self.restored(1)
+        for place in (0, 5, 0, 9, 0):
+            self.backlog.append(at(place))
+        self.assertEqual(list(self.backlog.offsets()), [1, 5, 9])
+
     def test_dropUnkept(self) -> None:
         self.backlog.append(at(1, 2))
         self.backlog.append(at(0))

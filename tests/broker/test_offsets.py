@@ -44,6 +44,12 @@ class OffsetsTests(SynchronousTestCase):
         offsets.extend(numbers)
         self.assertEqual((list(offsets), len(offsets)), (numbers, len(numbers)))
 
+    def test_extendWithHoles(self) -> None:
+        for numbers in ([2, HOLE, 4], [HOLE, 1, 2], [HOLE, HOLE, 2], [5, 6, HOLE], [HOLE]):
+            offsets = Offsets()
+            offsets.extend(numbers)
+            self.assertEqual((list(offsets), offsets.holes()), (numbers, numbers.count(HOLE)))
+
     @given(RUNS)
     def test_thereAndBack(self, runs: list[tuple[int, int]]) -> None:
         offsets, numbers = filled(runs)

@@ -19,8 +19,8 @@ MEMORY = 3000
 class _Kept:
     """A message in the model: of a subscription with its tag, or of a work queue.
 
-    ``given`` tells whether it was ever handed out, ``gone`` whether it was acknowledged; each ``Safe`` whether the log
-    knows.
+    ``given`` tells whether it was ever handed out, ``gone`` whether it was acknowledged, ``due`` until when it is
+    hidden; each ``Safe`` what the log knows of that.
     """
 
     name: str
@@ -31,6 +31,7 @@ class _Kept:
     gone: bool = False
     goneSafe: bool = False
     due: float | None = None
+    dueSafe: float | None = None
 
 
 class RestartMachine(RuleBasedStateMachine):
@@ -98,7 +99,7 @@ class RestartMachine(RuleBasedStateMachine):
     def knowAll(self) -> None:
         """Whatever was said by now is in the log."""
         for kept in [*self.on, *self.queued]:
-            kept.givenSafe, kept.goneSafe = kept.given, kept.gone
+            kept.givenSafe, kept.goneSafe, kept.dueSafe = kept.given, kept.gone, kept.due
 
     @rule(patient=st.booleans())
     def readSlowly(self, patient: bool) -> None:
@@ -177,9 +178,9 @@ class RestartMachine(RuleBasedStateMachine):
             each.due = None
         self.arrived = max([subscription.queue.lastTag + subscription.queue.untried])
         self.queued = [each for each in self.came(self.queued) if each.kept]
+        now = self.world.clock.seconds()
         for each in self.queued:
-            if not each.given:
-                each.due = None
+            each.due = each.dueSafe if each.dueSafe is not None and each.dueSafe > now else None
 
     def came(self, before: list[_Kept]) -> list[_Kept]:
         after = [each for each in before if not each.goneSafe]
