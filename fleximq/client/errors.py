@@ -1,5 +1,7 @@
 """What can go wrong for a client. Settings that make no sense are :class:`fleximq.errors.SettingError`."""
 
+from typing import Any
+
 from fleximq.status import Status
 
 
@@ -28,6 +30,10 @@ class Answered(ClientError):
         self.words = words
         self.path = path
         self.payload = payload
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be pickled: it may be raised in one process, and told in another."""
+        return type(self), (self.status, self.words, self.path, self.payload), self.__dict__
 
 
 class JoinRefused(Answered):
