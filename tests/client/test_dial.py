@@ -74,11 +74,11 @@ class DialTests(SynchronousTestCase):
 class CertificateTests(SynchronousTestCase):
     """A server that wants to see a certificate of the client."""
 
-    def setUp(self) -> None:
-        """Make a certificate, which both sides show and trust, and listen."""
+    def listen(self, name: str = "localhost") -> None:
+        """Make a certificate for this name, which both sides show and trust, and listen on localhost."""
         folder = Path(self.mktemp())
         folder.mkdir()
-        self.made = makeCertificate(folder)
+        self.made = makeCertificate(folder, name)
         wanting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.made.certificate))
         wanting.load_cert_chain(self.made.certificate, self.made.key)
         wanting.verify_mode = ssl.CERT_REQUIRED
@@ -96,6 +96,7 @@ class CertificateTests(SynchronousTestCase):
 
     def test_shown(self) -> None:
         """It sees the one in the context that is given."""
+        self.listen()
         tls = self.made.trusting()
         tls.load_cert_chain(self.made.certificate, self.made.key)
         with dial(self.url, PATIENCE, tls) as connected:
@@ -104,6 +105,7 @@ class CertificateTests(SynchronousTestCase):
 
     def test_none(self) -> None:
         """Without one there is no connection, or none that lasts."""
+        self.listen()
 
         def read() -> None:
             with dial(self.url, PATIENCE, self.made.trusting()) as connected:
@@ -111,3 +113,10 @@ class CertificateTests(SynchronousTestCase):
 
         self.assertRaises((ConnectionLost, OSError), read)
         self.assertRaises(ssl.SSLError, self.accepting.result)
+
+    def test_otherName(self) -> None:
+        """A certificate for another name than that in the URL is not trusted."""
+        self.listen("elsewhere.example")
+        error = self.assertRaises(ConnectionLost, dial, self.url, PATIENCE, self.made.trusting())
+        self.assertIn("not to be trusted", str(error))
+        self.assertRaises(OSError, self.accepting.result)

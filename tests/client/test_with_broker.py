@@ -12,11 +12,13 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client import blocking
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import ConnectionLost, PublishFailed, RequestFailed, SubscribeFailed
 from tests.broker_process import BrokerProcess
 from tests.certificates import Made, makeCertificate
 from tests.client.scripted import InThread
+from tests.conversations.clients import FlexiClient, Stream
 
 LARGE = 8 << 20
 
@@ -221,12 +223,6 @@ class TlsTests(BrokerCase):
         """A certificate that nobody known has signed is not trusted."""
         self.assertIn("not to be trusted", str(self.assertRaises(ConnectionLost, connect, self.url())))
 
-    def test_otherName(self) -> None:
-        """Nor is one for another name."""
-        trusting = self.trusting()
-        error = self.assertRaises(ConnectionLost, connect, self.url("127.0.0.2"), tls=trusting)
-        self.assertRegex(str(error), "not to be trusted|refused")
-
     def test_noTls(self) -> None:
         """A broker that speaks TLS only is none for a client without, and the other way round."""
         self.assertRaises(ConnectionLost, connect, f"tcp://127.0.0.1:{self.broker.port()}", timeout=5)
@@ -245,19 +241,61 @@ class IpcTests(BrokerCase):
 
 
 class KeepAliveTests(BrokerCase):
-    """A broker that pings often; clients ask for rare PINGs, which this one is not told of."""
+    """A broker that gives up whoever is silent for a third of a second."""
 
     place = Place(lambda: ("--keepalive", "0.1"))
 
     def test_waiting(self) -> None:
         """A client that waits in an iteration is there as long as it takes."""
-        one, two = self.connected(), self.connected()
-        for each in (one, two):
-            each._wire.send(each._conversation.ping(0, 5))
-        subscription = one.subscribe(self.topic)
-        self.assertIsNone(subscription.next(0.01))
-        two.publish(self.topic, 1)
-        self.assertIsNotNone(subscription.next())
+        self.patch(blocking, "_IDLE", 1)  # which is less than the broker takes for an interval
+        subscription = self.connected().subscribe(self.topic)
+        waiting = InThread(lambda: subscription.next())
+        with FlexiClient(Stream(self.broker.address), answersPings=False) as silent:
+            silent.join()
+            silent.untilEnd()
+        self.connected().publish(self.topic, 1)
+        self.assertEqual(waiting.result().value, 1)
+
+
+class CrowdTests(BrokerCase):
+    """One client, used by everybody at once."""
+
+    place = Place()
+
+    def test_all(self) -> None:
+        """Publishers, iterations, questions and flushes do not get in each other's way."""
+        client = self.connected()
+        one, two = client.subscribe(f"{self.topic}.*"), client.subscribe(f"{self.topic}.a")
+        count = 20_000
+
+        def publish(level: str) -> None:
+            client.publishMany(f"{self.topic}.{level}", range(count))
+            for n in range(1000):
+                client.publish(f"{self.topic}.{level}", n)
+            client.flush()
+
+        def ask() -> set[str]:
+            return {client.ask("/broker/about")["name"] for _ in range(200)}
+
+        def comeAndGo() -> None:
+            for _ in range(50):
+                with client.subscribe(f"{self.topic}.b"):
+                    client.flush()
+
+        every = count + 1000
+        taking = [
+            InThread(lambda: [one.next() for _ in range(2 * every)]),
+            InThread(lambda: [two.next() for _ in range(every)]),
+        ]
+        others = [InThread(lambda: publish("a")), InThread(lambda: publish("b")), InThread(ask), InThread(comeAndGo)]
+        for each in others:
+            each.result()
+        expected = [*range(count), *range(1000)]
+        both, alone = (each.result() for each in taking)
+        self.assertEqual([each.value for each in alone], expected)
+        for level in "ab":
+            self.assertEqual([each.value for each in both if each.topic.endswith(level)], expected)
+        self.assertEqual(client._inbox.held, 0)
 
 
 class JournalTests(BrokerCase):
@@ -291,11 +329,11 @@ class JournalTests(BrokerCase):
                 self.assertEqual(got, list(range(place, 10)))
 
     def test_removed(self) -> None:
-        """An offset that is no longer kept is refused."""
-        self.client.publish("other", 1)
-        with self.client.subscribe(self.topic, from_="first") as subscription:
+        """An offset before all that is kept is refused."""
+        later = f"{self.topic}.later"
+        self.client.publish(later, 1)
+        with self.client.subscribe(later, from_="first") as subscription:
             first = subscription.next()
         assert first is not None and first.offset is not None
-        if first.offset:
-            error = self.assertRaises(SubscribeFailed, self.client.subscribe, self.topic, from_=first.offset - 1)
-            self.assertEqual(error.status, 404)
+        error = self.assertRaises(SubscribeFailed, self.client.subscribe, later, from_=first.offset - 1)
+        self.assertEqual((error.status, error.words), (404, f"the first offset that is kept is {first.offset}"))
