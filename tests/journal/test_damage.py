@@ -5,7 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.journal.columns import encodeRecords
 from fleximq.journal.damage import frameAt, nextFrame
 from fleximq.journal.filling import Appended
-from fleximq.journal.frame import HEADER_BYTES, FrameError, seal
+from fleximq.journal.frame import FrameError, seal
 from fleximq.journal.window import Window
 from fleximq.records import Run
 from tests.journal.recorder import Recorder
@@ -69,30 +69,34 @@ class NextFrameTests(SynchronousTestCase):
         self.assertIsNone(nextFrame(self.window(self.middle[:-1], b""), self.at, SEGMENT))
         self.assertIsNone(nextFrame(self.window(self.middle[:-1], self.last[:-1]), self.at, SEGMENT))
 
+    def around(self, segment: int, shift: int) -> tuple[int, bytes]:
+        """Make the middle frame's payload begin with a frame; return the place at which that really stands.
+
+        :param shift: how far from there it says that it stands.
+        """
+        inner, _ = sealed(b"never", position=0, segment=segment)
+        for pad in range(8):
+            self.made(bytes(pad) + inner + bytes(16 - pad))
+            place = self.at + self.middle.index(inner)
+            if place % 8 == 0:
+                break
+        inner, _ = sealed(b"never", position=place + shift, segment=segment)
+        self.made(bytes(pad) + inner + bytes(16 - pad))
+        return place, inner
+
     def test_payloadLikeAFrame(self) -> None:
         """A payload that is a frame, but of another segment or another place, is passed over."""
-        start = HEADER_BYTES + 32 + 8 * 14
         for segment, shift in ((SEGMENT + 1, 0), (SEGMENT, 8), (SEGMENT, -BASE)):
-            for place in range(0, 64, 8):
-                inner, _ = sealed(b"never", position=self.at + start + place + shift, segment=segment)
-                self.made(bytes(place) + inner + bytes(8))
-                wrong = bytearray(self.middle)
-                wrong[0] ^= 1
-                self.assertEqual(nextFrame(self.window(bytes(wrong)), self.at, SEGMENT), self.behind)
+            place, inner = self.around(segment, shift)
+            self.assertEqual(self.window(self.middle).at(place, len(inner)), inner)
+            wrong = bytearray(self.middle)
+            wrong[0] ^= 1
+            self.assertEqual(nextFrame(self.window(bytes(wrong)), self.at, SEGMENT), self.behind)
 
     def test_payloadExactlyLikeAFrame(self) -> None:
         """Even one that has it all right is passed over, as long as the frame around it still says how long it is."""
-        inner, _ = sealed(b"never", position=0)
-        self.made(bytes(200))
-        place = self.middle.index(bytes(200))
-        place += -place % 8
-        inner, _ = sealed(b"never", position=self.at + place)
-        self.assertLess(len(inner), 190 + 200)
-        self.made(inner.rjust(len(inner)).ljust(400, b"\0"))
-        place = self.middle.index(inner[:4], 8)
-        inner, _ = sealed(b"never", position=self.at + place)
-        self.made(inner.ljust(400, b"\0"))
-        self.assertEqual(frameAt(self.window(self.middle), self.at + place, SEGMENT)[1], inner)
+        place, inner = self.around(SEGMENT, 0)
+        self.assertEqual(frameAt(self.window(self.middle), place, SEGMENT)[1], inner)
         wrong = bytearray(self.middle)
         wrong[-1] ^= 1
         self.assertEqual(nextFrame(self.window(bytes(wrong)), self.at, SEGMENT), self.behind)
