@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 #: Who may read what a journal's files hold: their owner writes, its group reads.
 _MODE = 0o640
@@ -60,6 +61,15 @@ class Files:
     def sync(self, descriptor: int) -> None:
         """Return when what was written to a file, and its length, outlives a power loss (fdatasync)."""
         os.fdatasync(descriptor)
+
+    def forget(self, descriptor: int, start: int, size: int) -> None:
+        """Let the system take back the memory in which it has these bytes of a file; only what is on disk goes.
+
+        :param size: 0: up to the end of the file.
+        """
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # the file is as good with that memory
+                os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
 
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut a file off, or lengthen it with a hole."""

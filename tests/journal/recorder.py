@@ -151,9 +151,6 @@ class Recorder(Files):
     def forget(self, descriptor: int, start: int, size: int) -> None:
         """All memory stays."""
 
-    def forget(self, descriptor: int, start: int, size: int) -> None:
-        """Nothing changes."""
-
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut or lengthen a file."""
         number = self._open[descriptor]
