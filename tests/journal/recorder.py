@@ -148,9 +148,6 @@ class Recorder(Files):
             raise OSError(5, "Input/output error")
         self._sync(Change("sync", self._open[descriptor]))
 
-    def forget(self, descriptor: int, start: int, size: int) -> None:
-        """All memory stays."""
-
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut or lengthen a file."""
         number = self._open[descriptor]
