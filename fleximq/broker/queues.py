@@ -17,7 +17,7 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.ages import Ages
-from fleximq.broker.backlog import ANY, OVERHEAD, Backlog, cost, costOf
+from fleximq.broker.backlog import ANY, HELD, OVERHEAD, Backlog, cost, costOf
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.in_flight import Held, InFlight
 from fleximq.broker.returned import Returned
@@ -132,6 +132,11 @@ class Queue:
     def depth(self) -> int:
         """The number of messages that can be taken now."""
         return len(self._returned) + len(self._backlog)
+
+    @property
+    def weight(self) -> int:
+        """What counts against ``maxBytes``: ``size``, and :data:`HELD` for each message in flight."""
+        return self.size + HELD * len(self._inFlight)
 
     @property
     def inFlight(self) -> int:
@@ -413,11 +418,11 @@ class Queue:
     def _exceeds(self, count: int, size: int) -> bool:
         """Tell whether that much more would be over a bound."""
         kept = len(self._backlog) + len(self._returned) + len(self._inFlight)
-        return kept + count > self.maxMessages or self.size + size > self.maxBytes
+        return kept + count > self.maxMessages or self.weight + size > self.maxBytes
 
     def _squeezeIn(self, messages: Sequence[Message]) -> None:
         """Put in what can fit at all, then drop the oldest until the bounds hold again."""
-        room = self._backlog.size + self._returned.size + self.maxBytes - self.size
+        room = self._backlog.size + self._returned.size + self.maxBytes - self.weight
         fitting = [message for message in messages if costOf(message) <= room]
         size = cost(fitting)
         self._backlog.append(fitting, size)

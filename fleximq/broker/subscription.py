@@ -226,7 +226,7 @@ class Subscription:
         self._onGraceOver(self)
 
     def _deliverUntracked(self, messages: Sequence[Message]) -> None:
-        room = self._queue.maxBytes - self._queue.size
+        room = self._queue.maxBytes - self._queue.weight
         fitting = [message for message in messages if costOf(message) <= room]
         if len(fitting) < len(messages):
             self._counted(DROPPED, len(messages) - len(fitting))
@@ -247,7 +247,7 @@ class Subscription:
         kept = queue.depth + queue.inFlight
         dropped = 0
         while self._untracked and (
-            kept + len(self._untracked) > queue.maxMessages or queue.size + self._untracked.size > queue.maxBytes
+            kept + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
         ):
             self._untracked.dropOldest()
             self._after.popleft()

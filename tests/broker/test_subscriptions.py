@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.backlog import OVERHEAD
+from fleximq.broker.backlog import HELD, OVERHEAD
 from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, QUEUED
 from fleximq.broker.subscriptions import DROPPED_EXPIRED, UNKNOWN, Subscription, Subscriptions
 from fleximq.broker.values import Delivery
@@ -187,10 +187,18 @@ class BoundTests(SubscriptionCase):
 
     def test_acknowledgementMakesRoom(self) -> None:
         self.put("abcd")
-        self.poll(4)
+        self.poll(1)
         self.assertEqual(self.one.admits(1, 0), FULL)
-        self.one.acknowledge(3)
+        self.one.acknowledge(1)
         self.assertIsNone(self.one.admits(1, 0))
+
+    def test_inFlightTakesMore(self) -> None:
+        """What is handed out counts for what it costs then."""
+        self.put("a")
+        room = 2000 - 1 - 2 * OVERHEAD
+        self.assertIsNone(self.one.admits(1, room))
+        self.poll(1)
+        self.assertEqual([self.one.admits(1, room - HELD + more) for more in (0, 1)], [None, FULL])
 
     def test_untrackedAreNoObstacle(self) -> None:
         self.put("ABCD")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.backlog import OVERHEAD
+from fleximq.broker.backlog import HELD, OVERHEAD
 from fleximq.broker.queues import DROPPED
 from fleximq.broker.subscription import Subscription
 from fleximq.broker.subscriptions import Subscriptions
@@ -17,7 +17,7 @@ from tests.broker.queueing import World, message
 
 RETRY = 10.0
 MESSAGES = 6
-BYTES = 6 * OVERHEAD + 200
+BYTES = 6 * OVERHEAD + 3 * HELD + 200
 
 
 @dataclass(eq=False)
@@ -33,6 +33,10 @@ class _Kept:
     @property
     def cost(self) -> int:
         return len(self.message.payload) + OVERHEAD
+
+    @property
+    def weight(self) -> int:
+        return self.cost + (HELD if self.due is not None else 0)
 
 
 class SubscriptionMachine(RuleBasedStateMachine):
@@ -59,7 +63,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         return sum(each.cost for each in kept)
 
     def fits(self, kept: list[_Kept], count: int = 0, size: int = 0) -> bool:
-        return len(kept) + count <= MESSAGES and self.total(kept) + size + OVERHEAD * count <= BYTES
+        return len(kept) + count <= MESSAGES and sum(each.weight for each in kept) + size + OVERHEAD * count <= BYTES
 
     @rule(qos=st.sampled_from([0, 1]), sizes=st.lists(st.integers(0, 250), min_size=1, max_size=4))
     def deliver(self, qos: int, sizes: list[int]) -> None:
@@ -76,10 +80,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
             new.append(message(f"{self.number:04}", qos=qos, size=max(size, 4)))
         self.subscription.deliver(new, len(new))
         before = len(self.kept) + len(new)
-        room = BYTES - self.total(tracked)
+        room = BYTES - sum(each.weight for each in tracked)
         self.kept += [_Kept(each) for each in new if qos or len(each.payload) + OVERHEAD <= room]
-        while not self.fits(self.kept):
-            self.kept.remove(next(each for each in self.kept if not each.message.qos))
+        while not self.fits(self.kept) and (untracked := [each for each in self.kept if not each.message.qos]):
+            self.kept.remove(untracked[0])
         self.dropped += before - len(self.kept)
 
     def next(self, holder: str) -> Delivery | None:
