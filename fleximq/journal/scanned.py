@@ -7,7 +7,7 @@ from fleximq.journal.frame import SYNCED, FrameError, FrameHeader, Kind
 from fleximq.journal.marks import Lost, SegmentStart, decodeCheckpoint, decodeRemoved, decodeSegment
 from fleximq.journal.scan import Hole, Whole, framesOf
 from fleximq.journal.segments import Segment, note
-from fleximq.journal.tally import moved, tallyOf
+from fleximq.journal.tally import moved, tallyOf, tallyOfFrame
 from fleximq.journal.window import Window
 from fleximq.records import Bounds
 
@@ -80,7 +80,9 @@ def _lost(hole: Hole, expected: int, next: int) -> Lost:
 
 def _note(segment: Segment, header: FrameHeader, frame: memoryview) -> None:
     tally: dict[str, Bounds] = {}
-    if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
+    if header.kind == Kind.RECORDS:
+        tally = tallyOfFrame(header, frame)
+    elif header.kind == Kind.SPARSE_RECORDS:
         tally = moved(tallyOf(decodeRecords(header, frame)), -header.baseOffset)
     elif header.kind == Kind.STAGED:
         tally = tallyOf(decodeStaged(header, frame)[1])
