@@ -310,11 +310,13 @@ class Broker:
         At once without a journal on disk. What it is told of refusals comes before. What this client has acknowledged
         is on disk then, too.
         """
-        self.keeper.flush()
-        number = None if client is None or client.acknowledged else client.unsafe
+        acknowledged = client is not None and client.acknowledged
         if client is not None:
             client.acknowledged = False
-        self.journal.whenSafe(call, number)
+        if acknowledged and self.queues.whenLearnt(partial(self.whenSafe, call)):
+            return
+        self.keeper.flush()
+        self.journal.whenSafe(call, None if client is None or acknowledged else client.unsafe)
 
     def isSafe(self, client: Client) -> bool:
         """Tell whether :meth:`whenSafe` would call at once."""

@@ -219,6 +219,7 @@ class TopicQueues:
         self._dead = 0
         self._unknown: deque[tuple[TopicQueue, Delivery]] = deque()
         self._early: list[str] = []
+        self._afterwards: list[Callable[[], None]] = []
         self._learning = False
 
     def __len__(self) -> int:
@@ -264,9 +265,19 @@ class TopicQueues:
             early, self._early = self._early, []
             for id in early:
                 self.acknowledge(id)
+            afterwards, self._afterwards = self._afterwards, []
+            for call in afterwards:
+                call()
             return
         offsets = sorted(delivery.message.offset for _, delivery in portion)
         journal.fetch(offsets, _LEARNT_BYTES, partial(self._learnt, journal, portion))
+
+    def whenLearnt(self, call: Callable[[], None]) -> bool:
+        """Call when acknowledgements that came too early were taken; False if there are none such."""
+        if self._early:
+            self._afterwards.append(call)
+            return True
+        return False
 
     def _learnt(
         self, journal: IJournal, portion: Sequence[tuple[TopicQueue, Delivery]], messages: Sequence[Message]

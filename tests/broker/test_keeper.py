@@ -301,6 +301,19 @@ class WorkQueueTests(RestartCase):
         self.world.clock.advance(30)
         self.assertEqual(self.consume(), "a c")
 
+    def test_confirmedLater(self) -> None:
+        """Nobody is told that such an acknowledgement is safe before it was taken."""
+        self.world.consume("q", 2)
+        self.world.commit()
+        self.world.kill(patient=True)
+        told: list[str] = []
+        self.world.broker.acknowledgeMessage("b", self.world.me)
+        self.world.broker.whenSafe(lambda: told.append("safe"), self.world.me)
+        self.assertEqual((told, self.world.journal.notes), ([], []))
+        while self.world.journal.asked:
+            self.world.journal.answer()
+        self.assertEqual((told, len(self.world.journal.notes)), (["safe"], 1))
+
     def test_manyIds(self) -> None:
         names = [str(number) for number in range(9000)]
         self.put(*names, topic="q", ids=True)

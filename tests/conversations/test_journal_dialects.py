@@ -159,7 +159,7 @@ class MiniTests(JournalCase):
         """What was in flight can be acknowledged by its id after the crash, from another connection."""
         client = self.mini()
         client.produce("jobs", "1", "a")
-        client.consume("jobs")
+        self.assertEqual(client.consume("jobs"), "1:::jobs:::a::::::")
         client.produce("others", "2", "what is kept behind the hand-out")
         self.restart("--redelivery", "1")
         client = self.mini()
