@@ -34,6 +34,8 @@ CONTENTS: dict[int, tuple[Content, int, bool, bool]] = {
 #: The ids that a header can carry, in the order of :class:`fleximq.message.Message`.
 _IDS = ("message_id", "correlation_id", "reply_to")
 _NO_IDS = (None, None, None)
+#: What stands before a message_id of so many bytes that is all there is in a header: MessagePack cut before its text.
+_ONLY_ID: list[bytes] = [msgpack.packb({"message_id": "x" * length})[: -length or None] for length in range(256)]
 #: Ids of longer headers are not remembered.
 _REPEATED = 4096
 # Making a NamedTuple through its own constructor costs twice as much.
@@ -305,8 +307,17 @@ def contentOf(message: Message) -> int:
 
 def headerOf(message: Message) -> bytes:
     """Return the header in which a message's ids are kept; no bytes if it has none."""
+    _, _, _, id, correlation, replyTo, _, _, _ = message
+    if correlation is None and replyTo is None:
+        if id is None:
+            return b""
+        # What nearly all headers of MiniMQ are, in a quarter of the time.
+        text = id.encode()
+        if len(text) < len(_ONLY_ID):
+            return _ONLY_ID[len(text)] + text
     ids = {name: value for name, value in zip(_IDS, message[3:6], strict=True) if value is not None}
-    return msgpack.packb(ids) if ids else b""
+    packed: bytes = msgpack.packb(ids)
+    return packed
 
 
 def runOf(messages: Sequence[Message]) -> Run:

@@ -8,7 +8,19 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.message import Content, Message
-from fleximq.records import CONTENTS, DIALECTS, OTHER_DIALECT, Batch, Blobs, Run, contentOf, dialectCode, idsOf, runOf
+from fleximq.records import (
+    CONTENTS,
+    DIALECTS,
+    OTHER_DIALECT,
+    Batch,
+    Blobs,
+    Run,
+    contentOf,
+    dialectCode,
+    headerOf,
+    idsOf,
+    runOf,
+)
 
 IDS = st.none() | st.text(max_size=3)
 MESSAGES = st.lists(
@@ -77,6 +89,11 @@ class RunTests(SynchronousTestCase):
         """Ids are the header, by the names of the FlexiMQ header keys; an empty id is one too."""
         run = runOf([Message(b"a", Content.BYTES, 0, "m", None, ""), Message(b"b", Content.BYTES, 0)])
         self.assertEqual(run, Run([msgpack.packb({"message_id": "m", "reply_to": ""}), b""], [b"a", b"b"], 1))
+
+    def test_onlyAnId(self) -> None:
+        """A header with nothing but a message_id is MessagePack like any other, however long that is."""
+        for id in ("", "m", "é" * 15, "x" * 31, "x" * 32, "x" * 255, "é" * 127, "é" * 128, "x" * 256, "x" * 70_000):
+            self.assertEqual(headerOf(Message(b"", Content.TEXT, 1, id)), msgpack.packb({"message_id": id}))
 
     def test_none(self) -> None:
         """No messages are an empty run."""

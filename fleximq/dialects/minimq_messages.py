@@ -1,6 +1,7 @@
 """What MiniMQ says and is told, between lines and the broker's values."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from ulid import ULID
 from zope.interface import implementer
@@ -8,8 +9,8 @@ from zope.interface import implementer
 from fleximq.broker.values import Delivery
 from fleximq.errors import BadRequest, BrokerError, Forbidden, NotImplementedByBroker, TooLarge
 from fleximq.interfaces import IRunSource
-from fleximq.message import Message
-from fleximq.records import Run, runOf
+from fleximq.message import Content, Message
+from fleximq.records import Run, contentOf, headerOf
 from fleximq.wire.mini_line import NO_MESSAGE, encodeError
 from fleximq.wire.mini_message import renderDelivery
 
@@ -20,6 +21,11 @@ _CODES: tuple[tuple[type[BrokerError], int], ...] = (
     (Forbidden, 403),
     (NotImplementedByBroker, 501),
 )
+
+_isLegacy = attrgetter("legacy")
+#: How the journal says what a PRODUCE is, in today's form and in the older one.
+_NEW = contentOf(Message(b"", Content.TEXT, line=True))
+_OLD = contentOf(Message(b"", Content.TEXT, legacy=True, line=True))
 
 
 class TurnedAway(Forbidden):
@@ -37,8 +43,9 @@ class MiniSource:
         return body
 
     def run(self, body: list[Message]) -> Run:
-        """Return the messages as they are kept."""
-        return runOf(body)
+        """Return the messages as they are kept. They differ in their ids, and some may be in the older form."""
+        contents = [_OLD if message.legacy else _NEW for message in body] if any(map(_isLegacy, body)) else _NEW
+        return Run([headerOf(message) for message in body], [message.payload for message in body], contents)
 
     def pick(self, body: list[Message], places: Sequence[int]) -> list[Message]:
         """Return the messages at these places."""

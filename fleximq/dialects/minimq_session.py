@@ -28,11 +28,13 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.patient import PORTION
 from fleximq.dialects.session import Session, State
 from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
-from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, encodeId, parseCommand
+from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
 from fleximq.wire.mini_message import MiniMessage, isSpellable, parseProduce
 
 # Compared by identity: to look an enum's member up in a dict costs as much as the rest of a line.
-_PRODUCE, _CONSUME, _ACK = CommandKind.PRODUCE, CommandKind.CONSUME, CommandKind.ACK
+_CONSUME, _ACK = CommandKind.CONSUME, CommandKind.ACK
+#: What needs no further look: most lines are PRODUCEs.
+_PRODUCE = b"PRODUCE:"
 
 
 class MiniSession(Session):
@@ -55,6 +57,7 @@ class MiniSession(Session):
         self.answers: Answers = Answers(outbox)
         self._newId = newId
         self._envelope: Envelope | None = None
+        self._topicName = ""
         self._run: list[MiniMessage] = []
         self._batch: list[bytes] = []
         self._promising = False
@@ -84,10 +87,10 @@ class MiniSession(Session):
                 if self.busy:
                     self._behind = line
                     return
-            kind, payload = parseCommand(line)
-            if kind is _PRODUCE:
-                self._produce(payload)
+            if line.startswith(_PRODUCE):
+                self._produce(line[len(_PRODUCE) :])
                 return
+            kind, payload = parseCommand(line)
             if self._run:
                 self._publish()
             if kind is _CONSUME:
@@ -137,13 +140,13 @@ class MiniSession(Session):
 
     # -- what each command does --------------------------------------------------------------------
 
-    def _produce(self, payload: str) -> None:
-        said = parseProduce(payload, self._newId)
-        envelope = self._envelope
-        if envelope is None or envelope.topic.name != said.topic or envelope.topic.gone:
+    def _produce(self, encoded: bytes) -> None:
+        said = parseProduce(decodeText(encoded), self._newId, self._topicName)
+        if said.topic != self._topicName or self._envelope is None or self._envelope.topic.gone:
             self._publish()
             topic = self.broker.topicFor(self._me, said.topic)
             self._envelope = Envelope(topic, self._me, SOURCE, 1, True)
+            self._topicName = said.topic
         if said.reply_to and isSpellable(said.reply_to):
             self.broker.expectReplies(said.reply_to)
         self._run.append(said)

@@ -114,14 +114,25 @@ def parseCommand(line: bytes) -> Command:
     if kind is None:
         raise BadRequest("unknown command")
     try:
-        payload = encoded.decode()
-    except UnicodeDecodeError as error:
+        payload = decodeText(encoded)
+    except BadRequest:
         if kind is _ACK:
             return Command(kind, "")
-        raise BadRequest("the line is not UTF-8") from error
+        raise
     if kind is _CONSUME:
         checkTopic(payload)
     return Command(kind, payload)
+
+
+def decodeText(encoded: bytes) -> str:
+    """Return the text of a line, or of a part of it.
+
+    :raises BadRequest: it is not UTF-8.
+    """
+    try:
+        return encoded.decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest("the line is not UTF-8") from error
 
 
 def encodeId(id: str) -> bytes:

@@ -12,6 +12,8 @@ from fleximq.dialects.minimq_messages import SOURCE
 from fleximq.interfaces import ISource
 from fleximq.limits import Limits
 from fleximq.message import Content, Message
+from fleximq.records import Run, runOf
+from fleximq.wire.mini_message import parseProduce
 from tests.dialects.conversations import REFUSAL, inPieces, makeContext, refuseAll
 from tests.dialects.minimq import NEW_IDS, MiniCase
 from tests.slow_journal import SlowJournal
@@ -502,6 +504,17 @@ class OtherDialectsTests(MiniCase):
         self.assertTrue(verifyObject(ISource, SOURCE))
         self.assertEqual(SOURCE.messages([one, two]), [one, two])
         self.assertEqual(SOURCE.pick([one, two], [1]), [two])
+
+    def test_kept(self) -> None:
+        """A run is kept as its messages are, some or all of them in the older form or with more than an id."""
+        new = [parseProduce(f"{id}:::t:::x:::{id}:::", lambda: "").asMessage() for id in ("1", "2")]
+        old = parseProduce("t:x", lambda: "3").asMessage()
+        for body in ([*new, old], [old, old]):
+            run = runOf(body)
+            contents = [run.contents] * len(body) if isinstance(run.contents, int) else run.contents
+            headers = [run.headers] * len(body) if isinstance(run.headers, bytes) else run.headers
+            self.assertEqual(SOURCE.run(body), Run(headers, run.payloads, contents))
+        self.assertEqual(SOURCE.run(new), runOf(new))
 
 
 class SafetyTests(MiniCase):

@@ -161,6 +161,19 @@ class ProduceTests(SynchronousTestCase):
             MiniMessage(id, topic, content, correlation, replyTo),
         )
 
+    @given(awkwardText, st.lists(awkwardText, max_size=4))
+    def test_knownTopic(self, id: str, fields: list[str]) -> None:
+        """Whether the topic is known already changes nothing but the time it takes."""
+        for payload in (":::".join([id, "t", *fields]), ":::".join([id, "t", *fields]) + "::::::"):
+            self.assertEqual(_outcome(payload, "t"), _outcome(payload, None))
+
+
+def _outcome(payload: str, known: str | None) -> MiniMessage | str:
+    try:
+        return parseProduce(payload, newId, known)
+    except BadRequest as error:
+        return str(error)
+
 
 class DeliveryTests(SynchronousTestCase):
     """What a CONSUME is answered."""
