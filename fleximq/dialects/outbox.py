@@ -19,10 +19,13 @@ from fleximq.dialects.held import Chunk, Held
 from fleximq.dialects.slow_consumer import DISCONNECT, Policy, Reader
 from fleximq.dialects.turn import Turn
 
-__all__ = ["Chunk", "Outbox", "markOf"]
+__all__ = ["ENOUGH", "Chunk", "Outbox", "markOf"]
 
 #: The most that is handed to the transport at once when a slow reader catches up.
 _PORTION = 1 << 20
+#: A peer that is sent only what it asks for, and leaves so much unread, is answered no further: what it asks for stays
+#: in its queue, where it costs nothing to render and hold.
+ENOUGH = 1 << 20
 #: So few chunks are given to the kernel as they are; more are joined first.
 _VECTOR = 16
 
@@ -82,8 +85,8 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether the peer leaves so much unread that nothing more should be asked for; its relief is told."""
-        return self._paused and self.room <= 0
+        """Whether the peer leaves so much unread that it need not be answered further; its relief is told."""
+        return self._paused and (self.waiting + self._unsent >= ENOUGH or self.room <= 0)
 
     @property
     def reader(self) -> Reader | None:

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import ENOUGH, Outbox
 from fleximq.dialects.turn import Turn
 
 MEBIBYTE = 1 << 20
@@ -125,6 +125,20 @@ class OutboxTests(SynchronousTestCase):
         """A chunk that meets an idle transport is taken whole, however large."""
         self.say(b"a" * 5000)
         self.assertEqual((self.overflows, self.transport.drainAll()), (0, b"a" * 5000))
+
+    def test_full(self) -> None:
+        """A peer that leaves its budget or a megabyte unread is answered no further, until it has read."""
+        for limit, first, more in ((1000, 800, 200), (1 << 30, ENOUGH - 200, 200)):
+            transport = Pausing()
+            outbox = Outbox(transport, self.turn, limit, self.overflow)
+            seen = [outbox.full]
+            for size in (first, 0, more):
+                outbox.take(b"x" * size)
+                self.turn.flush()
+                seen.append(outbox.full)
+            transport.drainAll()
+            seen.append(outbox.full)
+            self.assertEqual(seen, [False, False, False, True, False], limit)
 
     def test_drainedIsForgotten(self) -> None:
         """What was sent does not count any more."""
