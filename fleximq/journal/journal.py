@@ -37,6 +37,9 @@ from fleximq.records import Bounds, ClientIds, Note
 
 #: The longest that a stop waits for the disk, in seconds.
 PATIENCE = 30.0
+#: A segment with so many frames is followed by another though it has not its size yet: a start looks at each frame behind
+#: the last checkpoint, 25 us each, and one whose messages came one by one has few to a frame.
+SEGMENT_FRAMES = 40_000
 
 _ALWAYS = Fsync("always")
 
@@ -96,7 +99,7 @@ class DiskJournal:
         self._onError = onError or (lambda error: log(f"what was told of a commit failed: {error!r}"))
         self._group = self._newGroup(1)
         self._clientIds = 0
-        self._length = 0
+        self._length = self._frames = 0
         self._began = self._closed = self._reopening = False
 
     def _newGroup(self, next: int) -> GroupCommit:
@@ -244,7 +247,7 @@ class DiskJournal:
         return Snapshot(self.keeper.snapshot(), self._staging.committed, self._clientIds, self._group.next, self._now())
 
     def _rollDue(self) -> bool:
-        return self._length >= self._rollAt
+        return self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES
 
     def _openingHere(self) -> Opening | None:
         """Return the beginning of a new segment, or None if the keeper fails; then the present one goes on."""
@@ -253,6 +256,7 @@ class DiskJournal:
             snapshot = self._snapshot()
         except Exception as error:
             self._rollAt = self._length + self._segmentBytes
+            self._frames = 0
             self._onError(error)
             return None
         # What waits already has its offsets; the checkpoint stands before it.
@@ -268,6 +272,7 @@ class DiskJournal:
             segments.committed(position, frame)
         self._staging.settle(commit)
         self._length = commit.length
+        self._frames += len(commit.written)
         self._room.settled(commit, before)
         self._durableEnd.publish(commit.end, commit.next, commit.time)
         if commit.begun is not None:
@@ -277,6 +282,7 @@ class DiskJournal:
         sealed = self._segments.all[-1].base if self._began and len(self._segments) else None
         self._segments.begin(base, id)
         self._rollAt = self._segmentBytes
+        self._frames = 0
         if sealed is not None:
             self._reader.seal(sealed)
 

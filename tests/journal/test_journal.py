@@ -10,6 +10,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
+from fleximq.journal import journal as journalModule
 from fleximq.journal.durable_end import readEnd
 from fleximq.journal.expiry import Rules
 from fleximq.journal.files import readWhole
@@ -224,6 +225,16 @@ class RollTests(JournalCase):
         self.assertEqual((found.snapshot, replayed(found)[0]), ({"queues": [1]}, [(201, b"y")]))
         self.assertEqual(len(self.records()), 201)
         self.assertIn(f"{0:020d}.idx", self.files.names(self.folder))
+
+    def test_rollsByFrames(self) -> None:
+        """So it is when a segment has very many frames, for a start has to look at each."""
+        self.patch(journalModule, "SEGMENT_FRAMES", 10)
+        before = self.journal.health()["segments"]
+        seen = []
+        for _ in range(25):
+            self.kept(b"x")
+            seen.append(self.journal.health()["segments"] - before)
+        self.assertEqual((seen[0], seen[-1]), (0, 3))
 
     def test_waitingOffsets(self) -> None:
         """The checkpoint's offset is that of the first record behind it, though others wait already."""
