@@ -37,8 +37,8 @@ from fleximq.records import Bounds, ClientIds, Note
 
 #: The longest that a stop waits for the disk, in seconds.
 PATIENCE = 30.0
-#: A segment with so many frames is followed by another though it has not its size yet: a start looks at each frame behind
-#: the last checkpoint, 25 us each, and one whose messages came one by one has few to a frame.
+#: A segment with so many frames is followed by another though it has not its size yet: a start looks at each frame
+#: behind the last checkpoint, 25 us each, and where messages came one by one there are many.
 SEGMENT_FRAMES = 40_000
 
 _ALWAYS = Fsync("always")
