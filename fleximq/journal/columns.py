@@ -7,7 +7,7 @@ the batch (timeit over payloads of 100 bytes, CPython 3.11, one core; benchmarks
 
 import sys
 from array import array
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from operator import ge
 from struct import Struct
 from typing import Any
@@ -17,6 +17,7 @@ import msgpack
 from fleximq.journal.body import unpackMap
 from fleximq.journal.filling import SHAPE, Appended, Columns, littleEndian
 from fleximq.journal.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind, padding
+from fleximq.journal.single import encodeSingle
 from fleximq.records import CONTENTS, Batch, Blobs
 
 _metaLength = Struct("<II")
@@ -26,11 +27,15 @@ _FEW = 8
 _BIG_ENDIAN = sys.byteorder == "big"
 
 
-def encodeRecords(appended: Iterable[Appended], offset: int) -> list[Frame]:
+def encodeRecords(appended: Sequence[Appended], offset: int) -> list[Frame]:
     """Return the frames that hold these runs, in order; what has no room in one goes on in the next.
 
     :param offset: of the first record; the others follow one by one.
     """
+    if len(appended) == 1 and len(appended[0].run.payloads) == 1:
+        single = encodeSingle(appended[0], offset)
+        if single is not None:
+            return [single]
     frames = []
     columns = Columns()
     for each in appended:
@@ -49,7 +54,7 @@ def encodeRecords(appended: Iterable[Appended], offset: int) -> list[Frame]:
     return frames
 
 
-def encodeStaged(meta: Mapping[str, Any], appended: Iterable[Appended]) -> list[Frame]:
+def encodeStaged(meta: Mapping[str, Any], appended: Sequence[Appended]) -> list[Frame]:
     """Return the frames that hold these runs without offsets, each with the same MessagePack map ``meta``."""
     packed = msgpack.packb(meta)
     before = _metaLength.pack(len(packed), 0) + packed + padding(len(packed))
