@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "option_values": _GROUND,
     "journal_options": _GROUND | {"option_values"},
     "client": _GROUND | {"patterns", "wire", "endpoints"},
+    "pipeline": _VALUES | {"journal", "client", "endpoints", "wire", "option_values"},
     "settings": _VALUES | _OPTIONS,
     "settings_file": _VALUES,
     "dialects": _VALUES | _CORE | _SETTINGS,
@@ -48,6 +49,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
 PURE = _VALUES | {"wire", "broker", "journal", "client", "journal_options", "option_values"}
 PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid"})
+
+#: The room that meets Spark, and what it alone may import from outside; never Twisted.
+SPARK_ROOM = "pipeline"
+SPARK = frozenset({"pyspark", "pyarrow", "numpy", "msgspec"})
 
 #: Bases that document no method of ours.
 PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})
@@ -110,6 +115,18 @@ def breachesOfPurity(module: str, source: str, isPackage: bool = False) -> list[
         f"{module}:{line} imports {name}, but {roomOf(module)} is pure"
         for line, name in sorted(importsOf(module, source, isPackage))
         if name.split(".")[0] not in known
+    ]
+
+
+def breachesOfSpark(module: str, source: str, isPackage: bool = False) -> list[str]:
+    """Return a sentence for every import of Spark outside of its room, and of anything from outside inside of it."""
+    inside = roomOf(module) == SPARK_ROOM
+    known = sys.stdlib_module_names | SPARK | {"fleximq", "msgpack"}
+    imported = [(line, name, name.split(".")[0]) for line, name in sorted(importsOf(module, source, isPackage))]
+    return [
+        f"{module}:{line} imports {name}, which {'this room must not know' if inside else f'only {SPARK_ROOM} may'}"
+        for line, name, package in imported
+        if (inside and package not in known) or (not inside and package in SPARK)
     ]
 
 

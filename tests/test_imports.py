@@ -12,6 +12,7 @@ from tests.import_rules import (
     breachesOfLadder,
     breachesOfPurity,
     breachesOfReactor,
+    breachesOfSpark,
     importsOf,
     undocumented,
 )
@@ -49,6 +50,10 @@ class SourcesTests(SynchronousTestCase):
     def test_reactor(self) -> None:
         """Only the tap file imports the global reactor."""
         self.assertEqual([breach for source in sources() for breach in breachesOfReactor(*source)], [])
+
+    def test_spark(self) -> None:
+        """Only the pipeline knows Spark, and it knows no Twisted."""
+        self.assertEqual([breach for source in sources() for breach in breachesOfSpark(*source)], [])
 
     def test_docstrings(self) -> None:
         """Whatever is public says what it does."""
@@ -198,6 +203,21 @@ class PurityRuleTests(SynchronousTestCase):
     def test_others(self) -> None:
         """The rooms above may use Twisted."""
         self.assertEqual(breachesOfPurity("fleximq.dialects.x", "import twisted"), [])
+
+
+class SparkRuleTests(SynchronousTestCase):
+    """Who may import what belongs to Spark."""
+
+    def test_outside(self) -> None:
+        """No other room may, in whatever form, also in functions."""
+        for source in ["import pyspark.sql", "from pyarrow import compute", "def f():\n import numpy as np"]:
+            self.assertEqual(len(breachesOfSpark("fleximq.journal.x", source)), 1, source)
+
+    def test_inside(self) -> None:
+        """The pipeline may, but neither Twisted nor any other stranger."""
+        self.assertEqual(breachesOfSpark("fleximq.pipeline.x", "import pyspark, pyarrow, numpy, msgpack, json"), [])
+        for source in ["import twisted.internet", "import pandas"]:
+            self.assertEqual(len(breachesOfSpark("fleximq.pipeline.x", source)), 1, source)
 
 
 class ReactorRuleTests(SynchronousTestCase):

@@ -11,7 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 import fleximq
-from tests.import_rules import importsOf
+from tests.import_rules import SPARK, importsOf
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,9 +56,17 @@ class MetadataTests(SynchronousTestCase):
     setup.read(ROOT / "setup.cfg")
 
     def test_requirements(self) -> None:
-        """Required is what fleximq imports, and the two packages that Twisted wants for TLS; nothing else."""
+        """Required is what fleximq imports, and the two packages that Twisted wants for TLS; nothing else.
+
+        What only the pipeline imports is an extra.
+        """
         required = {line.split("[")[0] for line in self.setup["options"]["install_requires"].split()}
-        self.assertEqual(required, _foreignPackages() | {"pyopenssl", "service-identity"})
+        self.assertEqual(required, _foreignPackages() - SPARK | {"pyopenssl", "service-identity"})
+
+    def test_spark(self) -> None:
+        """The extra ``spark`` is what the pipeline imports."""
+        extra = self.setup["options.extras_require"]["spark"].splitlines()
+        self.assertEqual({line.split(">")[0].strip() for line in extra if line}, _foreignPackages() & SPARK)
 
     def test_typesAreShipped(self) -> None:
         """The mark that the package has types exists and is packaged."""

@@ -1,0 +1,1 @@
+"""Tests of the data pipeline; they are skipped where the extra ``spark`` is not installed."""
