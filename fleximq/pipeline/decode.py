@@ -20,8 +20,7 @@ from fleximq.pipeline.schema import schemaOf
 from fleximq.pipeline.selection import FOREVER, NEVER, Selection
 from fleximq.records import DIALECTS, OTHER_DIALECT
 
-#: A batch is closed when it has so many records or, in frames, so many bytes.
-_RECORDS = 40_000
+#: A batch is closed when its frames have so many bytes: 5,000 to 40,000 records, if these are small.
 _BYTES = 1 << 20
 _SHAPE_BYTES = 32
 _NAMES = {code: name for name, code in DIALECTS.items()}
@@ -42,9 +41,9 @@ class Placed(NamedTuple):
 def decodeFrames(
     buffer: Any, places: Iterable[Placed], columns: Sequence[str], journal: str, wanted: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of frames, in their order, as batches of about a MiB or 40,000 records at most.
+    """Yield the wanted records of frames, in their order, as batches of about a MiB at most.
 
-    A frame is never divided. There are no empty batches.
+    A frame is never divided, so one that is larger is a batch by itself. There are no empty batches.
 
     :param buffer: bytes, of which the batches keep hold; frames begin in it at multiples of 8.
     :param columns: names of :data:`fleximq.pipeline.schema.SCHEMA`, in the order in which they are wanted.
@@ -86,13 +85,11 @@ def _portions(views: _Views, places: Sequence[Placed]) -> Iterator[tuple[Numbers
     if not places:
         return
     at, first = np.array(places, np.int64).T
-    records = np.cumsum(views.u32[at // 4 + 5].astype(np.int64))
     size = np.cumsum(views.u32[at // 4 + 2].astype(np.int64))
     start = 0
     while start < len(at):
-        before = (int(records[start - 1]), int(size[start - 1])) if start else (0, 0)
-        full = min(np.searchsorted(records, before[0] + _RECORDS), np.searchsorted(size, before[1] + _BYTES))
-        stop = max(start + 1, int(full))
+        before = int(size[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(size, before + _BYTES)))
         yield at[start:stop], first[start:stop]
         start = stop
 

@@ -199,8 +199,8 @@ class BatchesTests(SynchronousTestCase):
         return list(decodeFrames(buffer, places, COLUMNS, JOURNAL, Selection()))
 
     def test_manySmall(self) -> None:
-        """Small frames are put together, up to 40,000 records."""
-        self.assertEqual([batch.num_rows for batch in self.batches(b"x", 900, 100)], [39_900, 39_900, 10_200])
+        """Small frames are put together, up to a MiB."""
+        self.assertEqual([batch.num_rows for batch in self.batches(b"x", 900, 100)], [34_200, 34_200, 21_600])
 
     def test_large(self) -> None:
         """A frame of a MiB is a batch of its own, whose payloads are not copied."""
