@@ -1,0 +1,151 @@
+"""A journal's folder seen from outside, while its broker may be writing: which files there are, and how far they count.
+
+Nothing is locked and nothing is changed. Files may grow, be replaced by shorter ones, or go, at any moment.
+"""
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fleximq.errors import JournalError
+from fleximq.journal.durable_end import END, readEnd
+from fleximq.journal.files import Files, readWhole
+from fleximq.journal.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.identity import IDENTITY, readIdentity
+from fleximq.journal.marks import decodeGap
+from fleximq.journal.scan import Whole, framesOf
+from fleximq.journal.segment import segmentName
+from fleximq.journal.window import LARGE, SMALL, Window
+
+#: How often the end is looked at while it is just being written, and the seconds in between.
+_LOOKS, _BETWEEN = 100, 0.001
+_SUFFIX = ".fxj"
+
+
+class End(NamedTuple):
+    """Where all ends that is committed: a position, and the offset of the next record."""
+
+    position: int
+    offset: int
+
+
+class Extent(NamedTuple):
+    """A segment as the names of the files tell it: its first position, and where the next one begins or all ends."""
+
+    base: int
+    until: int
+
+
+class Folder:
+    """One journal's folder; ``id`` is the journal's own. Used by one thread.
+
+    :raises JournalError: it is no journal, or one that cannot be read.
+    """
+
+    def __init__(self, path: str, files: Files | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.path = path
+        self._files = files or Files()
+        self._sleep = sleep
+        self._open: dict[int, tuple[int, int]] = {}
+        try:
+            self.id = readIdentity(self._files, path)
+        except FileNotFoundError:
+            raise JournalError(f"{path} is no journal: it has no file {IDENTITY}") from None
+        except OSError as error:
+            raise JournalError(f"the journal in {path} cannot be read: {error.strerror or error}") from error
+
+    @property
+    def files(self) -> Files:
+        """What files are read with."""
+        return self._files
+
+    def bases(self) -> list[int]:
+        """Return the first positions of all segments whose files are there, in order."""
+        names = self._files.names(self.path)
+        return [int(name[:20]) for name in names if name.endswith(_SUFFIX) and len(name) == 24 and name[:20].isdigit()]
+
+    def extents(self, end: int) -> list[Extent]:
+        """Return the segments that begin before a position, at which the last one of them ends."""
+        bases = [base for base in self.bases() if base < end]
+        return [Extent(base, until) for base, until in zip(bases, [*bases[1:], end], strict=True)]
+
+    def end(self) -> End:
+        """Return where all ends that is committed.
+
+        A broker keeps it in a file. Where there is none, or a broker died while it wrote it, it is behind the last
+        whole frame, without an end that a crash has left unfinished: that is what the next start will keep.
+        """
+        for _ in range(_LOOKS):
+            try:
+                content = readWhole(self._files, f"{self.path}/{END}")
+            except FileNotFoundError:
+                break
+            found = readEnd(content)
+            if found is not None:
+                return End(*found[:2])
+            self._sleep(_BETWEEN)
+        return self._lastWhole()
+
+    def _lastWhole(self) -> End:
+        for base in reversed(self.bases()):
+            window = self.window(base, 1 << 63, LARGE)
+            if window is None:
+                continue
+            position = offset = None
+            unfinished: End | None = None
+            for found in framesOf(window, None, base, atHead=True):
+                if not isinstance(found, Whole):
+                    if unfinished is None and position is not None and offset is not None:
+                        unfinished = End(position, offset)
+                    continue
+                header, frame = found
+                if header.flags & SYNCED:
+                    unfinished = None
+                position, offset = header.position + header.length, header.baseOffset
+                if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.TRANSACTION):
+                    offset += header.count
+                elif header.kind == Kind.GAP:
+                    offset = decodeGap(header, frame).next
+            self.close()
+            if position is not None and offset is not None:
+                return unfinished or End(position, offset)
+        return End(0, 1)
+
+    def window(self, base: int, end: int, size: int) -> Window | None:
+        """Return a view of a segment's file up to a position; None if the file has gone."""
+        known = self._open.get(base)
+        if known is None:
+            try:
+                descriptor = self._files.open(f"{self.path}/{segmentName(base)}")
+            except FileNotFoundError:
+                return None
+            known = self._open[base] = descriptor, self._files.size(descriptor)
+        descriptor, length = known
+        if base + length < end:
+            # It may have grown.
+            length = self._files.size(descriptor)
+            self._open[base] = descriptor, length
+        return Window(self._files, descriptor, base, min(base + length, end), size)
+
+    def windowAt(self, position: int, end: int, size: int) -> Window | None:
+        """Return a view of the segment in which a position is; None if there is none."""
+        bases = self.bases()
+        place = bisect_right(bases, position) - 1
+        window = self.window(bases[place], end, size) if place >= 0 else None
+        return window if window is not None and position < window.end else None
+
+    def header(self, position: int, end: int) -> FrameHeader | None:
+        """Return the header of the frame at a position, None if there is none; its body is not looked at."""
+        window = self.windowAt(position, end, SMALL)
+        try:
+            header = readHeader(window.at(position, HEADER_BYTES)) if window is not None else None
+        except FrameError:
+            return None
+        return header if header is not None and header.position == position else None
+
+    def close(self) -> None:
+        """Close all files; they are opened again when they are looked into."""
+        while self._open:
+            _, (descriptor, _) = self._open.popitem()
+            self._files.close(descriptor)
