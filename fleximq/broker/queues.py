@@ -428,9 +428,23 @@ class Queue:
         self._backlog.append(fitting, size)
         self.size += size
         dropped = len(messages) - len(fitting)
-        while self._exceeds(0, 0) and self._dropOldest():
+        while self._returned and self._exceeds(0, 0) and self._dropOldest():
             dropped += 1
-        self._counted(DROPPED, dropped)
+        self._counted(DROPPED, dropped + self._dropUntried())
+
+    def _dropUntried(self) -> int:
+        """Drop what was never handed out, oldest first, until the bounds hold; return how many."""
+        backlog = self._backlog
+        before = backlog.size
+        excess = self.weight - self.maxBytes
+        dropped = len(backlog.popMany(len(backlog), excess)) if excess > 0 else 0
+        tooMany = len(backlog) + len(self._returned) + len(self._inFlight) - self.maxMessages
+        if tooMany > 0:
+            dropped += len(backlog.popMany(tooMany))
+        self.size -= before - backlog.size
+        if self._ages is not None:
+            self.lastTag += dropped
+        return dropped
 
     def _dropOldest(self) -> bool:
         """Drop the oldest of what waits; False if nothing does."""

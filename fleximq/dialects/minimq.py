@@ -13,12 +13,12 @@ from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
 from fleximq.dialects.context import Context
-from fleximq.dialects.minimq_messages import newUlid
 from fleximq.dialects.minimq_session import MiniSession
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.patient import PatientProtocol, Reason
 from fleximq.dialects.stream import StreamFactory
 from fleximq.wire.mini_line import LineScanner
+from fleximq.wire.ulids import newUlid
 
 
 class MiniProtocol(PatientProtocol, LineReceiver):

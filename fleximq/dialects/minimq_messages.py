@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from operator import attrgetter
 
-from ulid import ULID
 from zope.interface import implementer
 
 from fleximq.broker.values import Delivery
@@ -66,8 +65,3 @@ def renderAnswers(topic: str, deliveries: Sequence[Delivery], asked: int) -> byt
     """Return the lines that answer so many CONSUMEs; those without a delivery are NO_MSG."""
     lines = [renderDelivery(message, topic, message.message_id or "") for _, message, _ in deliveries]
     return b"".join(lines) + NO_MESSAGE * (asked - len(lines))
-
-
-def newUlid() -> str:
-    """Return a new ULID."""
-    return str(ULID())

@@ -22,7 +22,7 @@ from fleximq.broker.idempotence import Kept
 from fleximq.broker.values import Client, Delivery, Envelope
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
-from fleximq.dialects.minimq_messages import SOURCE, TurnedAway, newUlid, renderAnswers, renderError
+from fleximq.dialects.minimq_messages import SOURCE, TurnedAway, renderAnswers, renderError
 from fleximq.dialects.minimq_wait import WaitingConsume
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.patient import PORTION
@@ -30,6 +30,7 @@ from fleximq.dialects.session import Session, State
 from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
 from fleximq.wire.mini_message import MiniMessage, isSpellable, parseProduce
+from fleximq.wire.ulids import newUlid
 
 # Compared by identity: to look an enum's member up in a dict costs as much as the rest of a line.
 _CONSUME, _ACK = CommandKind.CONSUME, CommandKind.ACK

@@ -8,7 +8,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from ulid import ULID
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import Rules
@@ -19,6 +18,7 @@ from fleximq.message import Message
 from fleximq.services.guests import Guests
 from fleximq.settings import Settings
 from fleximq.wire.mini_message import deliveryId, idAt
+from fleximq.wire.ulids import newUlid
 
 _log = Logger()
 
@@ -76,7 +76,7 @@ def _randomHex(digits: int) -> str:
 
 def _idOf(journal: IJournal, message: Message) -> str:
     """Return the id that MiniMQ clients know a message by, after a restart the same."""
-    return deliveryId(message, lambda: idAt(journal.id, message.offset) if message.offset else str(ULID()))
+    return deliveryId(message, lambda: idAt(journal.id, message.offset) if message.offset else newUlid())
 
 
 def _failed(error: Exception) -> None:

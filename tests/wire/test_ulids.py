@@ -1,0 +1,37 @@
+"""Ids that are new, sort as they were made, and are ULIDs."""
+
+from twisted.trial.unittest import SynchronousTestCase
+from ulid import ULID
+
+from fleximq.wire import ulids
+from fleximq.wire.ulids import Ulids, newUlid
+
+
+class UlidsTests(SynchronousTestCase):
+    """Whatever the clock does."""
+
+    def test_valid(self) -> None:
+        """They are what python-ulid reads, and of the present."""
+        before = ULID().milliseconds
+        id = newUlid()
+        self.assertEqual(str(ULID.from_str(id)), id)
+        self.assertTrue(before <= ULID.from_str(id).milliseconds <= ULID().milliseconds)
+
+    def test_ascending(self) -> None:
+        """In one millisecond, in later ones, and when the clock is set back."""
+        times = iter([5] * 500 + [6, 7, 7, 3, 3, 8] * 100)
+        ids = [each() for each in [Ulids(lambda: next(times))] * 1100]
+        self.assertEqual(ids, sorted(set(ids)))
+
+    def test_mostOfAMillisecond(self) -> None:
+        """When all numbers behind one beginning are used, the next one is taken."""
+        make = Ulids(lambda: 5)
+        first = make()
+        make._number = (1 << 25) - 2
+        ids = [first, make(), make(), make()]
+        self.assertEqual(ids, sorted(set(ids)))
+        self.assertEqual((ids[1][-5:], ids[1][:-5] < ids[2][:-5]), ("ZZZZZ", True))
+
+    def test_following(self) -> None:
+        """The next beginning carries over."""
+        self.assertEqual([ulids._following(head) for head in ("00A", "00Z", "0ZZ", "09")], ["00B", "010", "100", "0A"])
