@@ -18,6 +18,8 @@ from benchmarks.work.fan import letters, names
 
 #: Messages of a block; two blocks may be unconfirmed, which is less than what JetStream takes before it refuses.
 _BLOCK = 4_000
+#: Bytes that a bare disk is given between two syncs, about what a commit of ours has, and bytes in all.
+_SYNCED_BYTES, _BARE_BYTES = 8 << 20, 128 << 20
 
 
 @runtime_checkable
@@ -42,7 +44,8 @@ class Pipelined:
     """One connection publishes as fast as it can; the clock stops with the last confirmation.
 
     A broker that confirms each message gets blocks, of which two may be unconfirmed; one that confirms all at
-    once gets them all, and the closing question behind them.
+    once gets them all, and the closing question behind them. Behind each run the disk is given the same bytes with
+    nothing between: what no broker can surpass that syncs before it confirms.
     """
 
     size: int = 100
@@ -61,7 +64,10 @@ class Pipelined:
             while (rate := self._run(peer, line, block, times)) and times * _BLOCK / rate < effort.seconds / 4:
                 times *= 2
             times = max(1, round(rate * effort.seconds / _BLOCK))
-            yield lambda: {self.figure: self._run(peer, line, block, times)}
+            yield lambda: {
+                self.figure: self._run(peer, line, block, times),
+                "bare disk, msg/s": _writeBare(peer, block),
+            }
 
     def _run(self, peer: Keeper, line: Line, block: bytes, times: int) -> float:
         closing = peer.closing(line.who)
@@ -81,6 +87,21 @@ class Pipelined:
             for size in due:
                 _drop(line, size)
         return times * _BLOCK / (time.perf_counter() - started)
+
+
+def _writeBare(peer: Peer, block: bytes) -> float:
+    """Return how many messages a second the disk of a broker's folder takes, written and synced as they are sent."""
+    path = peer.folder / "bare"
+    syncs, blocks = _BARE_BYTES // _SYNCED_BYTES, max(1, _SYNCED_BYTES // len(block))
+    with path.open("wb", buffering=0) as file:
+        begun = time.perf_counter()
+        for _ in range(syncs):
+            for _ in range(blocks):
+                file.write(block)
+            os.fdatasync(file.fileno())
+        seconds = time.perf_counter() - begun
+    path.unlink()
+    return syncs * blocks * _BLOCK / seconds
 
 
 def _drop(line: Line, size: int) -> None:
