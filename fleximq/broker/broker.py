@@ -308,18 +308,22 @@ class Broker:
         """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
 
         At once without a journal on disk. What it is told of refusals comes before. What this client has acknowledged
-        is on disk then, too.
+        is on disk then, too, and what it was handed is known to be.
         """
-        acknowledged = client is not None and client.acknowledged
+        consumed = client is not None and client.consumed
         if client is not None:
-            client.acknowledged = False
-        if acknowledged and self.queues.whenLearnt(partial(self.whenSafe, call)):
+            client.consumed = False
+        if consumed and self.queues.whenLearnt(partial(self.whenSafe, call)):
             return
         self.keeper.flush()
-        self.journal.whenSafe(call, None if client is None or acknowledged else client.unsafe)
+        self.journal.whenSafe(call, None if client is None or consumed else client.unsafe)
+
+    def whenKept(self, call: Callable[[], None], client: Client) -> None:
+        """Call when what this client has published so far is kept or refused, and brought; wait for no more."""
+        self.journal.whenSafe(call, client.unsafe)
 
     def isSafe(self, client: Client) -> bool:
-        """Tell whether :meth:`whenSafe` would call at once."""
+        """Tell whether :meth:`whenKept` would call at once."""
         return client.unsafe <= self.journal.safe  # type: ignore[no-any-return]
 
     @property
@@ -450,7 +454,10 @@ class Broker:
         """
         subscription = self.subscriptions.find(id, owner)
         subscription.attach(client)
-        return subscription.pollMany(client, number, most)
+        deliveries = subscription.pollMany(client, number, most)
+        if deliveries and subscription.kept:
+            client.consumed = True
+        return deliveries
 
     def loading(self, owner: str | None, id: int) -> Subscription | None:
         """Return the subscription if its next message cannot be polled before it was read from the journal.
@@ -467,7 +474,7 @@ class Broker:
         :raises NotFound: there is no such subscription, or it is another owner's.
         """
         if client is not None:
-            client.acknowledged = self.journal.onDisk
+            client.consumed = self.journal.onDisk
         return self.subscriptions.find(id, owner).acknowledge(tag)
 
     def produce(self, envelope: Envelope, body: Any, count: int, kept: Kept | None = None) -> None:
@@ -518,16 +525,22 @@ class Broker:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NoCapacity: there are as many queues as there may be.
         """
-        self._queue(name)
-        return self.queues.consume(name, client)
+        queue = self._queue(name)
+        delivery = self.queues.consume(name, client)
+        if delivery is not None and queue.kept:
+            client.consumed = True
+        return delivery
 
     def consumeMany(self, client: Client, name: str, number: int, most: int = ANY) -> Sequence[Delivery]:
         """Take up to ``number`` messages; as :meth:`consume` for each, with the same errors.
 
         :param most: no more are taken when these cost so many bytes.
         """
-        self._queue(name)
-        return self.queues.consumeMany(name, number, client, most)
+        queue = self._queue(name)
+        deliveries = self.queues.consumeMany(name, number, client, most)
+        if deliveries and queue.kept:
+            client.consumed = True
+        return deliveries
 
     def loadingQueue(self, name: str) -> TopicQueue | None:
         """Return a topic's work queue if its next message cannot be consumed before it was read from the journal."""
@@ -544,7 +557,7 @@ class Broker:
         :param client: whose :meth:`whenSafe` says when that is on disk.
         """
         if client is not None:
-            client.acknowledged = self.journal.onDisk
+            client.consumed = self.journal.onDisk
         self.queues.acknowledge(id)
 
     # -- inside ------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ counts a record from the offset on at which it was opened, although the note of 
 """
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple, Protocol
 
@@ -25,6 +25,10 @@ _IDS = "i:"
 #: So many of these ids are noted at a time.
 _BLOCK = 1000
 
+#: After a crash, so many messages of a queue may have been handed out behind those of which it is known, and so many in
+#: all: what a consumer is given while the notes of it wait for the disk. Of more of them it is not found out.
+_PRESUMED, _PRESUMED_IN_ALL = 256, 8192
+
 
 class Found(Protocol):
     """What a journal found when it was opened: the last snapshot, and how to go through what came after it."""
@@ -32,6 +36,10 @@ class Found(Protocol):
     @property
     def snapshot(self) -> Mapping[str, Any] | None:
         """The last snapshot, None if there is none."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether the last stop was an orderly one, so that nothing was left to be noted."""
 
     def replay(self, batches: Callable[[Batch], None], notes: Callable[[Note], None]) -> None:
         """Give all records and notes behind the snapshot, in order."""
@@ -191,7 +199,7 @@ class Keeper:
         """Make all queues what they were, before anybody is there to use them."""
         self.begin(found.snapshot)
         found.replay(self.restored, self.noted)
-        self.finish()
+        self.finish(found.clean)
 
     def begin(self, snapshot: Mapping[str, Any] | None) -> None:
         """Take in a snapshot; None: there is none."""
@@ -225,12 +233,18 @@ class Keeper:
             if note.key in self._states:
                 self._states[note.key].acknowledged(note.offsets)
 
-    def finish(self) -> None:
-        """Make the queues of what was taken in."""
+    def finish(self, clean: bool = True) -> None:
+        """Make the queues of what was taken in.
+
+        :param clean: whether all that was handed out is known to be.
+        """
         states, self._states, self._byTopic, self._recent = self._states, {}, {}, []
         wall = self._noting.wall()
         for state in states.values():
             state.settle()
+        if not clean:
+            presume(states.values(), wall)
+        for state in states.values():
             idle = max(0, wall - state.used) / 1_000_000 if state.used else 0.0
             if state.isSubscription:
                 subscription = self._subscriptions.restore(state, idle)
@@ -271,3 +285,15 @@ class Keeper:
                 age = None if self._timesToLive.of(topic) is None else arrival.time
                 for state in states:
                     state.arrive(mine.tracked() if state.isSubscription else mine.offsets, age)
+
+
+def presume(states: Iterable[QueueState], now: int, ofOne: int = _PRESUMED, inAll: int = _PRESUMED_IN_ALL) -> None:
+    """Let those messages be acknowledged that may have been handed out in the moment before a crash.
+
+    Queues that were used last come first: that is where it matters, if there are too many.
+    """
+    left = inAll
+    for state in sorted(states, key=lambda state: state.used or now, reverse=True):
+        if left <= 0:
+            return
+        left -= state.presume(min(left, ofOne))

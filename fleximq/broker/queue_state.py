@@ -21,9 +21,10 @@ class QueueState:
 
     ``lastTag`` is the arrival number of the latest message that was handed out, or left the queue without that;
     ``far`` has the offsets of all that came after it. ``handed`` has the tag of each offset that was handed out and
-    not acknowledged; ``attempts`` is how often, by tag, where that is not once; ``due`` until when it is hidden.
-    Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the time when they were the latest
-    to arrive. ``used`` is when somebody last used the queue, 0 for just now; ``consumed`` whether somebody ever did.
+    not acknowledged; ``attempts`` is how often, by tag, where that is not once: 0 where it is only presumed. ``due`` is
+    until when it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the time
+    when they were the latest to arrive. ``used`` is when somebody last used the queue, 0 for just now; ``consumed``
+    whether somebody ever did.
     """
 
     key: str
@@ -120,6 +121,21 @@ class QueueState:
         if self.gone:
             self.far = self.far.without(self.gone)
             self.gone = set()
+
+    def presume(self, most: int) -> int:
+        """Take the next messages for handed out and given back, though no note says so, and return how many.
+
+        A crash takes the last notes with it; what they told of can be acknowledged nevertheless. Such a message was
+        delivered 0 times.
+        """
+        offsets = self.far.take(most)
+        first = self.lastTag + 1
+        self.lastTag += len(offsets)
+        for tag, offset in enumerate(offsets, first):
+            if offset != HOLE:
+                self.handed[offset] = tag
+                self.attempts[tag] = 0
+        return len(offsets)
 
     def dump(self) -> dict[str, Any]:
         """Return the state as values that MessagePack has."""

@@ -29,9 +29,9 @@ class Client:
 
     ``name`` is how it appears as a sender in text dialects; ``principal`` who it is (None: anonymous);
     ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``unsafe`` is
-    the number of its last run in the journal, which may still be on its way to the disk; ``acknowledged`` tells whether
-    it has acknowledged something since it last asked when all is safe; ``reader`` is whatever the dialects know it by
-    as somebody who publishes.
+    the number of its last run in the journal, which may still be on its way to the disk; ``consumed`` tells whether
+    it was handed something that is kept, or has acknowledged it, since it last asked when all is safe; ``reader`` is
+    whatever the dialects know it by as somebody who publishes.
     """
 
     id: int
@@ -43,7 +43,7 @@ class Client:
     joined: float = 0.0
     patterns: dict[str, Pattern] = field(default_factory=dict)
     unsafe: int = 0
-    acknowledged: bool = False
+    consumed: bool = False
     reader: Any = None
 
 

@@ -211,7 +211,7 @@ class BlipSession(Session):
         if subscription is not None:
             subscription.whenLoaded(self._goOnSoon)
         else:
-            self.broker.whenSafe(self._goOnSoon, self._me)
+            self.broker.whenKept(self._goOnSoon, self._me)
 
     def _goOnSoon(self) -> None:
         self.context.clock.callLater(0, self._loaded)

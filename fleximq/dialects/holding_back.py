@@ -32,4 +32,4 @@ def holdBack(session: Session, client: Client, reader: Reader) -> None:
         broker.whenRoom(lambda: reading.go(Wait.CROWDED))
     if 0 < session.owed > session.outbox.room:
         reading.stop(Wait.UNSENT)
-        broker.whenSafe(lambda: reading.go(Wait.UNSENT), client)
+        broker.whenKept(lambda: reading.go(Wait.UNSENT), client)

@@ -100,7 +100,7 @@ class MiniSession(Session):
                 self.broker.acknowledgeMessage(payload, self._me)
             else:
                 self._batch.append(PONG)
-                self._confirming |= self._me.acknowledged
+                self._confirming |= self._me.consumed
         except BrokerError as error:
             self.failed(error)
 
@@ -314,8 +314,10 @@ class MiniSession(Session):
         if not self._batch:
             return
         batch, self._batch = self._batch, []
-        if self._confirming or (self._promising and not self.broker.isSafe(self._me)):
+        if self._confirming:
             self.broker.whenSafe(self.answers.laterList(batch), self._me)
+        elif self._promising and not self.broker.isSafe(self._me):
+            self.broker.whenKept(self.answers.laterList(batch), self._me)
         else:
             self.answers.take(b"".join(batch))
         self._promising = self._confirming = False

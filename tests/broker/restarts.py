@@ -27,6 +27,7 @@ class LoggedJournal(SlowJournal):
     def __init__(self) -> None:
         super().__init__()
         self.log: list[Any] = []
+        self.clean = False
         self.pending: list[Any] = []
         self.checkpoint: tuple[bytes | None, int] = None, 0
 
@@ -88,11 +89,11 @@ class Restarts:
         self.broker = makeBroker(self.clock, self.journal, self.errors.append, **self._rules)
         self.me: Client = self.broker.join("blipmq")
 
-    def kill(self, patient: bool = False) -> None:
+    def kill(self, patient: bool = False, clean: bool = False) -> None:
         """Lose everything but the log, and start again."""
         self.broker.stop()
         self.journal = self.journal.killed()
-        self.journal.patient = patient
+        self.journal.patient, self.journal.clean = patient, clean
         self.begin()
         self.broker.keeper.restore(self.journal)
         self.clock.advance(0)

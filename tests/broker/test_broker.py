@@ -1,5 +1,6 @@
 """The one door: publishing, refusing, committing, direct messages, leaving."""
 
+from functools import partial
 from typing import Any
 
 from twisted.internet.task import Clock
@@ -260,7 +261,7 @@ class DurableTests(BrokerCase):
         subscription = self.broker.openSubscription(self.bob, None, "t", 1)
         self.publish("a", durable=True)
         self.journal.commit()
-        [delivery] = self.broker.poll(self.bob, None, subscription.id, 1)
+        [delivery] = self.broker.poll(self.alice, None, subscription.id, 1)
         self.publish("b", durable=True)
         called: list[str] = []
         self.broker.whenSafe(lambda: called.append("before"), self.bob)
@@ -269,6 +270,51 @@ class DurableTests(BrokerCase):
         self.assertEqual(called, ["before"])
         self.journal.commit()
         self.assertEqual(called, ["before", "behind"])
+
+    def test_polled(self) -> None:
+        """Who was handed something that is kept waits for the note of that; who was not does not."""
+        kept, fleeting = (self.broker.openSubscription(self.bob, None, "t", qos) for qos in (1, 0))
+        self.publish("a", durable=True)
+        self.journal.commit()
+        called: list[str] = []
+        for subscription, number, word in ((fleeting, 1, "qos0"), (kept, 1, "handed"), (kept, 1, "nothing")):
+            self.publish("more", name="other", durable=True)
+            self.broker.poll(self.bob, None, subscription.id, number)
+            self.broker.whenSafe(partial(called.append, word), self.bob)
+        self.assertEqual(called, ["qos0", "nothing"])
+        self.journal.commit()
+        self.assertEqual(called, ["qos0", "nothing", "handed"])
+
+    def test_whenKept(self) -> None:
+        """What it consumed does not matter to who only asks for its own publications."""
+        self.broker.consume(self.bob, "q")
+        self.publish("a", name="q", durable=True)
+        self.journal.commit()
+        self.broker.consume(self.bob, "q")
+        self.publish("more", name="other", durable=True)
+        called: list[str] = []
+        self.broker.whenKept(partial(called.append, "consumer"), self.bob)
+        self.broker.whenKept(partial(called.append, "publisher"), self.alice)
+        self.assertEqual((called, self.bob.consumed), (["consumer"], True))
+        self.journal.commit()
+        self.assertEqual(called, ["consumer", "publisher"])
+
+    def test_consumed(self) -> None:
+        """Likewise who consumed from a work queue, one message or several."""
+        self.broker.consume(self.bob, "q")
+        self.publish(*"abc", name="q", durable=True)
+        self.journal.commit()
+        called: list[str] = []
+        for word in ("one", "several"):
+            self.publish("more", name="other", durable=True)
+            if word == "one":
+                self.broker.consume(self.bob, "q")
+            else:
+                self.broker.consumeMany(self.bob, "q", 2)
+            self.broker.whenSafe(partial(called.append, word), self.bob)
+        self.assertEqual(called, [])
+        self.journal.commit()
+        self.assertEqual(called, ["one", "several"])
 
     def test_othersDoNotWait(self) -> None:
         """A publication that is not durable does not go through the journal."""

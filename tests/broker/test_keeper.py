@@ -5,7 +5,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.keeper import presume
 from fleximq.broker.kept_queue import KEPT_BACK
+from fleximq.broker.queue_state import QueueState
 from fleximq.broker.subscriptions import DROPPED_EXPIRED
 from fleximq.errors import NotFound, NotKept, SubscriptionFailed
 from fleximq.records import Acknowledged, Closed, HandedOut, Opened
@@ -496,3 +498,47 @@ class NoteTests(RestartCase):
         self.world.broker.leave(self.world.me, "test")
         self.world.clock.advance(10)
         self.assertEqual(self.world.broker.counts.events[DROPPED_EXPIRED], 2)
+
+
+class PresumedTests(RestartCase):
+    """What was handed out in the last moment, of which no note was written."""
+
+    def kill(self) -> None:
+        """Lose what was noted since the last commit."""
+        self.world.journal.pending.clear()
+        self.world.kill()
+
+    def test_tag(self) -> None:
+        """It can be acknowledged by its tag; what is not comes again, as if for the first time."""
+        id = self.open()
+        self.put(*"abc")
+        self.poll(id, 2)
+        self.kill()
+        self.assertTrue(self.world.broker.acknowledge(None, id, 1))
+        self.assertEqual([tuple(each[::2]) for each in self.world.poll(id, 9)], [(2, 1), (3, 1)])
+
+    def test_id(self) -> None:
+        """It can be acknowledged by its id."""
+        self.consume()
+        self.put(*"abc", topic="q", ids=True)
+        self.consume(number=2)
+        self.kill()
+        self.world.settle()
+        self.world.broker.acknowledgeMessage("b")
+        self.assertEqual(self.consume(), "a c")
+
+    def test_clean(self) -> None:
+        """After an orderly stop nothing is presumed."""
+        id = self.open()
+        self.put(*"abc")
+        self.world.kill(clean=True)
+        self.assertFalse(self.world.broker.acknowledge(None, id, 1))
+        self.assertEqual(self.poll(id), "a b c")
+
+    def test_bounds(self) -> None:
+        """Only so many of a queue, and those queues first that were used last."""
+        states = [QueueState(f"s:{used}", "t", 1, used, None, 1, used=used) for used in (5, 0, 9)]
+        for state in states:
+            state.arrive(range(1, 11))
+        presume(states, 100, ofOne=4, inAll=6)
+        self.assertEqual([state.lastTag for state in states], [0, 4, 2])

@@ -102,6 +102,19 @@ class NoteTests(StateCase):
         self.state.handedOut(handed(0))
         self.assertEqual((self.state.used, self.state.consumed), (0, True))
 
+    def test_presumed(self) -> None:
+        """What may have been handed out counts as delivered 0 times, and holes are passed over."""
+        self.state.handedOut(handed(1))
+        self.state.acknowledged([12])
+        self.state.settle()
+        self.assertEqual(self.state.presume(3), 3)
+        self.assertEqual(self.left(), ({10: 1, 11: 2, 13: 4}, list(range(14, 20))))
+        self.assertEqual((self.state.attempts, self.state.lastTag), ({2: 0, 4: 0}, 4))
+        self.state.handedOut(handed(4, 11))
+        self.assertEqual(self.state.attempts, {2: 1, 4: 0})
+        self.assertEqual(self.state.presume(99), 6)
+        self.assertEqual(self.state.presume(99), 0)
+
     def test_thereAndBack(self) -> None:
         self.state.handedOut(handed(4, 11, 11, time=100))
         self.state.acknowledged([10])

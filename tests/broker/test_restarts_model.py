@@ -27,7 +27,6 @@ class _Kept:
     tag: int = 0
     kept: bool = True
     given: bool = False
-    givenSafe: bool = False
     gone: bool = False
     goneSafe: bool = False
     due: float | None = None
@@ -99,7 +98,7 @@ class RestartMachine(RuleBasedStateMachine):
     def knowAll(self) -> None:
         """Whatever was said by now is in the log."""
         for kept in [*self.on, *self.queued]:
-            kept.givenSafe, kept.goneSafe, kept.dueSafe = kept.given, kept.gone, kept.due
+            kept.goneSafe, kept.dueSafe = kept.gone, kept.due
 
     @rule(patient=st.booleans())
     def readSlowly(self, patient: bool) -> None:
@@ -186,7 +185,8 @@ class RestartMachine(RuleBasedStateMachine):
         after = [each for each in before if not each.goneSafe]
         for each in after:
             each.gone = False
-            each.given = each.givenSafe
+            # Even if no note says so: it may be that the crash took the note.
+            each.given = True
         return after
 
     @invariant()

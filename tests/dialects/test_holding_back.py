@@ -20,7 +20,7 @@ class _Broker:
         """Keep it."""
         self.calls.append(call)
 
-    def whenSafe(self, call: Any, client: Client) -> None:
+    def whenKept(self, call: Any, client: Client) -> None:
         """Keep it."""
         self.calls.append(call)
 

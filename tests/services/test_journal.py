@@ -35,6 +35,7 @@ class Found:
     """What a journal says it found."""
 
     snapshot = None
+    clean = True
     nextClientId = 3000
     records = 7
     torn = ("the end was torn",)
