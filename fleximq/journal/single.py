@@ -1,6 +1,6 @@
 """The frame of a record that is alone in its commit: what a publisher waits for who sends one message at a time. Pure.
 
-It is the same frame as :mod:`fleximq.journal.filling` makes, put together at once: 5 us instead of 15.
+It is the same frame as :mod:`fleximq.journal.filling` makes, put together at once: 2 us instead of 8.
 """
 
 from struct import Struct
