@@ -25,7 +25,7 @@ from fleximq.journal.keeping import Keeper, NothingToKeep
 from fleximq.journal.lock import Lock
 from fleximq.journal.marks import Lost
 from fleximq.journal.reader import Reader
-from fleximq.journal.recovery import SKIP, Found, recover, verifyTail
+from fleximq.journal.recovery import SKIP, Found, recover, sentenceOf, verifyTail
 from fleximq.journal.retention import Freed
 from fleximq.journal.room import Room
 from fleximq.journal.staging import Staging
@@ -173,7 +173,7 @@ class DiskJournal:
             self._onEvent(event, number)
 
     def _foundLost(self, lost: Lost, why: str) -> None:
-        sentence = f"{lost.length} bytes at position {lost.position} are damaged: {why}"
+        sentence = sentenceOf(lost, f"damaged ({why})")
         self._found.lost.append(sentence)
         self._count("journal: lost range", 1)
         self._say(sentence)

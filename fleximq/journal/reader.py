@@ -370,7 +370,7 @@ class Reader:
             self._reportHole(segment, hole, last, segment.next)
 
     def _reportHole(self, segment: Segment, hole: Hole, before: FrameHeader | None, next: int) -> None:
-        first = segment.first if before is None else before.baseOffset + _records(before)
+        first = segment.offsetAt(hole.position) if before is None else before.baseOffset + _records(before)
         self._report(segment, hole.position, hole.until - hole.position, min(first, next), next, hole.reason)
 
     def _report(self, segment: Segment, position: int, length: int, first: int, next: int, why: object) -> None:

@@ -172,7 +172,7 @@ class _Recovery:
         self._join(segments)
         found.segments = Segments(segments)
         found.end = found.segments.end
-        found.lost = [self._sentence(lost) for lost in found.segments.lost]
+        found.lost = [sentenceOf(lost) for lost in found.segments.lost]
         self._continue(bool(segments) or any(name.endswith(TORN) for name in names))
 
     # -- segments ----------------------------------------------------------------------------------
@@ -357,14 +357,16 @@ class _Recovery:
             opened.close()
         return 0, None
 
-    def _sentence(self, lost: Lost) -> str:
-        if not lost.length:
-            offsets = f"the offsets {lost.first} to {lost.next - 1}"
-            return f"what was staged at position {lost.position} is gone, and with it {offsets}"
-        where = f"{lost.length} bytes at position {lost.position} are damaged or missing"
-        if lost.first == lost.next:
-            return f"{where}; no offsets are lost with them"
-        return f"{where}, and with them the offsets {lost.first} to {lost.next - 1}"
+
+def sentenceOf(lost: Lost, what: str = "damaged or missing") -> str:
+    """Say what is lost to whoever runs the broker."""
+    if not lost.length:
+        offsets = f"the offsets {lost.first} to {lost.next - 1}"
+        return f"what was staged at position {lost.position} is gone, and with it {offsets}"
+    where = f"{lost.length} bytes at position {lost.position} are {what}"
+    if lost.first == lost.next:
+        return f"{where}; no offsets are lost with them"
+    return f"{where}, and with them the offsets {lost.first} to {lost.next - 1}"
 
 
 def _isSegment(name: str) -> bool:

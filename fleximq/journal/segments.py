@@ -124,6 +124,11 @@ class Segment:
         place = bisect_right(self.positions, position) - 1
         return self.positions[place] if place >= 0 else self.base
 
+    def offsetAt(self, position: int) -> int:
+        """Return the offset of a record at or before this position."""
+        place = bisect_right(self.positions, position) - 1
+        return self.offsets[place] if place >= 0 else self.first
+
     def behind(self, position: int) -> int:
         """Return the position of the first entry of the index behind this position, or where the segment ends."""
         place = bisect_right(self.positions, position)

@@ -403,6 +403,19 @@ class FaultTests(JournalCase):
         self.assertIn("is damaged at position 0", str(reason))
         self.assertEqual(self.journal.health()["state"], "read-only")
 
+    def test_damagedWhileItRuns(self) -> None:
+        """Damage that a reader comes upon is told with its offsets."""
+        self.kept(b"a")
+        self.kept(b"b")
+        with open(f"{self.folder}/{0:020d}.fxj", "r+b") as file:
+            place = file.read().rindex(b"FXJ1") + 70
+            file.seek(place)
+            file.write(b"\xff")
+        self.assertEqual([payload for _, _, payload in self.records()], [b"a"])
+        (sentence,) = self.journal.health()["lost"]
+        words = r"^\d+ bytes at position \d+ are damaged \(the check sum is wrong\), and with them the offsets 2 to 2$"
+        self.assertRegex(sentence, words)
+
     def test_reopenWhenWell(self) -> None:
         """There is nothing to do."""
         self.assertEqual(self.reopen(), [None])

@@ -256,13 +256,14 @@ class DamageTests(SynchronousTestCase):
         self.assertEqual(len(found.lost), 1)
 
     def test_fetchLost(self) -> None:
-        """Messages that are damaged are left out."""
+        """Messages that are damaged are left out, and reported, they alone."""
         journal = opened(
             self.small, Recorder(self.small.flipped(self.name, (self.frame.position - self.base + 70) * 8))
         )
         answers: list[Any] = []
         journal.fetch(sorted(self.own), 1 << 20, answers.append)
         self.assertEqual(answers, [[]])
+        self.assertEqual([lost[2:] for lost in journal.lost], [(min(self.own), max(self.own) + 1)])
 
     def test_readBytesBehindDamage(self) -> None:
         """Bytes are given up to damage, and those asked for within it begin behind it."""
