@@ -1,0 +1,218 @@
+"""How the pipeline's processes reach a broker: each task connects by itself, and again where a connection was lost.
+
+A :class:`Place` is small and can be pickled, and a :class:`Link` is what one process makes of it. What is asked may
+be asked twice without harm, so a broker that is started anew is waited for, and a task does not fail for it.
+"""
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeVar
+
+from fleximq.client.blocking import Client, connect
+from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused, RequestFailed
+from fleximq.endpoints.urls import Url
+from fleximq.errors import SettingError
+from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PipelineError
+from fleximq.status import Status
+
+#: Seconds for which a broker that is away, or keeps nothing at the moment, is waited for.
+PATIENCE = 30.0
+#: Seconds until the next attempt: at first, and at most.
+_PAUSE, _LONGEST = 0.05, 1.0
+#: What no second attempt makes better, though the connection ended.
+_TOO_LARGE = f"{int(Status.PAYLOAD_TOO_LARGE)} payload too large"
+_NO_JOURNAL = "there is no journal"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a broker is, and who asks.
+
+    ``credentials`` is the map of the FlexiMQ document, section 5.2. ``authority``, ``certificate`` and ``key`` name
+    PEM files, which have to be where the tasks run. ``patience``: seconds.
+
+    :raises OptionRefused: the URL is none.
+    """
+
+    url: str
+    credentials: Mapping[str, str] | None = field(default=None, repr=False)
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    patience: float = PATIENCE
+
+    def __post_init__(self) -> None:
+        try:
+            Url.parse(self.url)
+        except SettingError as error:
+            raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], url: str | None = None) -> "Place":
+        """Return the place that options name: ``url``, ``token`` or ``credentials``, ``caFile``, ``certFile`` ..
+
+        :param url: instead of the option of this name, where that has several.
+        :raises OptionRefused: there is no URL, or an option has a value it cannot have.
+        """
+        named = url or options.get("url")
+        if not named:
+            raise OptionRefused("the option 'url' is missing: it names the broker, e.g. tcp://localhost:7890")
+        return cls(
+            named,
+            _credentials(options),
+            options.get("caFile"),
+            options.get("certFile"),
+            options.get("keyFile"),
+            _seconds(options),
+        )
+
+    def connect(self) -> Client:
+        """Return a new client.
+
+        :raises ConnectionLost: nobody is there.
+        :raises JoinRefused: the broker does not let it in.
+        :raises OptionRefused: a file for TLS cannot be read, or the URL is none that this client can speak to.
+        """
+        try:
+            return connect(self.url, credentials=self.credentials, name="pipeline", tls=self._tls())
+        except SettingError as error:
+            raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self.authority is None and self.certificate is None:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ValueError) as error:
+            raise OptionRefused(f"the files of 'caFile', 'certFile' and 'keyFile' cannot be used: {error}") from error
+        return context
+
+
+def _credentials(options: Mapping[str, str]) -> Mapping[str, str] | None:
+    token, written = options.get("token"), options.get("credentials")
+    if token is not None:
+        return {"type": "token", "token": token}
+    if written is None:
+        return None
+    try:
+        found = json.loads(written)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        # What it is may be secret, so it is not said.
+        raise OptionRefused(
+            'the option \'credentials\' must be a JSON map of texts, e.g. {"type": "token", "token": ".."}'
+        )
+    return found
+
+
+def _seconds(options: Mapping[str, str]) -> float:
+    written = options.get("brokerTimeout")
+    if written is None:
+        return PATIENCE
+    try:
+        seconds = float(written)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise OptionRefused(f"the option 'brokerTimeout' is {written!r}, but must be seconds from 0 to 86400")
+    return seconds
+
+
+class Link:
+    """Asks one broker; connects when something is asked, and again when the connection was lost.
+
+    Use it in a ``with`` statement, in one process.
+
+    :param sleep: and ``now`` are those of the standard library.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.place = place
+        self._sleep = sleep
+        self._now = now
+        self._client: Client | None = None
+
+    def __enter__(self) -> "Link":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, without waiting for anything."""
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(ClientError, TimeoutError):
+                client.close(0)
+
+    @property
+    def client(self) -> Client:
+        """The client of the connection there is, or of a new one.
+
+        :raises BrokerGone: nobody is there, for as long as is waited.
+        :raises BrokerRefused: the broker does not let it in.
+        """
+        return self._again(lambda client: client)
+
+    def ask(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Return what the broker answers on one of its paths; asked again while the broker is away.
+
+        :raises BrokerGone: it was away for too long.
+        :raises BrokerRefused: it does not let the pipeline in, or answered with an error that stays.
+        :raises NotJournalled: it has no journal.
+        """
+        return self._again(lambda client: client.ask(path, arguments))
+
+    def _again(self, use: Callable[[Client], T]) -> T:
+        deadline, pause = self._now() + self.place.patience, _PAUSE
+        while True:
+            try:
+                if self._client is None:
+                    self._client = self.place.connect()
+                return use(self._client)
+            except (ConnectionLost, TimeoutError, RequestFailed, JoinRefused) as error:
+                if not _mayPass(error):
+                    raise self._refused(error) from error
+                if not isinstance(error, RequestFailed):
+                    self.close()
+                if self._now() + pause > deadline:
+                    raise self._refused(error) from error
+            self._sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+
+    def _refused(self, error: Exception) -> PipelineError:
+        url = self.place.url
+        if isinstance(error, JoinRefused):
+            return BrokerRefused(f"the broker at {url} does not let the pipeline in: {error}")
+        if isinstance(error, RequestFailed):
+            if error.words == _NO_JOURNAL:
+                return NotJournalled(f"the broker at {url} has no journal; start it with --journal DIR")
+            return BrokerRefused(f"the broker at {url} answered {error.path} with {error}")
+        if _TOO_LARGE in str(error):
+            return BrokerRefused(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
+        return BrokerGone(f"the broker at {url} is away: {error}")
+
+
+def _mayPass(error: Exception) -> bool:
+    """Tell whether the same may succeed a little later."""
+    if isinstance(error, Answered):
+        busy = error.status in (Status.SERVICE_UNAVAILABLE, Status.TOO_MANY_REQUESTS)
+        return busy and error.words != _NO_JOURNAL
+    return _TOO_LARGE not in str(error)

@@ -1,0 +1,185 @@
+"""Reaching a broker: options, patience and words."""
+
+import pickle
+from typing import Any, cast
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.errors import ConnectionLost, JoinRefused, RequestFailed
+from fleximq.pipeline.broker_link import Link, Place
+from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused
+from tests.broker_process import BrokerProcess
+
+URL = "tcp://localhost:7890"
+
+
+class PlaceTests(SynchronousTestCase):
+    """Options that say where and who."""
+
+    def refuses(self, words: str, **options: str) -> str:
+        """Check that options are refused, and return the sentence."""
+        error = self.assertRaises(OptionRefused, Place.of, {"url": URL, **options})
+        self.assertIn(words, str(error))
+        return str(error)
+
+    def test_none(self) -> None:
+        """A URL is needed, and one that is one."""
+        self.assertIn("'url' is missing", str(self.assertRaises(OptionRefused, Place.of, {})))
+        self.assertIn("'url' cannot be used", str(self.assertRaises(OptionRefused, Place.of, {"url": "nowhere"})))
+
+    def test_credentials(self) -> None:
+        """A token, or a map in JSON."""
+        self.assertIsNone(Place.of({"url": URL}).credentials)
+        self.assertEqual(Place.of({"url": URL, "token": "s"}).credentials, {"type": "token", "token": "s"})
+        written = '{"type": "basic", "username": "a"}'
+        self.assertEqual(Place.of({"url": URL, "credentials": written}).credentials, {"type": "basic", "username": "a"})
+
+    def test_badCredentials(self) -> None:
+        """What they are is not said, nor shown with the place."""
+        for bad in ("s3cret", '["s3cret"]', '{"s3cret": 1}'):
+            self.assertNotIn("s3cret", self.refuses("'credentials' must be a JSON map", credentials=bad))
+        self.assertNotIn("s3cret", repr(Place.of({"url": URL, "token": "s3cret"})))
+
+    def test_seconds(self) -> None:
+        """How long it waits, within limits."""
+        self.assertEqual(Place.of({"url": URL, "brokerTimeout": "0"}).patience, 0)
+        self.assertEqual(Place.of({"url": URL, "brokerTimeout": "86400"}).patience, 86_400)
+        for bad in ("-1", "86401", "nan", "soon"):
+            self.refuses("'brokerTimeout'", brokerTimeout=bad)
+
+    def test_pickled(self) -> None:
+        """It travels whole."""
+        place = Place.of({"url": URL, "token": "s", "caFile": "ca.pem", "certFile": "c.pem", "keyFile": "k.pem"})
+        self.assertEqual(pickle.loads(pickle.dumps(place)), place)
+
+    def test_files(self) -> None:
+        """Files that cannot be read are told before anybody is called."""
+        place = Place.of({"url": "tls://localhost:7891", "caFile": "/nowhere/ca.pem"})
+        self.assertIn("'caFile'", str(self.assertRaises(OptionRefused, place.connect)))
+
+    def test_unspeakable(self) -> None:
+        """A URL of another kind is refused when it is used."""
+        error = self.assertRaises(OptionRefused, Place.of({"url": "ws://localhost:7890"}).connect)
+        self.assertIn("needs tcp://", str(error))
+
+
+class FakeClient:
+    """Answers with what it was given, raising errors."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = answers
+        self.closed = False
+
+    def ask(self, path: str, arguments: Any) -> Any:
+        """Give the next answer."""
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self, timeout: float) -> None:
+        """Remember it."""
+        self.closed = True
+
+
+class FakePlace:
+    """Connects as often as asked, to clients that share their answers."""
+
+    url = URL
+    patience = 10.0
+
+    def __init__(self, answers: list[Any], connecting: list[Exception | None] | None = None) -> None:
+        self.answers = answers
+        self.connecting = connecting or []
+        self.clients: list[FakeClient] = []
+
+    def connect(self) -> FakeClient:
+        """Return a client, or raise what is due."""
+        error = self.connecting.pop(0) if self.connecting else None
+        if error is not None:
+            raise error
+        self.clients.append(FakeClient(self.answers))
+        return self.clients[-1]
+
+
+class LinkTests(SynchronousTestCase):
+    """Asking, and asking again."""
+
+    def link(self, answers: list[Any], connecting: list[Exception | None] | None = None) -> Link:
+        """Return a link whose time passes by sleeping only."""
+        self.time = 0.0
+        self.place = FakePlace(answers, connecting)
+
+        def sleep(seconds: float) -> None:
+            self.time += seconds
+
+        return Link(cast(Place, self.place), sleep, lambda: self.time)
+
+    def test_answer(self) -> None:
+        """One connection serves all that is asked."""
+        link = self.link([1, 2])
+        self.assertEqual([link.ask("/a"), link.ask("/b")], [1, 2])
+        self.assertEqual((len(self.place.clients), self.time), (1, 0))
+
+    def test_lost(self) -> None:
+        """A lost connection is made again, and so is the question."""
+        link = self.link([ConnectionLost("gone"), TimeoutError("late"), "answer"], [None, ConnectionLost("no"), None])
+        self.assertEqual(link.ask("/a"), "answer")
+        self.assertEqual([client.closed for client in self.place.clients], [True, True, False])
+
+    def test_busy(self) -> None:
+        """A broker that keeps nothing at the moment is asked again on the same connection."""
+        link = self.link([RequestFailed(503, "the disk is full"), RequestFailed(429, "too many"), "answer"])
+        self.assertEqual(link.ask("/a"), "answer")
+        self.assertEqual(len(self.place.clients), 1)
+
+    def test_patience(self) -> None:
+        """It ends when the time is over, and the last reason is told."""
+        link = self.link([], [ConnectionLost("nobody listens")] * 1000)
+        error = self.assertRaises(BrokerGone, link.ask, "/a")
+        self.assertEqual(str(error), f"the broker at {URL} is away: nobody listens")
+        self.assertTrue(9 < self.time <= 10)
+
+    def test_full(self) -> None:
+        """So it does where the journal keeps nothing."""
+        error = self.assertRaises(BrokerRefused, self.link([RequestFailed(503, "disk full", "/a")] * 1000).ask, "/a")
+        self.assertIn("503 service unavailable: disk full", str(error))
+
+    def test_refused(self) -> None:
+        """Other answers are final."""
+        for error, kind, words in (
+            (RequestFailed(409, "no such token", "/sink/commit"), BrokerRefused, "answered /sink/commit with 409"),
+            (RequestFailed(503, "there is no journal", "/a"), NotJournalled, "has no journal; start it with --journal"),
+            (ConnectionLost("closed, and said before: 413 payload too large"), BrokerRefused, "--max-message"),
+        ):
+            found = self.assertRaises(kind, self.link([error]).ask, "/a")
+            self.assertIn(words, str(found))
+            self.assertEqual(self.time, 0)
+
+    def test_notLetIn(self) -> None:
+        """Wrong credentials are told at once, without them."""
+        error = self.assertRaises(BrokerRefused, self.link([], [JoinRefused(604, "bad token")]).ask, "/a")
+        self.assertEqual(
+            str(error), f"the broker at {URL} does not let the pipeline in: 604 authentication failed: bad token"
+        )
+        self.assertEqual(self.time, 0)
+
+    def test_closed(self) -> None:
+        """Leaving the block ends the connection."""
+        with self.link([1]) as link:
+            link.ask("/a")
+        self.assertEqual([client.closed for client in self.place.clients], [True])
+
+
+class RealBrokerTests(SynchronousTestCase):
+    """With the real program."""
+
+    def test_aboutAndGone(self) -> None:
+        """A broker answers while it is there, and is missed afterwards; without a journal it has none to be read."""
+        with BrokerProcess() as broker:
+            place = Place(f"tcp://127.0.0.1:{broker.port()}", patience=0.2)
+            with Link(place) as link:
+                self.assertIsNone(link.ask("/broker/about")["journal"])
+                self.assertRaises(NotJournalled, link.ask, "/journal/bounds")
+                broker.stop()
+                self.assertRaises(BrokerGone, link.ask, "/broker/about")
