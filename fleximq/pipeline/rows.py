@@ -1,0 +1,205 @@
+"""Rows of Spark as records for the broker, in portions of about as many bytes as are sent at once.
+
+This file is hot: a row with a binary value costs 0.2 us here, one with a struct of five fields 3 us.
+
+What MessagePack has no type for is written as text: times and dates as in ISO 8601, decimals with all their digits.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fleximq.limits import MEBIBYTE
+from fleximq.pipeline.errors import RowRefused
+
+#: The most records in one portion: so many the broker takes at once.
+RECORDS = 50_000
+#: About what a record takes besides topic, value and headers.
+_AROUND = 24
+
+Record = dict[str, Any]
+_Convert = Callable[[Any], Any]
+
+
+class Rows:
+    """Makes records of rows.
+
+    :param topic: that of rows without one.
+    :param packed: the bytes of ``value`` are MessagePack already.
+    :param portion: about so many bytes, at most one record more, make a portion.
+    """
+
+    def __init__(self, topic: str | None = None, packed: bool = False, portion: int = MEBIBYTE) -> None:
+        self._topic = topic
+        self._packed = packed
+        self._portion = portion
+
+    def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Record]]:
+        """Yield all rows of some batches as records: maps with ``topic``, ``value`` and perhaps ``headers``.
+
+        :raises RowRefused: a row has no topic, or a value that is no MessagePack though it should be.
+        """
+        held: list[Record] = []
+        size = 0
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            records, sizes = self._records(batch)
+            ends = np.cumsum(sizes)
+            start = before = 0
+            while start < len(records):
+                full = int(np.searchsorted(ends, before + self._portion - size)) + 1
+                stop = min(full, len(records), start + RECORDS - len(held))
+                held += records[start:stop]
+                size += int(ends[stop - 1]) - before
+                start, before = stop, int(ends[stop - 1])
+                if size >= self._portion or len(held) >= RECORDS:
+                    yield held
+                    held, size = [], 0
+        if held:
+            yield held
+
+    def _records(self, batch: pa.RecordBatch) -> tuple[list[Record], npt.NDArray[np.int64]]:
+        """Return the records of a batch, and about how many bytes each has."""
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        values, sizes = self._values(columns["value"])
+        topics, topic = self._topics(columns.get("topic"), batch.num_rows)
+        if topics is None:
+            records = [{"topic": topic, "value": value} for value in values]
+            sizes = sizes + len(topic)
+        else:
+            records = [{"topic": each, "value": value} for each, value in zip(topics, values, strict=True)]
+            sizes = sizes + np.fromiter(map(len, topics), np.int64, len(topics))
+        for place, headers in _headers(columns.get("headers"), columns.get("key")):
+            records[place]["headers"] = headers
+            sizes[place] += _packedSize(headers)
+        return records, sizes
+
+    def _topics(self, column: pa.Array | None, number: int) -> tuple[list[str] | None, str]:
+        """Return the topic of each row, or one that all have."""
+        if column is None or column.null_count == number:
+            if self._topic is None:
+                raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
+            return None, self._topic
+        if column.null_count:
+            if self._topic is None:
+                raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
+            column = pc.fill_null(column, self._topic)
+        names: list[str] = column.to_pylist()
+        first = names[0]
+        return (None, first) if names.count(first) == number else (names, "")
+
+    def _values(self, column: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
+        """Return the values, and about how many bytes they have when they are packed."""
+        values = valuesOf(column)
+        if not _isBytes(column.type):
+            return values, np.fromiter(map(_packedSize, values), np.int64, len(values)) + _AROUND
+        sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64) + _AROUND
+        return ([_unpacked(value) for value in values] if self._packed else values), sizes
+
+
+def _isBytes(type: pa.DataType) -> bool:
+    return any(
+        test(type)
+        for test in (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
+    )
+
+
+def _packedSize(value: Any) -> int:
+    try:
+        return len(msgpack.packb(value))
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise RowRefused(f"a row cannot be packed as MessagePack: {error}") from error
+
+
+def _unpacked(value: bytes | None) -> Any:
+    if not value:
+        return None
+    try:
+        return msgpack.unpackb(value, strict_map_key=False)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise RowRefused(f"the value of a row is no MessagePack, as 'valueFormat' says it is: {error}") from error
+
+
+def _headers(column: pa.Array | None, keys: pa.Array | None) -> Iterator[tuple[int, Record]]:
+    """Yield the places of rows that have headers or a key, with both in one map."""
+    columns = [None if each is None or each.null_count == len(each) else each for each in (column, keys)]
+    if columns == [None, None]:
+        return
+    number = max(len(each) for each in columns if each is not None)
+    maps, ids = ([None] * number if each is None else valuesOf(each) for each in columns)
+    for place, (pairs, key) in enumerate(zip(maps, ids, strict=True)):
+        headers = pairs or {}
+        if key is not None:
+            headers["key"] = key
+        if headers:
+            yield place, headers
+
+
+def valuesOf(column: pa.Array) -> list[Any]:
+    """Return the values of a column as MessagePack has them; None for a null."""
+    if pa.types.is_struct(column.type) and not column.null_count:
+        # Several times as quick as one by one.
+        names = [field.name for field in column.type]
+        return [dict(zip(names, row, strict=True)) for row in zip(*map(valuesOf, column.flatten()), strict=True)]
+    values: list[Any] = column.to_pylist()
+    convert = converter(column.type)
+    return values if convert is None else [_orNone(convert, value) for value in values]
+
+
+def converter(type: pa.DataType) -> _Convert | None:
+    """Return what makes of a value of this type one that MessagePack has; None: it is one already."""
+    if pa.types.is_map(type):
+        return _mapConverter(converter(type.key_type), converter(type.item_type))
+    if pa.types.is_struct(type):
+        fields = {field.name: made for field in type if (made := converter(field.type)) is not None}
+        return _structConverter(fields) if fields else None
+    if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
+        made = converter(type.value_type)
+        return None if made is None else lambda values: [_orNone(made, value) for value in values]
+    if pa.types.is_timestamp(type):
+        return _isoTime
+    if pa.types.is_date(type):
+        return datetime.date.isoformat
+    if pa.types.is_decimal(type) or pa.types.is_time(type):
+        return str
+    if pa.types.is_duration(type):
+        return lambda value: round(value / datetime.timedelta(microseconds=1))
+    return None
+
+
+def _orNone(convert: _Convert, value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _mapConverter(key: _Convert | None, item: _Convert | None) -> _Convert:
+    if key is None and item is None:
+        return dict
+
+    def convert(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+        return {key(name) if key else name: _orNone(item, value) if item else value for name, value in pairs}
+
+    return convert
+
+
+def _structConverter(fields: Mapping[str, _Convert]) -> _Convert:
+    def convert(values: dict[str, Any]) -> dict[str, Any]:
+        for name, made in fields.items():
+            if values[name] is not None:
+                values[name] = made(values[name])
+        return values
+
+    return convert
+
+
+def _isoTime(value: datetime.datetime) -> str:
+    """Return a time as in ISO 8601, with microseconds, and with a Z if it is one of UTC."""
+    if value.tzinfo is None:
+        return value.isoformat(timespec="microseconds")
+    return value.astimezone(datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,95 @@
+"""The options of the sink, and the columns that it takes, checked before anything is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleximq.limits import KIBIBYTE, MEBIBYTE, isTooLong
+from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.errors import OptionRefused
+
+#: The most bytes of a query's name.
+_NAME_BYTES = 256
+_BATCH_MOST = (1 << 63) - 1
+_TEXTS = frozenset({"string", "char", "varchar"})
+_BYTES = _TEXTS | {"binary"}
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What was asked of the sink.
+
+    ``topic`` is that of rows without one. ``exactlyOnce`` refuses a broker that cannot promise it. ``packed`` says that
+    the bytes of ``value`` are MessagePack already. ``portion``: about so many bytes are sent at once. ``query`` and
+    ``batch`` name the transaction of a batch write, so that a repeat publishes nothing; "" for a new name.
+    """
+
+    place: Place
+    topic: str | None = None
+    exactlyOnce: bool = False
+    packed: bool = False
+    portion: int = MEBIBYTE
+    query: str = ""
+    batch: int = 0
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "SinkOptions":
+        """Return the options, checked.
+
+        :raises OptionRefused: one is missing, or has a value it cannot have.
+        """
+        if "," in options.get("url", ""):
+            raise OptionRefused("the option 'url' names several brokers, but rows are written to one")
+        topic = options.get("topic")
+        if topic is not None and (not topic or isTooLong(topic)):
+            raise OptionRefused("the option 'topic' must have 1 to 1024 bytes")
+        query = options.get("txnAppId", "")
+        if len(query.encode()) > _NAME_BYTES:
+            raise OptionRefused(f"the option 'txnAppId' may have at most {_NAME_BYTES} bytes")
+        if bool(query) != ("txnVersion" in options):
+            raise OptionRefused("the options 'txnAppId' and 'txnVersion' belong together")
+        return cls(
+            Place.of(options),
+            topic,
+            _choice(options, "requireExactlyOnce", _TRUTH, "false"),
+            _choice(options, "valueFormat", {"bytes": False, "messagepack": True}, "bytes"),
+            _number(options, "portionBytes", MEBIBYTE, KIBIBYTE, 8 * MEBIBYTE),
+            query,
+            _number(options, "txnVersion", 0, 0, _BATCH_MOST),
+        )
+
+
+def _choice(options: Mapping[str, str], name: str, known: Mapping[str, Any], otherwise: str) -> Any:
+    written = options.get(name, otherwise)
+    if written.lower() not in known:
+        raise OptionRefused(f"the option {name!r} is {written!r}, but must be {' or '.join(known)}")
+    return known[written.lower()]
+
+
+def _number(options: Mapping[str, str], name: str, otherwise: int, least: int, most: int) -> int:
+    written = options.get(name, str(otherwise))
+    if not written.isascii() or not written.isdigit() or not least <= int(written) <= most:
+        raise OptionRefused(f"the option {name!r} is {written!r}, but must be a whole number from {least} to {most}")
+    return int(written)
+
+
+def checkColumns(types: Mapping[str, str], topic: str | None, packed: bool = False) -> None:
+    """Check that rows of these columns can be written; further columns are left alone.
+
+    :param types: Spark's names of the columns' types, such as ``string``, by the names of the columns.
+    :param topic: that of rows without one.
+    :raises OptionRefused: a column is missing or of another type.
+    """
+    if "value" not in types:
+        raise OptionRefused(f"a column 'value' is needed to publish rows, but there are only {', '.join(types)}")
+    if "topic" not in types and topic is None:
+        raise OptionRefused("rows need a column 'topic', or the option 'topic' for all of them")
+    for name, wanted, words in (
+        ("topic", _TEXTS, "a string"),
+        ("key", _BYTES, "a string or binary"),
+        ("headers", {"map"}, "a map of strings"),
+        *([("value", {"binary"}, "binary where the option 'valueFormat' is messagepack")] if packed else []),
+    ):
+        if name in types and types[name] not in wanted and types[name] != "void":
+            raise OptionRefused(f"the column {name!r} is of type {types[name]}, but must be {words}")

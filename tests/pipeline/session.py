@@ -1,0 +1,54 @@
+"""The one Spark session of a test run: starting it takes seconds, so all tests of a process share it."""
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import fleximq
+
+#: Two tasks at once, each of which may fail twice before it fails its job.
+MASTER = "local[2,3]"
+
+
+@cache
+def sharedSession() -> SparkSession:
+    """Return the session; it is made by the first who asks, and ends with the process.
+
+    All that it writes is in a temporary folder, and nobody but this machine can reach it.
+    """
+    folder = tempfile.mkdtemp(prefix="fleximq-spark-")
+    source = str(Path(fleximq.__file__).parents[1])
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    settings = {
+        "spark.master": MASTER,
+        "spark.app.name": "fleximq-tests",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    atexit.register(_end, session, folder)
+    return session
+
+
+def _end(session: SparkSession, folder: str) -> None:
+    session.stop()
+    shutil.rmtree(folder, ignore_errors=True)
