@@ -16,6 +16,7 @@ from fleximq.dialects.slow_consumer import policyOf
 from fleximq.dialects.turn import Turn
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.security.protection import Protection
+from fleximq.services.bell import Bell
 from fleximq.services.broker import BrokerService, makeBroker
 from fleximq.services.children import ChildService
 from fleximq.services.departure import Departure
@@ -51,9 +52,10 @@ def compose(
     depart = depart or departure
     departLate = departLate or departure.late
     turn = Turn(reactor)
-    journal = makeJournal(reactor, settings, turn, lambda event, number: broker.observers.counted(event, number))
+    bell = Bell(reactor)
+    journal = makeJournal(bell, settings, turn, lambda event, number: broker.observers.counted(event, number))
     broker = makeBroker(reactor, settings, turn, journal)
-    whole = _whole(reactor, journal, broker, depart)
+    whole = _whole(reactor, journal, broker, depart, bell)
     policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
     guests = Guests(reactor)
     gate = Gate(reactor, settings.limits, lambda: len(broker.clients), broker.observers.counted)
@@ -75,10 +77,10 @@ def compose(
     return whole
 
 
-def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn]) -> MultiService:
+def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn], bell: Bell) -> MultiService:
     """Return the service that holds all others."""
     if journal.onDisk:
-        return JournalService(reactor, journal, partial(restore, broker, journal), depart)
+        return JournalService(reactor, journal, partial(restore, broker, journal), depart, bell)
     return MultiService()
 
 

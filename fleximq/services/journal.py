@@ -26,6 +26,7 @@ from fleximq.journal.retention import Freed
 from fleximq.journal_options import fsyncOf, retentionOf, timeToLiveOf
 from fleximq.patterns import anyOf
 from fleximq.records import ClientIds
+from fleximq.services.bell import Bell
 from fleximq.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,15 +38,18 @@ _log = Logger()
 CLEANING = 60.0
 
 
-def makeJournal(reactor: Any, settings: Settings, turn: Turn, counted: Callable[[str, int], None]) -> IJournal:
-    """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory."""
+def makeJournal(bell: Bell, settings: Settings, turn: Turn, counted: Callable[[str, int], None]) -> IJournal:
+    """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory.
+
+    :param bell: by which its threads reach the reactor.
+    """
     if settings.journal is None:
         return MemoryJournal()
     from fleximq.journal.journal import DiskJournal  # a broker without a journal does not load all that
 
     return DiskJournal(
         settings.journal,
-        callFromThread=partial(reactor.callFromThread, _inTurn, turn),
+        callFromThread=partial(bell.call, _inTurn, turn),
         now=_microseconds,
         fsync=fsyncOf(settings.fsync),
         segmentBytes=settings.journalSegment,
@@ -72,6 +76,7 @@ class JournalService(MultiService):
 
     :param restore: is given what was found in it, before it begins to write.
     :param depart: called with a sentence if it cannot be opened, or not be understood; does not return.
+    :param bell: rings for the journal's threads while it is open.
     :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
     """
 
@@ -81,6 +86,7 @@ class JournalService(MultiService):
         journal: "DiskJournal",
         restore: Callable[["Recovered"], None],
         depart: Callable[[str], NoReturn],
+        bell: Bell,
         onSignal: Callable[[int, Any], Any] = signal.signal,
     ) -> None:
         super().__init__()
@@ -88,6 +94,7 @@ class JournalService(MultiService):
         self._reactor = reactor
         self._restore = restore
         self._depart = depart
+        self._bell = bell
         self._onSignal = onSignal
         self._before: Any = None
         self._open = False
@@ -102,6 +109,7 @@ class JournalService(MultiService):
         except JournalError as error:
             self._depart(str(error))
         self._open = True
+        self._bell.hang()
         self._begin(found)
         self._before = self._onSignal(signal.SIGUSR2, self._signalled)
         for sentence in (*found.torn, *found.lost):
@@ -146,6 +154,7 @@ class JournalService(MultiService):
                 self._onSignal(signal.SIGUSR2, self._before)
                 self._before = None
             self.journal.close()
+            self._bell.takeDown()
 
     def _clean(self) -> None:
         self.journal.clean(_cleaned)

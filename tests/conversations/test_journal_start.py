@@ -91,6 +91,7 @@ class NotStartingTests(SynchronousTestCase):
         """One that another broker has; that one goes on."""
         folder = os.path.abspath(self.mktemp())
         with BrokerProcess("--journal", folder) as broker:
+            broker.waitForOutput("journal is ready")
             self.assertRefused(folder, "in use")
             with FlexiClient(Stream(broker.address)) as client:
                 self.assertEqual(client.join().barrier(), [])
@@ -113,8 +114,8 @@ class NotStartingTests(SynchronousTestCase):
     def test_newer(self) -> None:
         """One of a version that is not known yet."""
         folder = Path(self.mktemp()).absolute()
-        with BrokerProcess("--journal", str(folder)):
-            pass
+        with BrokerProcess("--journal", str(folder)) as broker:
+            broker.waitForOutput("journal is ready")
         line = f"fleximq-journal 2 {'0' * 32} "
         (folder / "identity").write_text(f"{line}{crc32(line.encode()):08x}\n")
         self.assertRefused(str(folder), "version 2")

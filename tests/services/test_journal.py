@@ -17,6 +17,7 @@ from fleximq.journal.memory import MemoryJournal
 from fleximq.journal.retention import Freed
 from fleximq.records import ClientIds
 from fleximq.services import journal as module
+from fleximq.services.bell import Bell
 from fleximq.services.journal import CLEANING, JournalService, makeJournal, restore
 from fleximq.settings import Settings
 from tests.broker.parts import makeBroker
@@ -125,7 +126,12 @@ class JournalServiceTests(SynchronousTestCase):
         """Return a service with a journal of steps and another service in it."""
         kept: Any = Steps(self.steps, **journal)
         service = JournalService(
-            self.reactor, kept, restore or (lambda found: self.steps.append("restore")), leave, self.onSignal
+            self.reactor,
+            kept,
+            restore or (lambda found: self.steps.append("restore")),
+            leave,
+            Bell(self.reactor),
+            self.onSignal,
         )
         self.inner = Inner(self.steps)
         self.inner.setServiceParent(service)
@@ -217,7 +223,7 @@ class MakeJournalTests(SynchronousTestCase):
         """Return the journal for these settings."""
         reactor: Any = MemoryReactorClock()
         reactor.callFromThread = lambda call, *arguments: call(*arguments)
-        return makeJournal(reactor, Settings(**settings), Turn(reactor), lambda event, number: None)
+        return makeJournal(Bell(reactor), Settings(**settings), Turn(reactor), lambda event, number: None)
 
     def test_memory(self) -> None:
         """None, and it lives in memory."""
