@@ -7,47 +7,44 @@ it speaks to.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from fleximq.broker import paths
-from fleximq.broker.backlog import ANY, OVERHEAD, costOf, weigh
+from fleximq.broker.backlog import ANY
 from fleximq.broker.clients import Clients
+from fleximq.broker.dead_letters import DeadLetters
 from fleximq.broker.deadlines import Clock, Deadlines
+from fleximq.broker.delivering import Delivering
 from fleximq.broker.feed import Outlet
-from fleximq.broker.idempotence import Claim, Idempotence, Kept
+from fleximq.broker.idempotence import Kept
 from fleximq.broker.keeper import Keeper
+from fleximq.broker.listening import Listening
 from fleximq.broker.making import MakeQueue
 from fleximq.broker.noting import Noting
 from fleximq.broker.observers import Counts, Observers
-from fleximq.broker.presence import OwnMessages, Presence
+from fleximq.broker.once import Once, idempotenceOf
+from fleximq.broker.openings import Openings
+from fleximq.broker.polling import Polling, reasonOf
+from fleximq.broker.presence import Presence
+from fleximq.broker.publishing import Publishing
 from fleximq.broker.recording import Recording
 from fleximq.broker.replay import Replays, Start
 from fleximq.broker.requests import OpenRequests
 from fleximq.broker.rules import Rules
-from fleximq.broker.subscriptions import Subscription, Subscriptions
+from fleximq.broker.subscriptions import Subscription
 from fleximq.broker.taps import Taps
 from fleximq.broker.time_to_live import TimesToLive
-from fleximq.broker.topic_queues import TopicQueue, TopicQueues
-from fleximq.broker.topics import SYSTEM, Topic, TopicTable, checkName, isPattern
+from fleximq.broker.topic_queues import TopicQueue
+from fleximq.broker.topics import SYSTEM, Topic, TopicTable
 from fleximq.broker.transactions import Transactions
-from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope, Pattern
-from fleximq.errors import (
-    BrokerError,
-    ClientNotFound,
-    Forbidden,
-    InvalidTopic,
-    NoCapacity,
-    NotKept,
-    NotRecorded,
-    SubscriptionFailed,
-)
+from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
+from fleximq.broker.work_queues import WorkQueues
+from fleximq.errors import ClientNotFound, Forbidden, NotKept
 from fleximq.interfaces import IJournal, IPeer, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.message import Message
 from fleximq.patterns import anyOf
-from fleximq.records import DIALECTS
 
 _NOBODY: tuple[None, None] = (None, None)
 
@@ -75,69 +72,82 @@ class Broker:
         afterwards: Callable[[], None] = lambda: None,
         publishing: Callable[[Client | None], None] = lambda client: None,
     ) -> None:
-        rules = rules or Rules()
-        limits = rules.limits
         self.clock = clock
-        self.rules = rules
+        self.journal = journal
+        self.rules = rules = rules or Rules()
         self.started = clock.seconds()
+        self.itself = Client(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
         self.counts = Counts()
         self.observers = Observers(onError)
         self.observers.add(self.counts)
         self.channelsChanged: list[Callable[[], None]] = []
-        self.clients = Clients(limits.clients, clock.seconds, randomHex)
+        self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
         durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
-        self.topics = TopicTable(limits.topics, self._topicCreated, self._channelsChanged, durable)
-        self._taps = Taps(self.topics, onError)
-        self.journal = journal
-        self.transactions = Transactions(journal, self.topics, self._deliver, self._unread)
-        self._recording = Recording(journal, self.topics, self.transactions.deliver, self.observers.counted, publishing)
+        self.topics = TopicTable(rules.limits.topics, self._topicCreated, self._channelsChanged, durable)
         self.timesToLive = TimesToLive(rules.messageTtl)
+        self._taps = Taps(self.topics, onError)
+        self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
+        self._requests = OpenRequests(self._deadlines, rules.requestTimeout, rules.limits.requests)
+        self._beginPublishing(publishing)
+        self._beginListening()
+        self._beginQueues(idOf, durable)
+
+    def _beginPublishing(self, publishing: Callable[[Client | None], None]) -> None:
+        journal, counted = self.journal, self.observers.counted
+        delivering = Delivering(self.topics, self.clients)
+        self._deliver = delivering.deliver
+        self.transactions = Transactions(journal, self.topics, self._deliver, self._unread)
+        self._recording = Recording(journal, self.topics, self.transactions.deliver, counted, publishing)
+        self._publishing = Publishing(journal, delivering, self.transactions, self._recording)
+        self.idempotence = idempotenceOf(self.rules, self.clock.seconds, counted)
+        self._once = Once(self.rules.idempotenceWindow > 0, self.idempotence, delivering, self._publishing)
+        self.observers.add(Presence(self.topics, self.itself, self._deliver))
+
+    def _beginListening(self) -> None:
         self._replays = Replays(
-            journal,
+            self.journal,
             self.topics,
-            anyOf(rules.retain),
+            anyOf(self.rules.retain),
             self.timesToLive,
             self.transactions.waits,
             lambda: time.time_ns() // 1000,
             self.unsubscribe,
         )
-        self.idempotence = Idempotence(
-            round(rules.idempotenceWindow * 1_000_000),
-            lambda: round(clock.seconds() * 1_000_000),
-            [DIALECTS[name] for name in ("fleximq", "minimq")[: 1 + rules.minimqIdempotent]],
-            self.observers.counted,
+        self._listening = Listening(self.topics, self._replays, self.rules.limits.subscriptions)
+
+    def _beginQueues(self, idOf: Callable[[Message], str], lasts: Callable[[str], bool]) -> None:
+        rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
+        self._deadLetters = DeadLetters(
+            self.itself,
+            topics,
+            self._publishing,
+            lambda name: self._workQueues.ensure(name),
+            self._deadlines,
+            rules.redelivery,
+            counted,
         )
-        self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
-        self._requests = OpenRequests(self._deadlines, rules.requestTimeout, limits.requests)
-        self.itself = Client(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
-        self._own = OwnMessages()
-        self.observers.add(Presence(self.topics, self.itself, self._deliver))
-        noting = Noting(journal, self._deadlines, self._bury)
-        self._makeQueue = MakeQueue(
+        noting = Noting(journal, self._deadlines, self._deadLetters.bury)
+        makeQueue = MakeQueue(
             deadlines=self._deadlines,
             retryAfter=rules.redelivery,
             maxDeliveries=rules.maxDeliveries,
-            maxMessages=limits.queueMessages,
-            maxBytes=limits.queueBytes,
-            onDead=self._dead,
-            counted=self.observers.counted,
-            livesOf=self._livesOf,
+            maxMessages=rules.limits.queueMessages,
+            maxBytes=rules.limits.queueBytes,
+            onDead=self._deadLetters.add,
+            counted=counted,
+            livesOf=self.timesToLive.seconds,
             keeping=noting if journal.onDisk else None,
-            memory=limits.queueMemory,
+            memory=rules.limits.queueMemory,
         )
-        self.subscriptions = Subscriptions(
-            self._makeQueue, grace=rules.grace, keptGrace=rules.durableGrace, onExpired=self._subscriptionExpired
-        )
-        self.queues = TopicQueues(
-            self._makeQueue,
-            expiry=rules.queueExpiry,
-            maxQueues=limits.queues,
-            onExpired=self._queueExpired,
-            idOf=idOf,
-            lasts=durable,
-        )
+        openings = Openings(journal)
+        self._polling = Polling(rules, journal, topics, openings, makeQueue)
+        self._workQueues = WorkQueues(rules, journal, topics, openings, makeQueue, idOf, lasts)
+        self.subscriptions = self._polling.subscriptions
+        self.queues = self._workQueues.queues
         #: Brings queues over a restart; the journal asks it for snapshots.
-        self.keeper = Keeper(noting, self.topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive)
+        self.keeper = Keeper(
+            noting, openings, topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive
+        )
 
     def stop(self) -> None:
         """Cancel everything timed."""
@@ -179,9 +189,7 @@ class Broker:
         """
         if not self.clients.remove(client):
             return
-        for name in tuple(client.patterns):
-            self.unsubscribe(client, name)
-        self._replays.leave(client)
+        self._listening.leave(client)
         self.subscriptions.leave(client)
         self._requests.leave(client)
         self.observers.clientLeft(client, reason)
@@ -212,7 +220,7 @@ class Broker:
         :raises NotRecorded: the journal takes nothing at present; nobody got anything.
         """
         if envelope.topic.careful or envelope.durable:
-            self._publishCarefully(envelope, body, count, kept)
+            self._publishing.publish(envelope, body, count, kept)
         else:
             self._deliver(envelope, body, count)
 
@@ -223,19 +231,14 @@ class Broker:
 
         :param ids: one for each message.
         """
-        self._once(envelope, body, ids, kept, self.publish)
+        self._once.publish(envelope, body, ids, kept, self.publish)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
         """Bring a run only to those of its subscribers who take direct messages and have one of these ids.
 
         It is not kept anywhere, but does not overtake what was published to the topic before.
         """
-        envelope = self._present(envelope)
-        bring = partial(self._deliverTo, tuple(audience))
-        if envelope.topic.line:
-            self._recording.wait(envelope, body, count, bring)
-        else:
-            bring(envelope, body, count)
+        self._publishing.narrowed(envelope, body, count, audience)
 
     def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
         """Let a client's subscriber take what is published to a name or, unless ``literal``, a pattern.
@@ -245,14 +248,7 @@ class Broker:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises SubscriptionFailed: the client has as many subscriptions as it may.
         """
-        self.checkSubscription(client, name)
-        if name in client.patterns:
-            return
-        if literal or not isPattern(name):
-            self.topics.subscribe(subscriber, name)
-        else:
-            self.topics.subscribePattern(subscriber, name)
-        client.patterns[name] = Pattern(subscriber, literal)
+        self._listening.subscribe(client, subscriber, name, literal)
 
     def follow(self, client: Client, outlet: Outlet, name: str, start: Start) -> None:
         """Let a client have what the journal has of a name or pattern from a place on, and all that comes, in order.
@@ -265,15 +261,7 @@ class Broker:
             this topic goes there.
         :raises NoLongerKept: the journal has nothing as old.
         """
-        self.checkSubscription(client, name)
-        cover = self._replays.check(name, start)
-        feed = self._replays.lasting(client, outlet)
-        held = client.patterns.get(name)
-        if held is None or held.subscriber is not feed:
-            self.unsubscribe(client, name)
-            (self.topics.subscribePattern if isPattern(name) else self.topics.subscribe)(feed, name)
-            client.patterns[name] = Pattern(feed, False)
-        self._replays.follow(feed, cover, start)
+        self._listening.follow(client, outlet, name, start)
 
     def recall(self, client: Client, outlet: Outlet, name: str, literal: bool = False, history: int = 0) -> None:
         """Give a client that has just subscribed what a new subscriber gets of the past, before all that comes.
@@ -289,20 +277,11 @@ class Broker:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises SubscriptionFailed: the client has as many subscriptions as it may.
         """
-        checkName(name)
-        if len(client.patterns) >= self.rules.limits.subscriptions and name not in client.patterns:
-            raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
+        self._listening.check(client, name)
 
     def unsubscribe(self, client: Client, name: str) -> None:
         """Take a subscription back, named as it was given; nothing happens where there is none."""
-        pattern = client.patterns.pop(name, None)
-        if pattern is None:
-            return
-        if pattern.literal or not isPattern(name):
-            self.topics.unsubscribe(pattern.subscriber, name)
-        else:
-            self.topics.unsubscribePattern(pattern.subscriber, name)
-        self._replays.drop(client, name)
+        self._listening.unsubscribe(client, name)
 
     def whenSafe(self, call: Callable[[], None], client: Client | None = None) -> None:
         """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
@@ -419,32 +398,11 @@ class Broker:
         :raises SubscriptionFailed: the client has as many as it may.
         :raises NoCapacity: there are as many as there may be, those included that outlive their connection.
         """
-        if len(self.subscriptions) >= self.rules.limits.queues:
-            raise NoCapacity(f"there are {len(self.subscriptions)} subscriptions already")
-        if self.subscriptions.heldBy(client) >= self.rules.limits.subscriptions:
-            raise SubscriptionFailed(f"more than {self.rules.limits.subscriptions} subscriptions")
-        topic = self.topics.get(name)
-        subscription = self.subscriptions.open(client, owner, topic.name, qos, kept=self._keeps(qos, topic.name))
-        self.keeper.subscribed(subscription)
-        self.topics.subscribe(subscription, name, guard=subscription if qos else None, kept=subscription.kept)
-        return subscription
-
-    def _keeps(self, qos: int, name: str) -> bool:
-        """Tell whether a subscription outlives the broker.
-
-        :raises SubscriptionFailed: it should, but nothing can be kept at present.
-        """
-        if not qos or not self.journal.onDisk or name.startswith(SYSTEM):
-            return False
-        reason = self.cannotKeep()
-        if reason is not None:
-            raise SubscriptionFailed(f"the subscription cannot be kept: {reason}")
-        return True
+        return self._polling.open(client, owner, name, qos)
 
     def cannotKeep(self) -> str | None:
         """Return why the journal keeps nothing at present; None if it does."""
-        health = self.journal.health()
-        return None if health["state"] == "ok" else str(health["reason"])
+        return reasonOf(self.journal)
 
     def poll(self, client: Client, owner: str | None, id: int, number: int, most: int = ANY) -> Sequence[Delivery]:
         """Take up to ``number`` messages that are due on a subscription.
@@ -452,20 +410,14 @@ class Broker:
         :param most: no more are taken when these cost so many bytes.
         :raises NotFound: there is no such subscription, or it is another owner's.
         """
-        subscription = self.subscriptions.find(id, owner)
-        subscription.attach(client)
-        deliveries = subscription.pollMany(client, number, most)
-        if deliveries and subscription.kept:
-            client.consumed = True
-        return deliveries
+        return self._polling.poll(client, owner, id, number, most)
 
     def loading(self, owner: str | None, id: int) -> Subscription | None:
         """Return the subscription if its next message cannot be polled before it was read from the journal.
 
         :raises NotFound: there is no such subscription, or it is another owner's.
         """
-        subscription = self.subscriptions.find(id, owner)
-        return subscription if subscription.loading else None
+        return self._polling.loading(owner, id)
 
     def acknowledge(self, owner: str | None, id: int, tag: int, client: Client | None = None) -> bool:
         """Be done with a message taken from a subscription; False if the tag is unknown.
@@ -473,9 +425,7 @@ class Broker:
         :param client: whose :meth:`whenSafe` says when that is on disk.
         :raises NotFound: there is no such subscription, or it is another owner's.
         """
-        if client is not None:
-            client.consumed = self.journal.onDisk
-        return self.subscriptions.find(id, owner).acknowledge(tag)
+        return self._polling.acknowledge(owner, id, tag, client)
 
     def produce(self, envelope: Envelope, body: Any, count: int, kept: Kept | None = None) -> None:
         """Publish a run of ``count`` messages to a topic that has a work queue from now on.
@@ -485,14 +435,10 @@ class Broker:
             subscription that loses nothing is full, see :meth:`publish`.
         :raises NoCapacity: there are as many queues as there may be.
         """
-        queue = self._queue(envelope.topic.name)
-        envelope = self._present(envelope)
-        topic = envelope.topic
-        size = weigh(envelope.source.messages(body))
-        if queue.everConsumed:
-            reason = queue.admits(topic.owed + count, topic.owedBytes + size)
-        else:
-            reason = queue.admits(count, size)
+        queue = self._workQueues.ensure(envelope.topic.name)
+        if envelope.topic.gone:
+            envelope = envelope._replace(topic=self.topics.get(queue.name))
+        reason = self._workQueues.refusal(queue, envelope, body, count)
         if reason is not None:
             raise NotKept(reason, range(count))
         self.publish(envelope, body, count, kept)
@@ -504,8 +450,8 @@ class Broker:
 
         :param ids: one for each message.
         """
-        self._queue(envelope.topic.name)
-        self._once(envelope, body, ids, kept, self.produce)
+        self._workQueues.ensure(envelope.topic.name)
+        self._once.publish(envelope, body, ids, kept, self.produce)
 
     def expectReplies(self, name: str) -> None:
         """Let a topic have a work queue from now on, so that a reply is kept that comes before its first CONSUME.
@@ -513,9 +459,7 @@ class Broker:
         Nothing happens for a topic where only the broker publishes, one that is too long, or when there are as many
         queues as there may be.
         """
-        if not name.startswith((SYSTEM, DEAD)):
-            with suppress(InvalidTopic, NoCapacity):
-                self._queue(name)
+        self._workQueues.expectReplies(name)
 
     def consume(self, client: Client, name: str) -> Delivery | None:
         """Take the next message of a topic's work queue, which exists from now on; None if there is none.
@@ -525,40 +469,29 @@ class Broker:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NoCapacity: there are as many queues as there may be.
         """
-        queue = self._queue(name)
-        delivery = self.queues.consume(name, client)
-        if delivery is not None and queue.kept:
-            client.consumed = True
-        return delivery
+        return self._workQueues.consume(client, name)
 
     def consumeMany(self, client: Client, name: str, number: int, most: int = ANY) -> Sequence[Delivery]:
         """Take up to ``number`` messages; as :meth:`consume` for each, with the same errors.
 
         :param most: no more are taken when these cost so many bytes.
         """
-        queue = self._queue(name)
-        deliveries = self.queues.consumeMany(name, number, client, most)
-        if deliveries and queue.kept:
-            client.consumed = True
-        return deliveries
+        return self._workQueues.consumeMany(client, name, number, most)
 
     def loadingQueue(self, name: str) -> TopicQueue | None:
         """Return a topic's work queue if its next message cannot be consumed before it was read from the journal."""
-        queue = self.queues.get(name)
-        return queue if queue is not None and queue.loading else None
+        return self._workQueues.loading(name)
 
     def whenAvailable(self, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a topic's work queue has something to take; returns what takes the wish back."""
-        return self._queue(name).whenReady(call)
+        return self._workQueues.ensure(name).whenReady(call)
 
     def acknowledgeMessage(self, id: str, client: Client | None = None) -> None:
         """Be done with a message taken from a work queue, by its id; unknown ids are ignored.
 
         :param client: whose :meth:`whenSafe` says when that is on disk.
         """
-        if client is not None:
-            client.consumed = self.journal.onDisk
-        self.queues.acknowledge(id)
+        self._workQueues.acknowledge(id, client)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -568,189 +501,10 @@ class Broker:
             raise ClientNotFound(f"there is no client {id} that takes this message")
         return found
 
-    def _queue(self, name: str) -> TopicQueue:
-        queue = self.queues.get(name)
-        if queue is None:
-            self.topics.get(name)
-            queue, _ = self.queues.ensure(name)
-            self.keeper.queueOpened(queue)
-            self.topics.subscribe(queue, name, queue=True, kept=queue.kept)
-        return queue
-
-    def _publishCarefully(self, envelope: Envelope, body: Any, count: int, kept: Kept | None) -> None:
-        topic = envelope.topic
-        if topic.gone:
-            envelope = self._present(envelope)
-            topic = envelope.topic
-        if not (topic.guards or self.journal.onDisk):
-            self._deliver(envelope, body, count)
-            return
-        taken: Sequence[int] = range(count)
-        refused: Sequence[int] = ()
-        size = 0
-        words = ""
-        if (topic.guards or (topic.queues and self.journal.onDisk)) and envelope.qos:
-            size = weigh(envelope.source.messages(body))
-            if not self._admitsAll(topic, count, size):
-                taken, refused, size, words = self._admitted(envelope, body)
-                if taken and refused:
-                    body = envelope.source.pick(body, taken)
-        if taken:
-            try:
-                self._bring(envelope, body, len(taken), size, kept and partial(_tell, kept, taken))
-            except NotRecorded as error:
-                raise NotRecorded(error.reason, range(count)) from error
-        if refused:
-            raise NotKept(words, refused)
-
-    def _bring(
-        self, envelope: Envelope, body: Any, count: int, size: int, told: Callable[[str | None], None] | None
-    ) -> None:
-        """Bring a run to its topic: through the journal, behind what goes through it, or at once."""
-        topic = envelope.topic
-        if self._isRecorded(envelope):
-            self._recording.keep(envelope, body, count, size, told)
-        elif topic.line:
-            self._recording.wait(envelope, body, count, self.transactions.deliver)
-        else:
-            self.transactions.deliver(envelope, body, count)
-
-    def _isRecorded(self, envelope: Envelope) -> bool:
-        topic = envelope.topic
-        if not self.journal.onDisk:
-            return False
-        return envelope.durable or topic.always or bool(topic.keepers and envelope.qos)
-
-    def _admitsAll(self, topic: Topic, count: int, size: int) -> bool:
-        """Ask all guards, who do not know yet what is on its way to them."""
-        count += topic.owed
-        size += topic.owedBytes
-        return all(guard.admits(count, size) is None for guard in topic.guards.values())
-
-    def _admitted(self, envelope: Envelope, body: Any) -> tuple[list[int], list[int], int, str]:
-        """Ask all guards before any is filled: the places that fit, those that do not, the bytes, and why not."""
-        topic = envelope.topic
-        taken: list[int] = []
-        refused: list[int] = []
-        words = ""
-        size = 0
-        for place, message in enumerate(envelope.source.messages(body)):
-            more = size + costOf(message) - OVERHEAD
-            count = topic.owed + len(taken) + 1
-            reasons = (guard.admits(count, topic.owedBytes + more) for guard in topic.guards.values())
-            reason = next((reason for reason in reasons if reason is not None), None)
-            if reason is None:
-                taken.append(place)
-                size = more
-            else:
-                refused.append(place)
-                words = reason
-        return taken, refused, size, words
-
-    def _once(
-        self,
-        envelope: Envelope,
-        body: Any,
-        ids: Sequence[str],
-        kept: Kept | None,
-        bring: Callable[[Envelope, Any, int, Kept | None], None],
-    ) -> None:
-        envelope = self._present(envelope)
-        if not (self.rules.idempotenceWindow and envelope.topic.durable and self._isRecorded(envelope)):
-            bring(envelope, body, len(ids), kept)
-            return
-        publisher = envelope.publisher
-        claim, number = self.idempotence.claim(envelope.topic.name, ids, kept)
-        publisher.unsafe = max(publisher.unsafe, number)
-        places = claim.places
-        if not places:
-            return
-        if len(places) < len(ids):
-            body = envelope.source.pick(body, places)
-        try:
-            bring(envelope, body, len(places), partial(self._claimed, claim, places, kept))
-        except NotKept as error:
-            refused = [places[place] for place in error.refused]
-            self.idempotence.refused(claim, refused, error.reason)
-            raise type(error)(error.reason, refused) from error
-        except BrokerError as error:
-            self.idempotence.refused(claim, places, str(error))
-            raise
-        finally:
-            claim.number = publisher.unsafe
-
-    def _claimed(
-        self, claim: Claim, places: Sequence[int], kept: Kept | None, reason: str | None, decided: Sequence[int]
-    ) -> None:
-        """The journal's word on claimed messages, whose places are those among the ones that were not repeats."""
-        if kept is not None:
-            kept(reason, [places[place] for place in decided])
-        if reason is None:
-            self.idempotence.committed(claim)
-        else:
-            self.idempotence.refused(claim, list(claim.places), reason)
-
-    def _present(self, envelope: Envelope) -> Envelope:
-        """Return an envelope whose topic is in the table, though it was forgotten since."""
-        return envelope._replace(topic=self.topics.get(envelope.topic.name)) if envelope.topic.gone else envelope
-
-    def _deliverTo(self, audience: Iterable[int], envelope: Envelope, body: Any, count: int) -> None:
-        subscribers = self.topics.subscribers(envelope.topic)
-        for id in audience:
-            _, peer = self.clients.peers.get(id, _NOBODY)
-            if peer is not None and self.topics.listens(peer, envelope.topic, subscribers):
-                peer.deliver(peer.form.render(envelope, body, count), count)
-
-    def _deliver(self, envelope: Envelope, body: Any, count: int) -> None:
-        envelope = self._present(envelope)
-        topic = envelope.topic
-        topic.published += count
-        routes = topic.routes
-        if routes is None:
-            routes = self.topics.route(topic)
-        for form, delivers in routes:
-            rendered = form.render(envelope, body, count)
-            for deliver in delivers:
-                deliver(rendered, count)
-
-    def _dead(self, name: str, message: Message) -> None:
-        """Bring a message that nobody acknowledged to the topic for such; what cannot be kept is tried again later."""
-        self._bury(name, message, partial(self._buried, name, message))
-
-    def _buried(self, name: str, message: Message, reason: str | None) -> None:
-        if reason is not None:
-            self._deadlines.call(self.rules.redelivery, partial(self._dead, name, message))
-
-    def _bury(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
-        """Bring a message to the topic of dead letters, and tell if it went through the journal: None, or why not."""
-        try:
-            queue = self._queue(DEAD + name)
-        except NoCapacity:
-            self.observers.counted("dropped: no queue for a dead letter", 1)
-            kept(None)
-            return
-        envelope = Envelope(self.topics.get(queue.name), self.itself, self._own)
-        try:
-            self._bring(envelope, message, 1, costOf(message) - OVERHEAD, kept)
-        except NotRecorded as error:
-            kept(error.reason)
-
-    def _livesOf(self, name: str) -> float | None:
-        lives = self.timesToLive.of(name)
-        return None if lives is None else lives / 1_000_000
-
     def _unread(self) -> None:
         """A transaction could not be read back; those who follow the journal look for it themselves."""
         self.observers.counted("not brought: the journal could not be read", 1)
         self._replays.readAgain()
-
-    def _subscriptionExpired(self, subscription: Subscription) -> None:
-        self.keeper.subscriptionClosed(subscription)
-        self.topics.unsubscribe(subscription, subscription.topic)
-
-    def _queueExpired(self, queue: TopicQueue) -> None:
-        self.keeper.queueClosed(queue)
-        self.topics.unsubscribe(queue, queue.name, queue=True)
 
     def _topicCreated(self, topic: Topic) -> None:
         if not topic.name.startswith(SYSTEM):
@@ -759,7 +513,3 @@ class Broker:
     def _channelsChanged(self) -> None:
         for call in self.channelsChanged:
             call()
-
-
-def _tell(kept: Kept, places: Sequence[int], reason: str | None) -> None:
-    kept(reason, places)

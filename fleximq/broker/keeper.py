@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from fleximq.broker.idempotence import Idempotence
 from fleximq.broker.kept_queue import KeptQueue
 from fleximq.broker.noting import Noting
+from fleximq.broker.openings import IDS, Openings
 from fleximq.broker.queue_state import QueueState
 from fleximq.broker.subscriptions import Subscription, Subscriptions, keyOf
 from fleximq.broker.time_to_live import TimesToLive
@@ -19,11 +20,6 @@ from fleximq.broker.topic_queues import TopicQueue, TopicQueues
 from fleximq.broker.topic_queues import keyOf as keyOfQueue
 from fleximq.broker.topics import TopicTable
 from fleximq.records import QOS1, Acknowledged, Batch, Closed, HandedOut, Note, Opened
-
-#: The key of notes that say up to which id subscriptions may have been opened, those included that do not last.
-_IDS = "i:"
-#: So many of these ids are noted at a time.
-_BLOCK = 1000
 
 #: After a crash, so many messages of a queue may have been handed out behind those of which it is known, and so many in
 #: all: what a consumer is given while the notes of it wait for the disk. Of more of them it is not found out.
@@ -99,6 +95,7 @@ class Keeper:
     def __init__(
         self,
         noting: Noting,
+        openings: Openings,
         topics: TopicTable,
         subscriptions: Subscriptions,
         queues: TopicQueues,
@@ -106,12 +103,12 @@ class Keeper:
         timesToLive: TimesToLive,
     ) -> None:
         self._noting = noting
+        self._openings = openings
         self._topics = topics
         self._subscriptions = subscriptions
         self._queues = queues
         self._idempotence = idempotence
         self._timesToLive = timesToLive
-        self._noted = 0
         self._states: dict[str, QueueState] = {}
         self._byTopic: dict[str, list[QueueState]] = {}
         self._recent: list[_Arrival] = []
@@ -121,34 +118,6 @@ class Keeper:
     def flush(self) -> None:
         """Tell the journal what became of messages so far."""
         self._noting.flush()
-
-    def subscribed(self, subscription: Subscription) -> None:
-        """Note that a subscription was opened, or at least that its id was given."""
-        if subscription.kept:
-            key, owner = keyOf(subscription.id), subscription.owner
-            self._opened(key, subscription.topic, subscription.qos, subscription.id, owner)
-        elif subscription.id > self._noted:
-            self._noted = subscription.id + _BLOCK
-            self._opened(_IDS, "", 0, self._noted, None)
-
-    def queueOpened(self, queue: TopicQueue) -> None:
-        """Note that a topic has a queue."""
-        if queue.kept:
-            self._opened(keyOfQueue(queue.name), queue.name, 1, 0, None)
-
-    def _opened(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
-        journal = self._noting.journal
-        journal.note(Opened(key, topic, qos, id, owner, journal.end))
-
-    def subscriptionClosed(self, subscription: Subscription) -> None:
-        """Note that a subscription has expired."""
-        if subscription.kept:
-            self._noting.journal.note(Closed(keyOf(subscription.id)))
-
-    def queueClosed(self, queue: TopicQueue) -> None:
-        """Note that a topic's queue has expired."""
-        if queue.kept:
-            self._noting.journal.note(Closed(keyOfQueue(queue.name)))
 
     def needed(self) -> dict[str, int]:
         """Return the lowest offset that a queue of each topic needs; ``end`` where it needs nothing yet."""
@@ -172,7 +141,7 @@ class Keeper:
         states = [self._stateOfSubscription(each) for each in self._subscriptions if each.kept]
         states += [self._stateOfQueue(each) for each in self._queues if each.kept]
         return {
-            "lastId": max(self._subscriptions.lastId, self._noted),
+            "lastId": max(self._subscriptions.lastId, self._openings.lastId),
             "queues": [state.dump() for state in states],
             "idempotence": self._idempotence.snapshot(),
         }
@@ -255,14 +224,14 @@ class Keeper:
         self._noting.soon(lambda: self._queues.learn(self._noting.journal))
 
     def _idsGiven(self, last: int) -> None:
-        self._subscriptions.lastId = self._noted = max(self._subscriptions.lastId, last)
+        self._subscriptions.lastId = self._openings.lastId = max(self._subscriptions.lastId, last)
 
     def _know(self, state: QueueState) -> None:
         self._states[state.key] = state
         self._byTopic.setdefault(state.topic, []).append(state)
 
     def _open(self, note: Opened) -> None:
-        if note.key == _IDS:
+        if note.key == IDS:
             self._idsGiven(note.id)
         elif note.key not in self._states:
             state = QueueState.opened(note)

@@ -28,6 +28,11 @@ class TimesToLive:
         """Return for how many microseconds this topic's messages live; None for ever."""
         return next((lives for matches, lives in self._lines if matches(topic)), None)
 
+    def seconds(self, topic: str) -> float | None:
+        """Return for how many seconds this topic's messages live; None for ever."""
+        lives = self.of(topic)
+        return None if lives is None else lives / 1_000_000
+
     def expiresAt(self, topic: str, timestamp: int) -> int | None:
         """Return when a message of this topic and time is not delivered any more, None if it always is.
 

@@ -1,0 +1,86 @@
+"""What belongs to subscriptions that are polled: how they meet topics, clients and the journal.
+
+The rules of each are in :mod:`fleximq.broker.subscription`, which of them there are in
+:mod:`fleximq.broker.subscriptions`.
+"""
+
+from collections.abc import Sequence
+
+from fleximq.broker.making import MakeQueue
+from fleximq.broker.openings import Openings
+from fleximq.broker.rules import Rules
+from fleximq.broker.subscriptions import Subscription, Subscriptions
+from fleximq.broker.topics import SYSTEM, TopicTable
+from fleximq.broker.values import Client, Delivery
+from fleximq.errors import NoCapacity, SubscriptionFailed
+from fleximq.interfaces import IJournal
+
+
+def reasonOf(journal: IJournal) -> str | None:
+    """Return why the journal keeps nothing at present; None if it does."""
+    health = journal.health()
+    return None if health["state"] == "ok" else str(health["reason"])
+
+
+class Polling:
+    """Opens subscriptions, lets clients take from them, and ends them; ``subscriptions`` are all there are."""
+
+    def __init__(
+        self, rules: Rules, journal: IJournal, topics: TopicTable, openings: Openings, makeQueue: MakeQueue
+    ) -> None:
+        self._limits = rules.limits
+        self._journal = journal
+        self._topics = topics
+        self._openings = openings
+        self.subscriptions = Subscriptions(
+            makeQueue, grace=rules.grace, keptGrace=rules.durableGrace, onExpired=self._expired
+        )
+
+    def open(self, client: Client, owner: str | None, name: str, qos: int) -> Subscription:
+        """See :meth:`fleximq.broker.broker.Broker.openSubscription`."""
+        subscriptions = self.subscriptions
+        if len(subscriptions) >= self._limits.queues:
+            raise NoCapacity(f"there are {len(subscriptions)} subscriptions already")
+        if subscriptions.heldBy(client) >= self._limits.subscriptions:
+            raise SubscriptionFailed(f"more than {self._limits.subscriptions} subscriptions")
+        topic = self._topics.get(name)
+        subscription = subscriptions.open(client, owner, topic.name, qos, kept=self._keeps(qos, topic.name))
+        self._openings.subscribed(subscription)
+        self._topics.subscribe(subscription, name, guard=subscription if qos else None, kept=subscription.kept)
+        return subscription
+
+    def _keeps(self, qos: int, name: str) -> bool:
+        """Tell whether a subscription outlives the broker.
+
+        :raises SubscriptionFailed: it should, but nothing can be kept at present.
+        """
+        if not qos or not self._journal.onDisk or name.startswith(SYSTEM):
+            return False
+        reason = reasonOf(self._journal)
+        if reason is not None:
+            raise SubscriptionFailed(f"the subscription cannot be kept: {reason}")
+        return True
+
+    def poll(self, client: Client, owner: str | None, id: int, number: int, most: int) -> Sequence[Delivery]:
+        """See :meth:`fleximq.broker.broker.Broker.poll`."""
+        subscription = self.subscriptions.find(id, owner)
+        subscription.attach(client)
+        deliveries = subscription.pollMany(client, number, most)
+        if deliveries and subscription.kept:
+            client.consumed = True
+        return deliveries
+
+    def loading(self, owner: str | None, id: int) -> Subscription | None:
+        """See :meth:`fleximq.broker.broker.Broker.loading`."""
+        subscription = self.subscriptions.find(id, owner)
+        return subscription if subscription.loading else None
+
+    def acknowledge(self, owner: str | None, id: int, tag: int, client: Client | None) -> bool:
+        """See :meth:`fleximq.broker.broker.Broker.acknowledge`."""
+        if client is not None:
+            client.consumed = self._journal.onDisk
+        return self.subscriptions.find(id, owner).acknowledge(tag)
+
+    def _expired(self, subscription: Subscription) -> None:
+        self._openings.subscriptionExpired(subscription)
+        self._topics.unsubscribe(subscription, subscription.topic)
