@@ -8,7 +8,7 @@ methods of the second, so that a read costs nothing extra. The found protocol mu
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocol
+from twisted.internet.interfaces import IAddress, IDelayedCall, IHalfCloseableProtocol, IProtocol
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -26,6 +26,8 @@ class Handover(Protocol):
     connectedAt: float = 0.0
     whenLost: Callable[[], None] | None = None
     _outer: "Handover | None" = None
+    _address: IAddress | None = None
+    _timer: IDelayedCall | None = None
 
     def handOver(self, inner: IProtocol | None, received: bytes) -> None:
         """Give the connection, and what was read of it, to another protocol for good.
@@ -73,6 +75,14 @@ class Handover(Protocol):
 
     def writeConnectionLost(self) -> None:
         """The peer reads no more; whatever it still sends decides."""
+
+    def _stopClock(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()
+
+    def _peer(self) -> Any:
+        return self.transport.getPeer() if self.transport is not None else self._address
 
     def _endAll(self) -> None:
         transport: Any = self.transport

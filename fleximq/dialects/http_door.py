@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from twisted.internet.interfaces import IAddress, IDelayedCall, IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -30,11 +30,10 @@ class HttpDoor(Handover):
     factory: "HttpDoorFactory"
 
     def __init__(self, address: IAddress | None, now: float) -> None:
-        self.connectedAt = now
         self._address = address
+        self.connectedAt = now
         self._received = bytearray()
         self._method = ""
-        self._timer: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
         """Start the clock, or go on with the time that the connection has left."""
@@ -91,14 +90,6 @@ class HttpDoor(Handover):
         transport: Any = self.transport
         transport.write(_response(error, withBody=self._method != "HEAD"))
         self._endAll()
-
-    def _stopClock(self) -> None:
-        timer, self._timer = self._timer, None
-        if timer is not None and timer.active():
-            timer.cancel()
-
-    def _peer(self) -> Any:
-        return self.transport.getPeer() if self.transport is not None else self._address
 
 
 class HttpDoorFactory(Factory[HttpDoor]):

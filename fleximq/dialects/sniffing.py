@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from twisted.internet.interfaces import IAddress, IDelayedCall, IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -109,7 +109,6 @@ class SniffingProtocol(Handover):
     def __init__(self, address: IAddress | None) -> None:
         self._address = address
         self._first = b""
-        self._timer: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
         """Start the clock."""
@@ -158,14 +157,6 @@ class SniffingProtocol(Handover):
             first="none" if first is None else f"0x{first:02x}",
         )
         self._endAll()
-
-    def _stopClock(self) -> None:
-        timer, self._timer = self._timer, None
-        if timer is not None and timer.active():
-            timer.cancel()
-
-    def _peer(self) -> Any:
-        return self.transport.getPeer() if self.transport is not None else self._address
 
 
 class SniffingFactory(Factory[SniffingProtocol]):
