@@ -48,7 +48,8 @@ class Conversation:
 
     def __init__(self, limit: int = 1024 * MEBIBYTE) -> None:
         self.id = 0
-        self._scanner = FlexiScanner(limit)
+        # The broker puts an offset into headers of any allowed length, and ids of other dialects.
+        self._scanner = FlexiScanner(limit, header=limit)
         self._heads: dict[str, bytes] = {}
 
     # -- what is said ------------------------------------------------------------------------------

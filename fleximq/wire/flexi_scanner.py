@@ -44,13 +44,14 @@ class FlexiScanner:
     """Cuts what one connection sends into runs.
 
     :param limit: the most bytes a whole message may have: base header, header and payload.
+    :param header: the most bytes a header may have.
     """
 
     __slots__ = ("_buffer", "_headerMost", "_last", "_limit")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, header: int = HEADER_BYTES) -> None:
         self._limit = limit
-        self._headerMost = min(HEADER_BYTES, limit - BASE_BYTES)
+        self._headerMost = min(header, limit - BASE_BYTES)
         self._last = b""
         self._buffer = ReceiveBuffer()
 

@@ -233,6 +233,12 @@ class HeardTests(SynchronousTestCase):
         self.assertEqual(len(list(joined(limit=100).received(data))), 1)
         self.assertRaises(TooLarge, list, joined(limit=99).received(data[:34]))
 
+    def test_longHeader(self) -> None:
+        """A header may be longer than a client's own, for the broker adds to it."""
+        header = {"topic": "t", "pad": "x" * 65_536, "offset": 5}
+        [event] = joined().received(frame("PUB", 7, header))
+        self.assertEqual(event, Delivery("t", b"", 7, header))
+
 
 class ValuesTests(SynchronousTestCase):
     """Payloads there and back."""

@@ -164,6 +164,12 @@ class LimitTests(SynchronousTestCase):
             self.assertEqual(fed(FlexiScanner(LIMIT), [whole]), [whole])
         self.refused(FlexiScanner(LIMIT), frame("PUB", 1000, bytes(65537))[:26])
 
+    def test_longerHeaders(self) -> None:
+        """Another limit for headers holds in the place of this one."""
+        whole = frame("PUB", 1000, bytes(70000))
+        self.assertEqual(fed(FlexiScanner(LIMIT, header=70000), [whole]), [whole])
+        self.refused(FlexiScanner(LIMIT, header=69999), whole[:26])
+
     def test_message(self) -> None:
         """Base, header and payload together may be as large as the limit: below and at are taken, above is not."""
         header = b"\x80" + bytes(99)
