@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from fleximq.errors import JournalError
 from fleximq.journal.files import Files
 from fleximq.journal.frame import Kind
 from fleximq.journal.marks import decodeTransaction
@@ -234,4 +235,7 @@ def readSlice(
     :raises JournalError: there is no journal any more, or another one.
     :raises OSError: a file cannot be read.
     """
-    yield from SliceReader(Folder(slice.path, files), slice, missing).batches(columns, wanted)
+    folder = Folder(slice.path, files)
+    if folder.id != slice.journal:
+        raise JournalError(f"{slice.path} holds the journal {folder.id} now, not {slice.journal} any more")
+    yield from SliceReader(folder, slice, missing).batches(columns, wanted)

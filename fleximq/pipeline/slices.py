@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 #: About how many bytes of a journal one task reads.
-SLICE_BYTES = 32 << 20
+SLICE_BYTES = 64 << 20
 
 
 class Piece(NamedTuple):

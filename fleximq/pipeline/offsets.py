@@ -1,0 +1,225 @@
+"""Where a reading begins and ends, and how much of it is taken at once. Pure.
+
+A journal counts its records over all topics, so one number tells how far it was read: a stream's offsets are the next
+offset of each journal, by the journal's id.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from fleximq.pipeline.errors import OptionRefused, PipelineError
+
+#: The next offset of each journal, in the order of their ids.
+Offsets = dict[str, int]
+#: What Kafka's users write for the first and the next offset.
+_EARLIEST, _LATEST = -2, -1
+_MOST = (1 << 63) - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class RecordsMissing(PipelineError):
+    """Records that were asked for are damaged, or retention has removed them; the text names their offsets."""
+
+
+class Kind(Enum):
+    """What a point counts from."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    TIME = "time"
+
+
+class Point(NamedTuple):
+    """A place in a journal; ``value`` is an offset or a time in microseconds since 1970."""
+
+    kind: Kind
+    value: int = 0
+
+
+EARLIEST, LATEST = Point(Kind.EARLIEST), Point(Kind.LATEST)
+
+
+class Kept(Protocol):
+    """What a journal says of its offsets."""
+
+    def bounds(self) -> Any:
+        """Return the first offset that is kept as ``first``, and the next one as ``next``."""
+
+    def offsetAt(self, time: int) -> int:
+        """Return the offset of the first record of this time or later, or else the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A point for each journal: that of ``named`` under its id, or else ``others``."""
+
+    others: Point
+    named: Mapping[str, Point] = field(default_factory=dict)
+
+    def of(self, journal: str) -> Point:
+        """Return the point for a journal."""
+        return self.named.get(journal, self.others)
+
+
+def pointsOf(name: str, written: str, others: Point) -> Points:
+    """Read ``startingOffsets`` and the like: ``earliest``, ``latest``, an offset, or JSON with one for each journal.
+
+    -2 is earliest and -1 latest, as for Kafka.
+
+    :param others: for journals that the JSON does not name.
+    :raises OptionRefused: it is nothing of that.
+    """
+    text = written.strip()
+    if not text.startswith("{"):
+        return Points(_point(name, text))
+    return Points(others, {journal: _point(name, value) for journal, value in _fields(name, text).items()})
+
+
+def timesOf(name: str, written: str, others: Point) -> Points:
+    """Read ``startingTimestamp`` and the like: milliseconds since 1970, ISO 8601, or JSON with one for each journal.
+
+    :raises OptionRefused: it is nothing of that.
+    """
+    text = written.strip()
+    if not text.startswith("{"):
+        return Points(_time(name, text))
+    return Points(others, {journal: _time(name, value) for journal, value in _fields(name, text).items()})
+
+
+def _fields(name: str, text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or not fields:
+        raise OptionRefused(f"the option {name!r} is {text!r}, but must be JSON with a value for each journal's id")
+    return fields
+
+
+def _point(name: str, written: Any) -> Point:
+    known = {"earliest": EARLIEST, "latest": LATEST, str(_EARLIEST): EARLIEST, str(_LATEST): LATEST}
+    text = str(written).lower() if isinstance(written, int | str) and not isinstance(written, bool) else ""
+    if text in known:
+        return known[text]
+    if text.isascii() and text.isdigit() and int(text) <= _MOST:
+        return Point(Kind.OFFSET, int(text))
+    raise OptionRefused(f"the option {name!r} has {written!r}, but must have earliest, latest or an offset")
+
+
+def _time(name: str, written: Any) -> Point:
+    text = str(written) if isinstance(written, int | str) and not isinstance(written, bool) else ""
+    if text.isascii() and text.isdigit() and int(text) <= _MOST // 1000:
+        return Point(Kind.TIME, int(text) * 1000)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionRefused(
+            f"the option {name!r} has {written!r}, but must have milliseconds since 1970 or a time such as "
+            "2026-01-31T12:00:00Z"
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return Point(Kind.TIME, (moment - _EPOCH) // timedelta(microseconds=1))
+
+
+def resolved(point: Point, journal: Kept) -> int:
+    """Return the offset at which a point is."""
+    if point.kind is Kind.EARLIEST:
+        return int(journal.bounds().first)
+    if point.kind is Kind.LATEST:
+        return int(journal.bounds().next)
+    if point.kind is Kind.TIME:
+        return journal.offsetAt(point.value)
+    return point.value
+
+
+def checked(journal: str, start: int, bounds: Any, fail: bool, warn: Callable[[str], None]) -> int:
+    """Return where a reading can begin that is to begin at an offset.
+
+    :param bounds: ``first`` and ``next`` of what the journal keeps.
+    :param warn: given a sentence where the two differ and that does not matter.
+    :raises RecordsMissing: they differ, and ``fail`` says that it matters.
+    """
+    if start < bounds.first:
+        sentence = (
+            f"journal {journal} has no offsets {start} to {bounds.first - 1} any more: retention has removed them"
+        )
+        reachable = bounds.first
+    elif start > bounds.next:
+        sentence = f"journal {journal} has no offset {start} yet: the next one is {bounds.next}"
+        reachable = bounds.next
+    else:
+        return start
+    if fail:
+        raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
+    warn(sentence)
+    return int(reachable)
+
+
+def ordered(offsets: Mapping[str, int]) -> Offsets:
+    """Return offsets in the order of the ids, for Spark compares their JSON as text."""
+    return {journal: offsets[journal] for journal in sorted(offsets)}
+
+
+class Reached(Protocol):
+    """How far a part of what waits goes: ``offset``, and how many ``records`` and ``bytes`` that are."""
+
+    @property
+    def offset(self) -> int:
+        """Up to before this offset."""
+
+    @property
+    def records(self) -> int:
+        """So many records."""
+
+    @property
+    def bytes(self) -> int:
+        """So many bytes."""
+
+
+#: Goes from one offset of a journal up to another, at most so many records and so many bytes.
+Advance = Callable[[str, int, int, int | None, int | None], Reached]
+
+
+def admitted(
+    start: Mapping[str, int], end: Mapping[str, int], records: int | None, size: int | None, advance: Advance
+) -> Offsets:
+    """Return how far a micro-batch goes that begins at ``start`` and must not go beyond ``end``.
+
+    Journals that have much waiting share evenly what those with less have left over.
+
+    :param records: the most records, about; None: all.
+    :param size: the most bytes, about; None: all.
+    :param advance: takes at least one record, so that there is always progress.
+    """
+    if records is None and size is None:
+        return ordered({**start, **end})
+    reached = {**end, **start}
+    waiting = [journal for journal in sorted(end) if reached[journal] < end[journal]]
+    while waiting and _some(records) and _some(size):
+        before = len(waiting)
+        for number, journal in enumerate(tuple(waiting)):
+            if not (_some(records) and _some(size)):
+                break
+            left = before - number
+            found = advance(journal, reached[journal], end[journal], _share(records, left), _share(size, left))
+            reached[journal] = found.offset
+            records = None if records is None else records - found.records
+            size = None if size is None else size - found.bytes
+            if found.offset >= end[journal]:
+                waiting.remove(journal)
+        if len(waiting) == before:
+            break
+    return ordered(reached)
+
+
+def _some(left: int | None) -> bool:
+    return left is None or left > 0
+
+
+def _share(left: int | None, among: int) -> int | None:
+    return None if left is None else -(-left // among)

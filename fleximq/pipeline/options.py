@@ -1,0 +1,169 @@
+"""The options of the source, read and checked. Where Spark's Kafka source has an option, it is called the same."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleximq import option_values
+from fleximq.errors import SettingError
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Points, pointsOf, timesOf
+from fleximq.pipeline.schema import COLUMNS
+from fleximq.pipeline.selection import Topics
+from fleximq.pipeline.slices import SLICE_BYTES
+
+_PLACES = ("path", "paths", "url")
+_KNOWN = {
+    *_PLACES,
+    "subscribe",
+    "subscribePattern",
+    "topics",
+    "columns",
+    "includeHeaders",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "partitionBytes",
+    "failOnDataLoss",
+}
+_SPELLED = {name.lower(): name for name in _KNOWN}
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What was asked of the source.
+
+    ``paths`` are folders or globs of folders. ``start`` and ``end`` are None where nothing was said: a stream begins
+    with what comes next, a batch reads all.
+    """
+
+    paths: tuple[str, ...]
+    topics: Topics = Topics()
+    columns: tuple[str, ...] = COLUMNS
+    start: Points | None = None
+    end: Points | None = None
+    maxRecords: int | None = None
+    maxBytes: int | None = None
+    minPartitions: int = 1
+    partitionBytes: int = SLICE_BYTES
+    failOnDataLoss: bool = True
+
+    @classmethod
+    def of(cls, written: Mapping[str, str]) -> "SourceOptions":
+        """Return the options, checked; names are taken in any case, as everywhere in Spark.
+
+        :raises OptionRefused: one is missing, unknown, or has a value it cannot have.
+        """
+        options: dict[str, str] = {}
+        for name, value in written.items():
+            # What has a dot is a setting of Spark or of a catalog.
+            if "." not in name:
+                known = _SPELLED.get(name.lower())
+                if known is None:
+                    raise OptionRefused(f"the source has no option {name!r}")
+                options[known] = value
+        end = _points(options, "ending")
+        if end is not None and any(point.kind is Kind.EARLIEST for point in (end.others, *end.named.values())):
+            raise OptionRefused("the option 'endingOffsets' cannot be earliest")
+        return cls(
+            _paths(options),
+            _topics(options),
+            _columns(options),
+            _points(options, "starting"),
+            end,
+            _number(options, "maxOffsetsPerTrigger", option_values.count, None),
+            _number(options, "maxBytesPerTrigger", option_values.size, None),
+            _number(options, "minPartitions", option_values.count, 1) or 1,
+            _number(options, "partitionBytes", option_values.size, SLICE_BYTES) or SLICE_BYTES,
+            _flag(options, "failOnDataLoss", True),
+        )
+
+
+def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders; Spark gives those of ``load([...])`` as JSON."""
+    if "url" in options:
+        raise OptionRefused("the option 'url' is for writing; to read, give the folder of the journal as 'path'")
+    text = options.get("paths", options.get("path", ""))
+    try:
+        paths = json.loads(text) if text.startswith("[") else [text]
+    except ValueError:
+        paths = [text]
+    if not paths or not all(isinstance(path, str) and path for path in paths):
+        raise OptionRefused("the option 'path' must name the folder of a journal, or several")
+    return tuple(path.removeprefix("file://").removeprefix("file:") for path in paths)
+
+
+def _topics(options: Mapping[str, str]) -> Topics:
+    given = [name for name in ("subscribe", "subscribePattern", "topics") if name in options]
+    if len(given) > 1:
+        raise OptionRefused(f"the options {' and '.join(map(repr, given))} exclude each other")
+    if "subscribe" in options:
+        return Topics(frozenset(_list(options, "subscribe")))
+    if "topics" in options:
+        return Topics(levels=tuple(_list(options, "topics")))
+    pattern = options.get("subscribePattern")
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise OptionRefused(f"the option 'subscribePattern' is no regular expression: {error}") from None
+    return Topics(pattern=pattern)
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    headers = _flag(options, "includeHeaders", True)
+    if "columns" not in options:
+        return COLUMNS if headers else tuple(name for name in COLUMNS if name != "headers")
+    columns = _list(options, "columns")
+    for name in columns:
+        if name not in COLUMNS:
+            raise OptionRefused(f"the option 'columns' names {name!r}, but there are only {', '.join(COLUMNS)}")
+    if len(set(columns)) < len(columns):
+        raise OptionRefused("the option 'columns' names a column twice")
+    return tuple(columns)
+
+
+def _list(options: Mapping[str, str], name: str) -> list[str]:
+    found = [each.strip() for each in options[name].split(",") if each.strip()]
+    if not found:
+        raise OptionRefused(f"the option {name!r} is empty")
+    return found
+
+
+def _points(options: Mapping[str, str], which: str) -> Points | None:
+    """Return where a reading begins or ends; times come before offsets, as for Kafka."""
+    others = EARLIEST if which == "starting" else LATEST
+    for suffix, read in (("Timestamp", timesOf), ("OffsetsByTimestamp", timesOf), ("Offsets", pointsOf)):
+        name = which + suffix
+        if name in options:
+            return read(name, options[name], others)
+    return None
+
+
+def _number(
+    options: Mapping[str, str], name: str, read: Callable[[str, Any], int], otherwise: int | None
+) -> int | None:
+    if name not in options:
+        return otherwise
+    try:
+        number = read(name, options[name])
+    except SettingError as error:
+        raise OptionRefused(f"the option {error}") from None
+    if number < 1:
+        raise OptionRefused(f"the option {name} is {number}, but must be at least 1")
+    return number
+
+
+def _flag(options: Mapping[str, str], name: str, otherwise: bool) -> bool:
+    written = options.get(name, str(otherwise)).lower()
+    if written not in _TRUTH:
+        raise OptionRefused(f"the option {name!r} is {options[name]!r}, but must be true or false")
+    return _TRUTH[written]
