@@ -73,6 +73,11 @@ class MetadataTests(SynchronousTestCase):
         self.assertTrue((ROOT / "fleximq" / "py.typed").exists())
         self.assertEqual(self.setup["options.package_data"]["fleximq"], "py.typed")
 
+    def test_sparkFindsTheSource(self) -> None:
+        """The module by which Spark finds the data source is packaged."""
+        self.assertEqual(self.setup["options"]["py_modules"].split(), ["pyspark_fleximq"])
+        self.assertTrue((ROOT / "pyspark_fleximq.py").exists())
+
 
 def _foreignPackages() -> set[str]:
     """Return the names on PyPI of all packages that the sources import."""

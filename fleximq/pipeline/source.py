@@ -1,0 +1,84 @@
+"""The data source ``fleximq`` of Spark: what journals keep, as rows, and rows as messages.
+
+Spark finds it by the module ``pyspark_fleximq``; ``spark.dataSource.register(FlexiMQSource)`` does the same where that
+is not on the path of Spark's own processes.
+"""
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructType, TimestampType
+
+from fleximq.pipeline.batch_reader import BatchReader
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.options import SourceOptions
+from fleximq.pipeline.schema import DDL, ddlOf
+from fleximq.pipeline.sink import BatchSink, StreamSink
+from fleximq.pipeline.stream_reader import StreamReader
+
+_TYPES: dict[str, DataType] = {
+    "journal": StringType(),
+    "topic": StringType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "publisher": LongType(),
+    "dialect": StringType(),
+    "headers": MapType(StringType(), StringType()),
+    "key": BinaryType(),
+    "value": BinaryType(),
+}
+
+
+class FlexiMQSource(DataSource):
+    """``format("fleximq")``; its options are in docs/pipeline.rst."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what stands in ``format``."""
+        return "fleximq"
+
+    def schema(self) -> str:
+        """Return the columns that the options ask for.
+
+        :raises OptionRefused: an option is wrong.
+        """
+        return ddlOf(SourceOptions.of(self.options).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a batch."""
+        return BatchReader(SourceOptions.of(self.options), columnsOf(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return what reads a stream."""
+        return StreamReader(SourceOptions.of(self.options), columnsOf(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what publishes a table."""
+        return BatchSink(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return what publishes a stream.
+
+        :raises OptionRefused: the query's output mode is ``complete``.
+        """
+        if overwrite:
+            raise OptionRefused(
+                "what a topic has cannot be overwritten: write with the output mode 'append' or 'update'"
+            )
+        return StreamSink(self.options, schema)
+
+
+def columnsOf(schema: StructType) -> list[str]:
+    """Return the columns of a schema, which may be the user's own.
+
+    :raises OptionRefused: one of them is not what the source has.
+    """
+    for field in schema.fields:
+        if _TYPES.get(field.name) != field.dataType:
+            written = f"{field.name} of type {field.dataType.simpleString()}"
+            raise OptionRefused(f"the source has no column {written}, only {ddlOf(tuple(DDL))}")
+    return [field.name for field in schema.fields]
