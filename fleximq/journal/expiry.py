@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from fleximq.journal.segments import Segment
+from fleximq.journal.indexed import Segment
 from fleximq.journal.tally import tallyOf
 from fleximq.journal_options import Retention
 from fleximq.patterns import anyOf

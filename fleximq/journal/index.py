@@ -15,8 +15,8 @@ import msgpack
 from fleximq.journal.body import unpackFirst
 from fleximq.journal.files import Files, readWhole, writeAll
 from fleximq.journal.frame import FrameError
+from fleximq.journal.indexed import Segment, Staged
 from fleximq.journal.marks import Lost, Transaction
-from fleximq.journal.segments import Segment, Staged
 from fleximq.records import Bounds
 
 _MAGIC = b"FXI1"

@@ -20,12 +20,13 @@ from fleximq.journal.commit import Commit, Opening, Snapshot
 from fleximq.journal.durable_end import DurableEnd
 from fleximq.journal.expiry import Rules
 from fleximq.journal.files import Files
+from fleximq.journal.found import Found, sentenceOf
 from fleximq.journal.identity import checkFolder, identify
 from fleximq.journal.keeping import Keeper, NothingToKeep
 from fleximq.journal.lock import Lock
 from fleximq.journal.marks import Lost
 from fleximq.journal.reader import Reader
-from fleximq.journal.recovery import SKIP, Found, recover, sentenceOf, verifyTail
+from fleximq.journal.recovery import SKIP, recover, verifyTail
 from fleximq.journal.retention import Freed
 from fleximq.journal.room import Room
 from fleximq.journal.staging import Staging

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from errno import EIO
 
 from fleximq.journal.columns import decodeRecords, decodeStaged
+from fleximq.journal.counting import placed
 from fleximq.journal.damage import frameAt
 from fleximq.journal.files import Files
 from fleximq.journal.frame import FrameError, FrameHeader, Kind
+from fleximq.journal.indexed import Segment
 from fleximq.journal.marks import decodeTransaction
 from fleximq.journal.segment import segmentName
-from fleximq.journal.segments import Segment, Segments, placed
+from fleximq.journal.segments import Segments
 from fleximq.journal.window import SMALL, Window
 from fleximq.records import Batch
 

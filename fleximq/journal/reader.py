@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from fleximq.journal.files import Files
 from fleximq.journal.frame import FrameError, FrameHeader, Kind
 from fleximq.journal.index import writeIndex
+from fleximq.journal.indexed import Segment
 from fleximq.journal.marks import Lost
 from fleximq.journal.opened import OpenSegments
 from fleximq.journal.scan import Hole, Whole, framesOf
-from fleximq.journal.segments import Segment, Segments
+from fleximq.journal.segments import Segments
 from fleximq.journal.window import SMALL
 from fleximq.limits import MEBIBYTE
 from fleximq.message import Message

@@ -14,22 +14,22 @@ what they are copies of is cut, and a cut that a power loss takes back is hidden
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any
 
 from fleximq.errors import JournalError
+from fleximq.journal.counting import countTransaction
 from fleximq.journal.damage import frameAt
 from fleximq.journal.files import Files, readUpTo, writeAll
-from fleximq.journal.frame import FrameError, Kind
+from fleximq.journal.found import Found, sentenceOf, unreadable
+from fleximq.journal.frame import FrameError
 from fleximq.journal.index import readIndex, writeIndex
+from fleximq.journal.indexed import Segment, Staged
 from fleximq.journal.marks import Checkpoint, Lost, decodeCheckpoint
-from fleximq.journal.notes import decodeNotes
 from fleximq.journal.opened import OpenSegments
 from fleximq.journal.scan import Hole, framesOf
 from fleximq.journal.scanned import Scanned, scanSegment
 from fleximq.journal.segment import segmentName
-from fleximq.journal.segments import Segment, Segments, Staged, countTransaction
+from fleximq.journal.segments import Segments
 from fleximq.journal.window import LARGE, Window
-from fleximq.records import Batch, Note
 
 #: After a stop that was not clean, numbering goes on at the next multiple of this.
 SKIP = 1_000_000_000
@@ -42,73 +42,6 @@ _SUFFIX = ".fxj"
 _UNFINISHED = (".idx.new", ".fxj.new")
 
 
-class Found:
-    """What a journal holds.
-
-    ``segments`` are all of them, the last one included: it is not written to any more. ``end`` is the position where
-    a new one begins, ``nextOffset`` the offset of its first record; ``lastOffset`` is where numbering stood: smaller
-    if the last stop was not ``clean``. ``snapshot`` is the broker's, None if there is none, and ``nextClientId`` the
-    first that was never given out, 0 if none was. ``transactions`` are the last batch of each query, with base offset
-    and count; ``stagedOpen`` what was staged and neither committed nor aborted: position, time and count, by query and
-    batch. ``torn`` and ``lost`` are sentences.
-    """
-
-    def __init__(self, files: Files, folder: str) -> None:
-        self._files = files
-        self._folder = folder
-        self.segments = Segments()
-        self.end = 0
-        self.nextOffset = self.lastOffset = 1
-        self.clean = True
-        self.snapshot: dict[str, Any] | None = None
-        self.nextClientId = 0
-        self.transactions: dict[str, tuple[int, int, int]] = {}
-        self.stagedOpen: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
-        self.torn: list[str] = []
-        self.lost: list[str] = []
-        self.replayFrom = 0
-
-    @property
-    def records(self) -> int:
-        """How many records are kept."""
-        return self.segments.records
-
-    def replay(self, batches: Callable[[Batch], None], notes: Callable[[Note], None]) -> None:
-        """Give all records and notes from the checkpoint on, in order; what is damaged is passed over.
-
-        :raises JournalError: a file cannot be read.
-        """
-        opened = OpenSegments(self._files, self._folder, self.segments)
-        opened.end = self.end
-        try:
-            for segment in self.segments.all:
-                if segment.end > self.replayFrom:
-                    self._replay(opened, segment, batches, notes)
-        except OSError as error:
-            raise _unreadable(self._folder, error) from error
-        finally:
-            opened.close()
-
-    def _replay(
-        self,
-        opened: OpenSegments,
-        segment: Segment,
-        batches: Callable[[Batch], None],
-        notes: Callable[[Note], None],
-    ) -> None:
-        start = segment.beforePosition(max(self.replayFrom, segment.base))
-        for each in framesOf(opened.window(segment, LARGE), segment.id, start):
-            if isinstance(each, Hole) or each.header.position < self.replayFrom:
-                continue
-            # A frame whose check sum is right and whose body is not ours to read costs its content, no more.
-            with suppress(FrameError):
-                for batch in opened.records(*each, lambda first, next, why: None):
-                    batches(batch)
-                if each.header.kind == Kind.NOTES:
-                    for note in decodeNotes(*each):
-                        notes(note)
-
-
 def recover(files: Files, folder: str, journal: str, log: Callable[[str], None] = lambda sentence: None) -> Found:
     """Read a journal's folder, cut off an unfinished end, set damage aside, and say what there is. Blocks.
 
@@ -119,7 +52,7 @@ def recover(files: Files, folder: str, journal: str, log: Callable[[str], None] 
     try:
         return _Recovery(files, folder, journal, log).found
     except OSError as error:
-        raise _unreadable(folder, error) from error
+        raise unreadable(folder, error) from error
 
 
 def verifyTail(files: Files, folder: str, segments: Segments, end: int) -> int:
@@ -358,22 +291,6 @@ class _Recovery:
         return 0, None
 
 
-def sentenceOf(lost: Lost, what: str = "damaged or missing") -> str:
-    """Say what is lost to whoever runs the broker."""
-    if not lost.length:
-        offsets = f"the offsets {lost.first} to {lost.next - 1}"
-        return f"what was staged at position {lost.position} is gone, and with it {offsets}"
-    where = f"{lost.length} bytes at position {lost.position} are {what}"
-    if lost.first == lost.next:
-        return f"{where}; no offsets are lost with them"
-    return f"{where}, and with them the offsets {lost.first} to {lost.next - 1}"
-
-
 def _isSegment(name: str) -> bool:
     stem = name.removesuffix(_SUFFIX)
     return name.endswith(_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit()
-
-
-def _unreadable(folder: str, error: OSError) -> JournalError:
-    where = f" ({error.filename})" if error.filename else ""
-    return JournalError(f"the journal in {folder} cannot be read: {error.strerror or error}{where}")

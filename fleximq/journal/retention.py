@@ -12,10 +12,11 @@ from typing import NamedTuple
 from fleximq.journal.expiry import Expiry, Judge, Rules, Verdict
 from fleximq.journal.files import Files
 from fleximq.journal.index import indexName, writeIndex
+from fleximq.journal.indexed import Segment, Staged
 from fleximq.journal.opened import OpenSegments
 from fleximq.journal.rewriting import Damaged, Rewriting, Stopped, newName
 from fleximq.journal.segment import segmentName
-from fleximq.journal.segments import Segment, Segments, Staged
+from fleximq.journal.segments import Segments
 
 #: A segment is written anew when more than this part of it has expired.
 _WORTH = 0.5

@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from fleximq.journal.columns import decodeRecords, encodeSparse
+from fleximq.journal.counting import countTransaction
 from fleximq.journal.expiry import Judge
 from fleximq.journal.files import Files, writeAll
 from fleximq.journal.frame import Frame, FrameError, FrameHeader, Kind, reseal, seal
+from fleximq.journal.indexed import Segment, Staged
 from fleximq.journal.marks import REMOVED_BYTES, decodeTransaction, encodeRemoved
 from fleximq.journal.opened import OpenSegments
 from fleximq.journal.scan import Hole, framesOf
 from fleximq.journal.scanned import scanSegment
 from fleximq.journal.segment import segmentName
-from fleximq.journal.segments import Segment, Staged, countTransaction
 from fleximq.journal.window import LARGE, Window
 
 #: So many bytes are written at once.

@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 from fleximq.journal.columns import decodeRecords, decodeStaged
+from fleximq.journal.counting import note
 from fleximq.journal.frame import SYNCED, FrameError, FrameHeader, Kind
+from fleximq.journal.indexed import Segment
 from fleximq.journal.marks import Lost, SegmentStart, decodeCheckpoint, decodeRemoved, decodeSegment
 from fleximq.journal.scan import Hole, Whole, framesOf
-from fleximq.journal.segments import Segment, note
 from fleximq.journal.tally import moved, tallyOf, tallyOfFrame
 from fleximq.journal.window import Window
 from fleximq.records import Bounds

@@ -6,9 +6,9 @@ from typing import Any
 from fleximq.errors import NotKept
 from fleximq.journal.appending import GroupCommit, appendedOf, sizeOf
 from fleximq.journal.commit import Commit, Staged, Transacted
+from fleximq.journal.indexed import Staged as StagedFrame
 from fleximq.journal.marks import Committed, Transaction
 from fleximq.journal.segments import Segments
-from fleximq.journal.segments import Staged as StagedFrame
 
 #: What was staged so long ago, in microseconds, is forgotten.
 STAGED_LIFE = 24 * 3600 * 1_000_000

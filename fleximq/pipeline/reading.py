@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from fleximq.journal.counting import placed
 from fleximq.journal.damage import frameAt
 from fleximq.journal.frame import FrameError, FrameHeader, Kind
 from fleximq.journal.marks import decodeGap, decodeTransaction
-from fleximq.journal.segments import placed
 from fleximq.journal.window import SMALL, Window
 from fleximq.pipeline.decode import Numbers, Placed, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.folder import Folder

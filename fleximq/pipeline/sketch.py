@@ -8,8 +8,8 @@ from bisect import bisect_left, bisect_right
 
 from fleximq.journal.frame import Kind
 from fleximq.journal.index import readIndex
+from fleximq.journal.indexed import APART, NEVER, Segment
 from fleximq.journal.scan import Whole, framesOf
-from fleximq.journal.segments import APART, NEVER, Segment
 from fleximq.journal.window import LARGE
 from fleximq.pipeline.folder import Extent, Folder
 

@@ -7,8 +7,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.files import Files
+from fleximq.journal.found import Found
 from fleximq.journal.journal import DiskJournal, Recovered
-from fleximq.journal.recovery import Found
 from fleximq.records import Batch, Note
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import Steps, envelopeTo

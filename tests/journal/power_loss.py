@@ -19,7 +19,8 @@ from os.path import commonprefix
 from random import Random
 from typing import Any
 
-from fleximq.journal.recovery import TORN, Found
+from fleximq.journal.found import Found
+from fleximq.journal.recovery import TORN
 from fleximq.journal_options import Fsync
 from fleximq.records import Batch
 from tests.journal.at_once import JournalAtOnce, envelope

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.columns import decodeRecords, encodeRecords
 from fleximq.journal.expiry import Expiry, Judge, Rules, Verdict
-from fleximq.journal.segments import Segment
+from fleximq.journal.indexed import Segment
 from fleximq.journal.tally import addTo, tallyOf
 from fleximq.journal_options import Retention
 from fleximq.records import Batch, Bounds

@@ -10,8 +10,8 @@ from fleximq.journal.files import Files
 from fleximq.journal.frame import Kind
 from fleximq.journal.identity import readIdentity
 from fleximq.journal.index import decodeIndex
+from fleximq.journal.indexed import Segment
 from fleximq.journal.recovery import SKIP, recover, verifyTail
-from fleximq.journal.segments import Segment
 from fleximq.records import Acknowledged, ClientIds
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Recorder, State, crashes

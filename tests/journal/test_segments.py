@@ -4,11 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.journal.counting import countTransaction, placed
 from fleximq.journal.frame import FrameError
 from fleximq.journal.index import decodeIndex, encodeIndex, indexName, readIndex, writeIndex
+from fleximq.journal.indexed import APART, Segment
 from fleximq.journal.scan import Hole, framesOf
 from fleximq.journal.scanned import scanSegment
-from fleximq.journal.segments import APART, Segment, Segments, countTransaction, placed
+from fleximq.journal.segments import Segments
 from fleximq.journal.tally import addTo, moved, tallyOf
 from fleximq.journal.window import Window
 from fleximq.records import Batch, Bounds

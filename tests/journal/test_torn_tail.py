@@ -2,7 +2,8 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.recovery import SKIP, Found
+from fleximq.journal.found import Found
+from fleximq.journal.recovery import SKIP
 from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder, State
 from tests.journal.small import FOLDER, Content, contents, makeSmall
