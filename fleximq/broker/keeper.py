@@ -4,11 +4,10 @@ A start gives the last checkpoint's snapshot, then all records and notes behind 
 counts a record from the offset on at which it was opened, although the note of that may stand behind the record.
 """
 
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from fleximq.broker.arrival import Arrival
 from fleximq.broker.idempotence import Idempotence
 from fleximq.broker.kept_queue import KeptQueue
 from fleximq.broker.noting import Noting
@@ -19,7 +18,7 @@ from fleximq.broker.time_to_live import TimesToLive
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
 from fleximq.broker.topic_queues import keyOf as keyOfQueue
 from fleximq.broker.topics import TopicTable
-from fleximq.records import QOS1, Acknowledged, Batch, Closed, HandedOut, Note, Opened
+from fleximq.records import Acknowledged, Batch, Closed, HandedOut, Note, Opened
 
 #: After a crash, so many messages of a queue may have been handed out behind those of which it is known, and so many in
 #: all: what a consumer is given while the notes of it wait for the disk. Of more of them it is not found out.
@@ -39,54 +38,6 @@ class Found(Protocol):
 
     def replay(self, batches: Callable[[Batch], None], notes: Callable[[Note], None]) -> None:
         """Give all records and notes behind the snapshot, in order."""
-
-
-class _Arrival(NamedTuple):
-    """What queues need of a batch; it holds none of its bytes.
-
-    ``topicOf`` is None where all records are of the first topic, ``contents`` None where all are of QoS1. ``time`` is
-    that of the last record.
-    """
-
-    topics: Sequence[str]
-    topicOf: Sequence[int] | None
-    offsets: Sequence[int]
-    contents: Sequence[int] | None
-    time: int
-
-    @classmethod
-    def of(cls, batch: Batch) -> "_Arrival":
-        """Return this of a batch."""
-        topics, offsets, contents = batch.topics, batch.offsets, batch.contents
-        tracked = all(code & QOS1 for code in set(contents))
-        return cls(
-            topics,
-            None if len(topics) == 1 else array("I", batch.topicOf),
-            offsets if isinstance(offsets, range) else array("Q", offsets),
-            None if tracked else array("H", contents),
-            batch.timestamps[-1],
-        )
-
-    def places(self) -> Sequence[int]:
-        """Return the places of the topics that have records."""
-        return (0,) if self.topicOf is None else sorted(set(self.topicOf))
-
-    def only(self, place: int) -> "_Arrival":
-        """Return what is of one topic."""
-        topicOf, contents = self.topicOf, self.contents
-        if topicOf is None:
-            return self
-        mine = [of == place for of in topicOf]
-        return self._replace(
-            offsets=list(compress(self.offsets, mine)),
-            contents=None if contents is None else list(compress(contents, mine)),
-        )
-
-    def tracked(self) -> Sequence[int]:
-        """Return the offsets of those that are of QoS1."""
-        if self.contents is None:
-            return self.offsets
-        return [offset for offset, code in zip(self.offsets, self.contents, strict=True) if code & QOS1]
 
 
 class Keeper:
@@ -111,7 +62,7 @@ class Keeper:
         self._timesToLive = timesToLive
         self._states: dict[str, QueueState] = {}
         self._byTopic: dict[str, list[QueueState]] = {}
-        self._recent: list[_Arrival] = []
+        self._recent: list[Arrival] = []
 
     # -- while the broker runs ---------------------------------------------------------------------
 
@@ -182,7 +133,7 @@ class Keeper:
         """Take in the next records of the log."""
         if not len(batch):
             return
-        arrival = _Arrival.of(batch)
+        arrival = Arrival.of(batch)
         self._recent.append(arrival)
         self._idempotence.restored(batch)
         self._arrive(arrival, self._byTopic)
@@ -244,7 +195,7 @@ class Keeper:
             for arrival in reversed(missed):
                 self._arrive(arrival, {note.topic: [state]})
 
-    def _arrive(self, arrival: _Arrival, byTopic: Mapping[str, Sequence[QueueState]]) -> None:
+    def _arrive(self, arrival: Arrival, byTopic: Mapping[str, Sequence[QueueState]]) -> None:
         """Let the records arrive in the queues of their topics."""
         for place in arrival.places():
             topic = arrival.topics[place]
