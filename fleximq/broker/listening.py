@@ -1,8 +1,9 @@
 """What clients subscribed to: names and patterns, live or from a place in the past on."""
 
 from fleximq.broker.feed import Outlet
+from fleximq.broker.names import checkName, isPattern
 from fleximq.broker.replay import Replays, Start
-from fleximq.broker.topics import TopicTable, checkName, isPattern
+from fleximq.broker.topics import TopicTable
 from fleximq.broker.values import Client, Pattern
 from fleximq.errors import SubscriptionFailed
 from fleximq.interfaces import ISubscriber

@@ -10,9 +10,10 @@ from functools import partial
 from typing import NamedTuple
 
 from fleximq.broker.feed import Cover, Feed, Outlet
+from fleximq.broker.names import checkName, checkPattern, isPattern
 from fleximq.broker.retained import findBack, latest
 from fleximq.broker.time_to_live import TimesToLive
-from fleximq.broker.topics import TopicTable, checkName, checkPattern, isPattern
+from fleximq.broker.topics import TopicTable
 from fleximq.broker.values import Client
 from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
 from fleximq.interfaces import IJournal

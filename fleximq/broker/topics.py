@@ -5,30 +5,21 @@ entry per form, so that a run is rendered once per form, with the bound ``delive
 Routes are made at the first publication and dropped when somebody subscribes or leaves; a publication in between
 costs one attribute and one loop. Routing one message to one subscriber takes 0.15 us, of which the call of
 ``deliver`` is the most (``benchmarks/``, scene "1000 mixed topics").
-
-Wildcards (docs/dialects.rst): the levels of a name are separated by ``.`` or ``/``. In a pattern a level ``*``
-matches one level, and a last level ``#`` any number of levels, none included. Names that begin with ``$`` match no
-wildcard at their first level.
 """
 
-import re
-from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from fleximq.errors import InvalidTopic
+from fleximq.broker.names import checkName
+from fleximq.broker.wildcards import Wildcards
 from fleximq.interfaces import IForm, IGuard, IStandIn, ISubscriber
-from fleximq.limits import TOPIC_BYTES, isTooLong
 
 Takers = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, Takers]
 
-#: Most levels of a pattern: each takes half a kilobyte, and a name has room for 512.
-PATTERN_LEVELS = 32
 #: The broker's own topics; nobody else publishes there.
 SYSTEM = "$sys/"
-
-_levels = re.compile(r"[./]").split
 
 
 class Topic:
@@ -88,52 +79,6 @@ class Topic:
         return len(self.members) - self.queues
 
 
-class _Node:
-    """One level of the patterns that are subscribed to.
-
-    A subscriber is there as often as it subscribed: patterns that differ only in ``.`` and ``/`` share a place.
-    """
-
-    __slots__ = ("children", "ending", "rest")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.ending: Counter[ISubscriber] = Counter()
-        self.rest: Counter[ISubscriber] = Counter()
-
-    def empty(self) -> bool:
-        return not (self.children or self.ending or self.rest)
-
-
-def checkName(name: str) -> None:
-    """Refuse a name that no topic can have. The prefix of a dead-letter topic does not count.
-
-    :raises InvalidTopic: it is empty, or longer than 1,024 bytes of UTF-8.
-    """
-    if not name:
-        raise InvalidTopic("the topic is empty")
-    if isTooLong(name):
-        raise InvalidTopic(f"the topic is longer than {TOPIC_BYTES} bytes")
-
-
-def isPattern(name: str) -> bool:
-    """Tell whether a subscription to ``name`` has a wildcard level."""
-    if "*" not in name and "#" not in name:
-        return False
-    levels = _levels(name)
-    return "*" in levels or levels[-1] == "#"
-
-
-def checkPattern(pattern: str) -> None:
-    """Refuse a pattern that nobody can subscribe to.
-
-    :raises InvalidTopic: it is empty or too long, or has more than :data:`PATTERN_LEVELS` levels.
-    """
-    checkName(pattern)
-    if len(_levels(pattern)) > PATTERN_LEVELS:
-        raise InvalidTopic(f"a pattern has at most {PATTERN_LEVELS} levels")
-
-
 class TopicTable:
     """All topics and all wildcard subscriptions.
 
@@ -159,8 +104,7 @@ class TopicTable:
         self._created = created
         self._channelsChanged = channelsChanged
         self._durable = durable
-        self._root = _Node()
-        self._patterns = 0
+        self._wildcards = Wildcards()
         self._warm: dict[Topic, None] = {}
         self._same: dict[Takers, Takers] = {}
         self._channels: list[str] | None = None
@@ -280,52 +224,28 @@ class TopicTable:
     def heard(self, name: str) -> bool:
         """Tell whether anybody takes what is published to this name; no topic comes into being by asking."""
         topic = self._topics.get(name)
-        return bool(topic and topic.members) or any(self._matching(name))
+        return bool(topic and topic.members) or any(self._wildcards.matching(name))
 
     def subscribers(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return everybody who takes what is published to this topic, each once, exact ones first."""
         members = dict(topic.members)
-        if self._patterns:
-            for matched in self._matching(topic.name):
+        if self._wildcards:
+            for matched in self._wildcards.matching(topic.name):
                 members.update(dict.fromkeys(matched))
         return members
 
     def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Add a subscriber to every topic that matches, now and later; each call wants one to take it back.
 
-        :raises InvalidTopic: the pattern is too long, or has more than :data:`PATTERN_LEVELS` levels.
+        :raises InvalidTopic: the pattern is too long, or has too many levels.
         """
-        checkPattern(pattern)
-        levels = _levels(pattern)
-        rest = levels[-1] == "#"
-        node = self._root
-        for level in levels[:-1] if rest else levels:
-            node = node.children.setdefault(level, _Node())
-        (node.rest if rest else node.ending)[subscriber] += 1
-        self._patterns += 1
+        self._wildcards.add(subscriber, pattern)
         self._cool()
 
     def unsubscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Take a subscriber off a pattern it was added to."""
-        levels = _levels(pattern)
-        rest = levels[-1] == "#"
-        path = [self._root]
-        for level in levels[:-1] if rest else levels:
-            child = path[-1].children.get(level)
-            if child is None:
-                return
-            path.append(child)
-        place = path[-1].rest if rest else path[-1].ending
-        if subscriber not in place:
-            return
-        place[subscriber] -= 1
-        if not place[subscriber]:
-            del place[subscriber]
-        for depth in range(len(path) - 1, 0, -1):
-            if path[depth].empty():
-                del path[depth - 1].children[levels[depth - 1]]
-        self._patterns -= 1
-        self._cool()
+        if self._wildcards.remove(subscriber, pattern):
+            self._cool()
 
     def _cool(self) -> None:
         """Drop the routes that wildcards have a part in; each was paid for by a publication."""
@@ -373,24 +293,3 @@ class TopicTable:
         if len(routes) == 1 and not topic.careful:
             topic.only, takers = routes[0]
             topic.takers = self._same.setdefault(takers, takers)
-
-    def _matching(self, name: str) -> Iterator[Iterable[ISubscriber]]:
-        """Yield the subscribers of every pattern that matches, walking the tree one level at a time."""
-        levels = _levels(name)
-        nodes = [self._root]
-        for depth, level in enumerate(levels):
-            wild = depth > 0 or not name.startswith("$")
-            deeper: list[_Node] = []
-            for node in nodes:
-                if wild and node.rest:
-                    yield node.rest
-                for key in (level, "*") if wild and level != "*" else (level,):
-                    child = node.children.get(key)
-                    if child is not None:
-                        deeper.append(child)
-            nodes = deeper
-            if not nodes:
-                return
-        for node in nodes:
-            yield node.rest
-            yield node.ending

@@ -11,8 +11,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.feed import LateForm
+from fleximq.broker.names import isPattern
 from fleximq.broker.replay import Start
-from fleximq.broker.topics import isPattern
 from fleximq.broker.values import Envelope
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IForm, IStandIn

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.topics import PATTERN_LEVELS, Topic, TopicTable, checkName, isPattern
+from fleximq.broker.names import PATTERN_LEVELS, checkName, isPattern
+from fleximq.broker.topics import Topic, TopicTable
 from fleximq.errors import InvalidTopic
 from tests.broker.parts import AsMessages, Collector
 
@@ -161,7 +162,7 @@ class MatchTests(TableCase):
             self.table.subscribePattern(taker, pattern)
         for pattern in [*reversed(patterns), *patterns, "x.*", "a.b.c.*"]:
             self.table.unsubscribePattern(taker, pattern)
-        self.assertTrue(self.table._root.empty())
+        self.assertTrue(self.table._wildcards.empty())
         self.assertFalse(self.table.heard("a"))
 
     def test_tooLong(self) -> None:
