@@ -16,7 +16,7 @@ from fleximq.journal.marks import decodeTransaction
 from fleximq.journal.scan import Whole, framesOf
 from fleximq.journal.window import LARGE, SMALL
 from fleximq.pipeline.decode import Placed, offsetsAndTimes
-from fleximq.pipeline.folder import End, Folder
+from fleximq.pipeline.folder import End, Extent, Folder
 from fleximq.pipeline.reading import Missing, SliceReader
 from fleximq.pipeline.selection import NEVER, Selection, Topics
 from fleximq.pipeline.sketch import Sketch, Sketches
@@ -187,11 +187,12 @@ class JournalFiles:
         last = self.end()
         try:
             pieces = []
-            for extent, sketch in self._sketches.all(last.position):
-                isLast = extent.until == last.position
+            segments = self._sketches.all(last.position)
+            for (extent, sketch), span in zip(segments, _spans(segments, last.offset), strict=True):
                 if sketch.highest < since or _without(sketch, topics):
                     continue
-                piece = _piece(sketch, start, end, extent.until if isLast else sketch.end, last if isLast else None)
+                isLast = extent.until == last.position
+                piece = _piece(sketch, start, end, extent.until if isLast else sketch.end, span)
                 if piece is not None:
                     pieces.append((piece, list(zip(sketch.positions, sketch.offsets, strict=True))))
             total = sum(piece.until - piece.position for piece, _ in pieces)
@@ -206,16 +207,34 @@ def _without(sketch: Sketch, topics: Topics | None) -> bool:
     return topics is not None and sketch.topics is not None and not any(topic in topics for topic in sketch.topics)
 
 
-def _piece(sketch: Sketch, start: int, end: int, until: int, last: End | None) -> Piece | None:
+def _spans(segments: list[tuple[Extent, Sketch]], end: int) -> list[tuple[int, int]]:
+    """Return the offset with which each segment begins, and that behind it.
+
+    Where there is no index, the frames at either end may be damaged; then it is what the neighbours leave.
+
+    :param end: the offset of the next record of all.
+    """
+    behind, nexts = end, []
+    for _, sketch in reversed(segments):
+        nexts.append(sketch.next if sketch.topics is not None else max(sketch.next, behind))
+        behind = sketch.offsets[0] if sketch.offsets else behind
+    spans, before = [], 0
+    for (_, sketch), next in zip(segments, reversed(nexts), strict=True):
+        isSure = sketch.topics is not None and sketch.offsets
+        spans.append((sketch.offsets[0] if isSure else before, next))
+        before = next if sketch.topics is not None else sketch.next or before
+    return spans
+
+
+def _piece(sketch: Sketch, start: int, end: int, until: int, span: tuple[int, int]) -> Piece | None:
     """Return what of a segment has offsets in a range; None if nothing has."""
-    next = sketch.next if last is None else last.offset
+    first, next = span
     if next <= start:
         return None
     position, behind = sketch.before(start), min(sketch.behind(end), until)
     if position >= behind:
         return None
-    first = max(start, sketch.offsets[0] if sketch.offsets else start)
-    return Piece(sketch.base, position, behind, first, min(next, end))
+    return Piece(sketch.base, position, behind, max(first, start), min(next, end))
 
 
 def _ignored(missing: Missing) -> None:
