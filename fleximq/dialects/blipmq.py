@@ -74,7 +74,7 @@ class BlipSession(Session):
         self._owner = ""
         self._asked: Sequence[int] = ()
         self._runs: Iterator[Run] = iter(())
-        self._unanswered: tuple[bytes, list[int]] = b"", []
+        self._unanswered: tuple[FrameType, bytes, list[int]] = FrameType.POLL, b"", []
         self._polled = 0
         self._inputEnded = False
         self.loading = False
@@ -94,8 +94,8 @@ class BlipSession(Session):
             return
         else:
             self.stuck = False
-            head, asked = self._unanswered
-            self._runs = chain([(FrameType.POLL, head, asked, [])] if asked else [], self._runs)
+            kind, head, asked = self._unanswered
+            self._runs = chain([(kind, head, asked, [])] if asked else [], self._runs)
         self._work()
         if self._inputEnded and not self.stuck:
             self.end("client closed")
@@ -161,6 +161,12 @@ class BlipSession(Session):
 
     def _subscribe(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         topic, qos = decodeSubscribe(head)
+        if not self.broker.isSafe(self._me):
+            # What this client published before comes to its topics when it is kept; it is not for this one.
+            self.stuck = self.loading = True
+            self._unanswered = FrameType.SUBSCRIBE, head, asked
+            self.broker.whenKept(self._goOnSoon, self._me)
+            return
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
         if subscription.kept:
             answer = [encodeFrame(FrameType.ACK, asked[0], encodeSubscription(subscription.id))]
@@ -197,7 +203,7 @@ class BlipSession(Session):
                 self._polled = 0
                 self.outbox.flush()
                 self.stuck = self.outbox.full
-                self._unanswered = head, asked
+                self._unanswered = FrameType.POLL, head, asked
 
     def _waitFor(self, subscription: Subscription | None, head: bytes, asked: list[int]) -> None:
         """Answer these POLLs, and all behind them, when the next message was read back, or what this client published.
@@ -207,7 +213,7 @@ class BlipSession(Session):
         if subscription is None and self.broker.isSafe(self._me):
             return
         self.stuck = self.loading = True
-        self._unanswered = head, asked
+        self._unanswered = FrameType.POLL, head, asked
         if subscription is not None:
             subscription.whenLoaded(self._goOnSoon)
         else:

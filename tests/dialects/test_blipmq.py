@@ -284,6 +284,16 @@ class SafetyTests(BlipCase):
         self.clock.advance(0)
         self.assertEqual(peer.heard(), pong(5) + nack(6, 400, "empty topic") + ack(7, 1))
 
+    def test_subscribe(self) -> None:
+        """A SUBSCRIBE waits for what this client published before, so that the subscription does not get that."""
+        peer = self.login()
+        asked = publish("t", b"x") + subscribe("t", correlation=7) + publish("t", b"y") + poll(1)
+        self.assertEqual(peer.ask(asked), b"")
+        for _ in range(2):
+            self.journal.commit()
+            self.clock.advance(0)
+        self.assertEqual(peer.heard(), ack(7, 1) + publish("t", b"y", correlation=1))
+
     def test_halfClosed(self) -> None:
         """A peer that has ended its input gets the PONG before the connection closes."""
         peer = self.login()
