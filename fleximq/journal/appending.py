@@ -2,9 +2,9 @@
 
 Hot: :meth:`GroupCommit.append` is called for every run. It costs about 3 us beside what the source needs to take the
 payloads out of the run; with all that the writer does, runs of 1,000 payloads of 100 bytes cost 0.2 us of computing a
-record, of which 0.12 us are on the reactor's thread (CPython 3.11, one core). In the tries
-that led here, encoding on the reactor's thread instead of the writer's was clearly slower, and handing over at the end
-of a turn instead of at once made no difference that showed.
+record, of which 0.12 us are on the reactor's thread (CPython 3.11, one core). In the tries that led here, encoding on
+the reactor's thread instead of the writer's was clearly slower, and handing over at the end of a turn instead of at
+once made no difference that showed.
 """
 
 from collections.abc import Callable
