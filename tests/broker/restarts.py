@@ -90,12 +90,13 @@ class Restarts:
         self.me: Client = self.broker.join("blipmq")
 
     def kill(self, patient: bool = False, clean: bool = False) -> None:
-        """Lose everything but the log, and start again."""
+        """Lose everything but the log, and start again; a journal that is begun takes a snapshot first of all."""
         self.broker.stop()
         self.journal = self.journal.killed()
         self.journal.patient, self.journal.clean = patient, clean
         self.begin()
         self.broker.keeper.restore(self.journal)
+        self.journal.roll(self.broker)
         self.clock.advance(0)
 
     def publish(self, topic: str, *names: str, qos: int = 1, ids: bool = False) -> None:

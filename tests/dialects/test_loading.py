@@ -113,7 +113,7 @@ class BlipSubscribingTests(BlipCase):
         self.journal = SlowJournal()
         self.listen(journal=self.journal)
         self.me = self.login()
-        self.me.say(publish("u", b"x"))
+        self.login().say(publish("u", b"x"))
 
     def test_waits(self) -> None:
         self.assertEqual(self.me.ask(subscribe("t", 1, 7)), b"")
