@@ -201,12 +201,12 @@ class Link:
         url = self.place.url
         if isinstance(error, JoinRefused):
             return BrokerRefused(f"the broker at {url} does not let the pipeline in: {error}")
+        if _TOO_LARGE in str(error):
+            return BrokerRefused(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
         if isinstance(error, RequestFailed):
             if error.words == _NO_JOURNAL:
                 return NotJournalled(f"the broker at {url} has no journal; start it with --journal DIR")
             return BrokerRefused(f"the broker at {url} answered {error.path} with {error}")
-        if _TOO_LARGE in str(error):
-            return BrokerRefused(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
         return BrokerGone(f"the broker at {url} is away: {error}")
 
 

@@ -173,6 +173,12 @@ class BatchTests(SinkCase):
         error = self.assertRaises(PySparkException, self.write, self.rows(3), topic="$dead/x")
         self.assertIn("answered /sink/stage with 403 forbidden", str(error))
 
+    def test_largeRow(self) -> None:
+        """A row that is larger than a message may be is an error, and nothing of its table is published."""
+        table = self.spark.range(2).selectExpr("repeat('x', cast(17 * 1024 * 1024 * id AS int)) AS value")
+        self.assertRaises(PySparkException, self.write, table.coalesce(1), brokerTimeout="0")
+        self.published(0)
+
     def test_wrongColumns(self) -> None:
         """Columns are checked before anything is read."""
         error = self.assertRaises(PySparkException, self.write, self.spark.range(3))
