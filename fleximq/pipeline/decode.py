@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fleximq.journal.frame import HEADER_BYTES, FrameError, Kind
+from fleximq.journal.frame import HEADER_BYTES, MOST_BYTES, FrameError, Kind
 from fleximq.pipeline.headers import headersColumn, keyColumn
 from fleximq.pipeline.schema import schemaOf
 from fleximq.pipeline.selection import FOREVER, NEVER, Selection
@@ -127,29 +127,32 @@ class _Portion:
         numbers = [views.u32[shape // 4 + place].astype(np.int64) for place in range(4)]
         self._topics, topicBytes, self._publishers, publisherBytes = numbers
         headerBytes, payloadBytes = views.i64[shape // 8 + 2], views.i64[shape // 8 + 3]
-        cursor = shape + _SHAPE_BYTES + offsetsSize
-        begins = []
-        for size in (
-            8 * counts,
-            4 * counts,
-            4 * counts,
-            2 * counts,
-            2 * counts,
-            4 * (counts + 1),
-            4 * (counts + 1),
-            4 * (self._topics + 1),
-            topicBytes,
-            4 * self._publishers,
-            4 * (self._publishers + 1),
-            publisherBytes,
-            headerBytes,
-            payloadBytes,
-        ):
-            begins.append(cursor)
-            cursor = cursor + _padded(size)
-            # Sizes are checked one by one, so that no sum of them can come out small again.
-            if (size < 0).any() or (cursor > end).any():
-                raise FrameError("the frame ends within its columns")
+        sizes = np.array(
+            [
+                offsetsSize,
+                8 * counts,
+                4 * counts,
+                4 * counts,
+                2 * counts,
+                2 * counts,
+                4 * (counts + 1),
+                4 * (counts + 1),
+                4 * (self._topics + 1),
+                topicBytes,
+                4 * self._publishers,
+                4 * (self._publishers + 1),
+                publisherBytes,
+                headerBytes,
+                payloadBytes,
+            ]
+        )
+        # None is larger than a frame can be, so their sums are what they seem.
+        if sizes.min() < 0 or sizes.max() > MOST_BYTES:
+            raise FrameError("a column is larger than a frame")
+        ends = shape + _SHAPE_BYTES + np.cumsum(_padded(sizes), axis=0)
+        if (ends[-1] > end).any():
+            raise FrameError("the frame ends within its columns")
+        begins = ends[:-1]
         self._timesAt, self._topicOfAt, self._publisherOfAt, self._dialectsAt, _ = begins[:5]
         self._headerEndsAt, self._payloadEndsAt, self._topicEndsAt, self._topicNamesAt = begins[5:9]
         self._publisherIdsAt, self._publisherEndsAt, self._publisherNamesAt = begins[9:12]

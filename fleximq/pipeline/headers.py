@@ -16,11 +16,14 @@ _MAP = pa.map_(pa.string(), pa.string())
 
 
 def headersColumn(headers: pa.Array) -> pa.Array:
-    """Return a map of texts for each header; values that are no text become JSON, what is no map an empty one."""
+    """Return a map of texts for each header, null where there is none.
+
+    Values that are no text become JSON, a header that is no map an empty one.
+    """
     if not _size(headers):
-        return pa.MapArray.from_arrays(pa.array(np.zeros(len(headers) + 1, np.int32)), _texts([]), _texts([]))
+        return pa.nulls(len(headers), _MAP)
     encoded = headers.dictionary_encode()
-    maps = [list(_textsOf(_unpacked(header)).items()) for header in encoded.dictionary.to_pylist()]
+    maps = [list(_textsOf(_unpacked(header)).items()) if header else None for header in encoded.dictionary.to_pylist()]
     return pa.array(maps, _MAP).take(encoded.indices)
 
 
@@ -37,10 +40,6 @@ def _size(headers: pa.Array) -> int:
     """Return how many bytes all of them have."""
     ends = np.frombuffer(headers.buffers()[1], np.int32)
     return int(ends[headers.offset + len(headers)] - ends[headers.offset])
-
-
-def _texts(values: list[str]) -> pa.Array:
-    return pa.array(values, pa.string())
 
 
 def _unpacked(header: bytes) -> dict[Any, Any]:

@@ -75,7 +75,7 @@ class TableTests(BatchCase):
                 "value": b"l1",
             },
         )
-        self.assertEqual((rows[5].dialect, rows[5].headers, rows[5].key), ("minimq", {}, None))
+        self.assertEqual((rows[5].dialect, rows[5].headers, rows[5].key), ("minimq", None, None))
         seconds = self.load().selectExpr("unix_micros(timestamp) AS at", "offset").collect()
         self.assertEqual({row.offset: row.at for row in seconds}[5], TIME + 1_000_000)
 

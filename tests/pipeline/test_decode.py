@@ -79,7 +79,7 @@ def _row(batch: Batch, place: int) -> dict[str, Any]:
         "timestamp": _EPOCH + timedelta(microseconds=batch.timestamps[place]),
         "publisher": publisher,
         "dialect": dialects.get(code, str(code)),
-        "headers": list(_textsOf(header).items()),
+        "headers": list(_textsOf(header).items()) if batch.headers[place] else None,
         "key": key.encode() if isinstance(key, str) else key,
         "value": batch.payloads[place],
     }
