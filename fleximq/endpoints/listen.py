@@ -36,6 +36,9 @@ _PROXY = "haproxy:"
 #: Bytes that the path of a UNIX socket may have on Linux, whose structure for it ends with a NUL.
 LONGEST_PATH = 107
 _STDIO = "stdio"
+#: Connections that may wait to be accepted: Twisted's own 50 are soon over when many clients come at once, and then a
+#: UNIX socket refuses and TCP lets wait for a second.
+BACKLOG = 1024
 
 
 class Ground(NamedTuple):
@@ -118,16 +121,16 @@ class Listen:
         endpoint: IStreamServerEndpoint
         url = self.url
         if url is None and not (self.isStdio and reactor):
-            endpoint = serverFromString(reactor, self.endpoint)
+            endpoint = serverFromString(reactor, _withBacklog(self.endpoint))
         elif url is None or url.scheme == _STDIO:
             endpoint = StandardStreamsEndpoint(reactor)
         elif url.scheme == "ipc":
-            endpoint = UNIXServerEndpoint(reactor, url.socketPath(self.ground.ipcDir), wantPID=True)
+            endpoint = UNIXServerEndpoint(reactor, url.socketPath(self.ground.ipcDir), backlog=BACKLOG, wantPID=True)
         elif url.isSecure:
             context = serverContext(self.ground.certificate or "", self.ground.key)
-            endpoint = SSL4ServerEndpoint(reactor, url.port, context, interface=url.host)
+            endpoint = SSL4ServerEndpoint(reactor, url.port, context, backlog=BACKLOG, interface=url.host)
         else:
-            endpoint = TCP4ServerEndpoint(reactor, url.port, interface=url.host)
+            endpoint = TCP4ServerEndpoint(reactor, url.port, backlog=BACKLOG, interface=url.host)
         return endpoint
 
     @property
@@ -182,6 +185,15 @@ class Listen:
         while rest.lower().startswith(_PROXY):
             rest = rest[len(_PROXY) :]
         return rest
+
+
+def _withBacklog(endpoint: str) -> str:
+    """Return an endpoint of Twisted's own with our backlog, if it says nothing of one and has named arguments only."""
+    kind, *fields = re.split(r"(?<!\\):", endpoint)
+    named = all("=" in field and not field.startswith("backlog=") for field in fields[1:])
+    if kind not in ("tcp", "unix", "ssl") or not named or endpoint.endswith("\\"):
+        return endpoint
+    return f"{endpoint}:backlog={BACKLOG}"
 
 
 def _reason(kind: str, error: Exception) -> str:

@@ -10,7 +10,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.listen import DIALECTS, LONGEST_PATH, Ground, Listen
+from fleximq.endpoints.listen import BACKLOG, DIALECTS, LONGEST_PATH, Ground, Listen
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate
@@ -121,7 +121,24 @@ class ListenTests(SynchronousTestCase):
         reactor = MemoryReactor()
         factory = Factory()
         Listen.parse("minimq+tcp:7890:interface=127.0.0.1").open(reactor).listen(factory)
-        self.assertEqual(reactor.tcpServers, [(7890, factory, 50, "127.0.0.1")])
+        self.assertEqual(reactor.tcpServers, [(7890, factory, BACKLOG, "127.0.0.1")])
+
+    def test_backlog(self) -> None:
+        """Twisted's own endpoints let many clients come at once, unless they say how many."""
+        given = {
+            "tcp:7890": BACKLOG,
+            "tcp:7890:backlog=5": 5,
+            "tcp:7890:127.0.0.1:6": 6,
+            "tcp:7890:127.0.0.1": 50,
+            "unix:/x": BACKLOG,
+            "unix:/x:mode=600": BACKLOG,
+            "unix:/x:backlog=7": 7,
+        }
+        for text, backlog in given.items():
+            reactor = MemoryReactor()
+            Listen.parse(text).open(reactor).listen(Factory())
+            servers = reactor.tcpServers or reactor.unixServers
+            self.assertEqual(servers[0][2], backlog, text)
 
     def test_stdio(self) -> None:
         """Standard input and output are known as such, and have no proxy and no browser."""
@@ -155,13 +172,13 @@ class UrlTests(SynchronousTestCase):
 
     def test_tcp(self) -> None:
         """TCP, on one address or all."""
-        self.assertEqual(self.opened("tcp://127.0.0.1:7890").tcpServers, [(7890, self.factory, 50, "127.0.0.1")])
-        self.assertEqual(self.opened("minimq+tcp://*:1").tcpServers, [(1, self.factory, 50, "")])
-        self.assertEqual(self.opened("tcp://[::1]:1").tcpServers, [(1, self.factory, 50, "::1")])
+        self.assertEqual(self.opened("tcp://127.0.0.1:7890").tcpServers, [(7890, self.factory, BACKLOG, "127.0.0.1")])
+        self.assertEqual(self.opened("minimq+tcp://*:1").tcpServers, [(1, self.factory, BACKLOG, "")])
+        self.assertEqual(self.opened("tcp://[::1]:1").tcpServers, [(1, self.factory, BACKLOG, "::1")])
 
     def test_webSocket(self) -> None:
         """WebSockets are TCP, and nothing else is served there."""
-        self.assertEqual(self.opened("ws://127.0.0.1/ws").tcpServers, [(80, self.factory, 50, "127.0.0.1")])
+        self.assertEqual(self.opened("ws://127.0.0.1/ws").tcpServers, [(80, self.factory, BACKLOG, "127.0.0.1")])
         for text, served in {"ws://*:1": "WebSocket", "identity+WS://*:1": "identity"}.items():
             self.assertEqual((Listen.parse(text).onlyWebSockets, Listen.parse(text).served), (True, served))
         self.assertFalse(Listen.parse("tcp://*:1").onlyWebSockets)
@@ -193,7 +210,7 @@ class UrlTests(SynchronousTestCase):
             "minimq+ipc://b/a+c": "/srv/b/a+c",
         }.items():
             self.assertEqual(Listen.parse(text, Ground("/srv")).socketPath, path)
-            self.assertEqual(self.opened(text, ipcDir="/srv").unixServers, [(path, self.factory, 50, 0o666, True)])
+            self.assertEqual(self.opened(text, ipcDir="/srv").unixServers, [(path, self.factory, BACKLOG, 0o666, True)])
         self.assertEqual(Listen.parse("ipc://a").socketPath, "/tmp/a")
         self.assertIsNone(Listen.parse("tcp://a:1").socketPath)
 

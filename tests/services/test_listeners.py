@@ -18,7 +18,7 @@ from twisted.internet.testing import MemoryReactor
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from fleximq.endpoints.listen import Listen
+from fleximq.endpoints.listen import BACKLOG, Listen
 from fleximq.services import listeners
 from fleximq.services.listeners import ListenerService, spelt
 
@@ -68,7 +68,7 @@ class MemoryTests(SynchronousTestCase):
         """It opens with privileges, once."""
         self.service.privilegedStartService()
         self.service.startService()
-        self.assertEqual(self.reactor.tcpServers, [(5677, self.factory, 50, "")])
+        self.assertEqual(self.reactor.tcpServers, [(5677, self.factory, BACKLOG, "")])
 
     def test_unprivileged(self) -> None:
         """It opens without that step too."""
