@@ -1,5 +1,7 @@
 """The options of the source."""
 
+from pathlib import Path
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.pipeline.installed import missing as skip
@@ -7,7 +9,7 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Point, Points
-    from fleximq.pipeline.options import SourceOptions
+    from fleximq.pipeline.options import _KNOWN, SourceOptions
     from fleximq.pipeline.schema import COLUMNS
     from fleximq.pipeline.selection import Selection, Topics
 
@@ -93,6 +95,16 @@ class SourceOptionsTests(SynchronousTestCase):
             for value in ("0", "-1", "many", ""):
                 self.assertIn(name, self.refused(**{name: value}))
         self.assertIn("true or false", self.refused(failOnDataLoss="maybe"))
+
+
+class DocumentedTests(SynchronousTestCase):
+    """What docs/pipeline.rst says of them."""
+
+    def test_all(self) -> None:
+        """Every option has its place there, and every column."""
+        page = (Path(__file__).parents[2] / "docs" / "pipeline.rst").read_text()
+        for name in [*(_KNOWN - {"paths"}), *COLUMNS]:
+            self.assertIn(f"``{name}``", page)
 
 
 class SelectionTests(SynchronousTestCase):
