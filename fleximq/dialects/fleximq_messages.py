@@ -23,6 +23,7 @@ from fleximq.dialects.fleximq_records import FOLLOWING, FOLLOWING_B, PASSING, PA
 from fleximq.dialects.fleximq_voice import FlexiVoice, correlation, toldBy
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replaying import Replaying
+from fleximq.dialects.session import State
 from fleximq.errors import (
     BadRequest,
     BrokerError,
@@ -51,6 +52,8 @@ class FlexiMessages(FlexiVoice):
         super().__init__(context, outbox, address)
         self._envelopes = EnvelopeCache(context.envelopes)
         self._directs = DirectCache(context.envelopes)
+        #: How many SUBs and UNSUBs wait for publications before them.
+        self._later = 0
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a request, or answer it where the broker itself is asked."""
@@ -151,6 +154,26 @@ class FlexiMessages(FlexiVoice):
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern, from now on or from a place in the journal."""
+        self._inOrder(self._subscribe, header)
+
+    def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:
+        """Do this behind what this client published to the same topic, which is brought when it is kept."""
+        topic = self.broker.topics.find(header.topic)
+        if not self._later and (topic is None or not topic.line or self.broker.isSafe(self._me)):
+            act(header)
+            return
+        self._later += 1
+        self.broker.whenKept(partial(self._actLater, act, header), self._me)
+
+    def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
+        self._later -= 1
+        if self.state is State.OPEN:
+            try:
+                act(header)
+            except BrokerError as error:
+                self._subscriptionLost(error, "")  # before the PONG that waits behind it
+
+    def _subscribe(self, header: Header) -> None:
         try:
             if header.start is not None:
                 self.broker.follow(self._me, self._following(), header.topic, Start(*header.start))
@@ -182,6 +205,9 @@ class FlexiMessages(FlexiVoice):
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, named as it was made; one that does not exist is no error."""
+        self._inOrder(self._unsubscribe, header)
+
+    def _unsubscribe(self, header: Header) -> None:
         self.broker.unsubscribe(self._me, header.topic)
 
     def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:

@@ -89,6 +89,35 @@ class FlexiDurableTests(FlexiCase):
         self.assertEqual(self.kinds(self.alice), [503, 503, 1])
         self.assertEqual(self.bob.values(), [2])
 
+    def test_subscribingInOrder(self) -> None:
+        """A SUB brings nothing that its client published before, an UNSUB leaves nothing of that out."""
+        for number, kind in enumerate(("PUB", "SUB", "PUB", "UNSUB", "PUB", "SUB", "PUB", "UNSUB", "UNSUB", "PUB")):
+            if kind == "PUB":
+                self.alice.publish("d", number)
+            else:
+                self.alice.tell(kind, {"topic": "d"})
+        self.ping(self.alice)
+        self.assertEqual(self.kinds(self.alice), [])
+        self.commit()
+        heard = self.alice.messages()
+        self.assertEqual([each.value for each in heard[:-1]], [2, 6])
+        self.assertEqual((heard[-1].kind, self.bob.values()), ("PONG", [0, 2, 4, 6, 9]))
+        self.alice.tell("SUB", {"topic": "d"}).publish("d", 10)
+        self.commit()
+        self.assertEqual(self.alice.values(), [10])
+
+    def test_subscribingRefusedInOrder(self) -> None:
+        """What a SUB is refused with comes before the PONG behind it, and not when its client is gone."""
+        self.alice.publish("d", 1).tell("SUB", {"topic": "d", "from": 99}).tell("SUB", {"topic": "d", "from": 0})
+        self.ping(self.alice)
+        self.commit()
+        self.assertEqual(self.kinds(self.alice)[-2:], [404, 1])
+        self.bob.heard()
+        self.bob.publish("d", 1).tell("SUB", {"topic": "d", "from": 0})
+        self.bob.leave()
+        self.commit()
+        self.assertEqual(self.bob.messages(), [])
+
     def test_inRuns(self) -> None:
         """Runs of one topic and others, kept or not, keep the order of each topic."""
         frames = [
