@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from fleximq.pipeline.journals import Journals, SlicePartition, partitionsOf, read
-from fleximq.pipeline.layout import JournalFiles
+from fleximq.pipeline.journals import Journal, Journals, SlicePartition, read
 from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Points, checked, resolved
 from fleximq.pipeline.options import SourceOptions
 from fleximq.pipeline.pushdown import Push, pushed
@@ -39,14 +38,17 @@ class BatchReader(DataSourceReader):
 
         :raises RecordsMissing: an offset was named that is not kept.
         """
-        journals = Journals(self._options.paths).find()
-        found: list[SlicePartition] = []
-        for journal in journals.values():
-            start, end = self._range(journal)
-            found += partitionsOf(journal, start, end, self._options, self._wanted, len(journals))
-        return found
+        journals = Journals(self._options)
+        try:
+            found: list[SlicePartition] = []
+            for journal in journals.find().values():
+                start, end = self._range(journal)
+                found += journals.partitions(journal, start, end, self._options, self._wanted)
+            return found
+        finally:
+            journals.close()
 
-    def _range(self, journal: JournalFiles) -> tuple[int, int]:
+    def _range(self, journal: Journal) -> tuple[int, int]:
         options = self._options
         point = (options.start or Points(EARLIEST)).of(journal.id)
         start = resolved(point, journal)

@@ -1,4 +1,7 @@
-"""All journals that the option ``path`` names, found again at every look, for a glob may match more of them later."""
+"""All journals that the options name: folders, or brokers that are asked.
+
+Folders are found again at every look, for a glob may match more of them later.
+"""
 
 import glob
 import logging
@@ -8,44 +11,51 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.layout import JournalFiles, readSlice
 from fleximq.pipeline.offsets import RecordsMissing
 from fleximq.pipeline.options import SourceOptions
 from fleximq.pipeline.reading import Missing
+from fleximq.pipeline.remote import RemoteJournal, readRemote
 from fleximq.pipeline.selection import Selection
 from fleximq.pipeline.slices import Slice
 
 _log = logging.getLogger("fleximq.pipeline")
 
 
-class SlicePartition(InputPartition):
-    """One slice of a journal, for one task."""
+Journal = JournalFiles | RemoteJournal
 
-    def __init__(self, slice: Slice) -> None:
+
+class SlicePartition(InputPartition):
+    """One slice of a journal, for one task; ``broker`` is to be asked for it, or it is in a folder."""
+
+    def __init__(self, slice: Slice, broker: Place | None = None) -> None:
         super().__init__(slice)
         self.slice = slice
+        self.broker = broker
 
 
 class Journals:
-    """The journals in some folders; used by one thread.
+    """The journals that options name; used by one thread."""
 
-    :param paths: folders, or globs of folders.
-    """
+    def __init__(self, options: SourceOptions) -> None:
+        self._paths = options.paths
+        self._brokers = {place.url: place for place in options.brokers}
+        self._known: dict[str, Journal] = {}
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = paths
-        self._known: dict[str, JournalFiles] = {}
-
-    def find(self) -> dict[str, JournalFiles]:
+    def find(self) -> dict[str, Journal]:
         """Return the journals that are there now, by their ids.
 
         :raises OptionRefused: there is none, or the same one twice.
         :raises JournalError: a folder that is named is no journal.
+        :raises PipelineError: a broker is away, refuses, or has no journal.
         """
-        found: dict[str, JournalFiles] = {}
-        for path in self._folders():
-            journal = self._known.get(path) or JournalFiles(path)
+        found: dict[str, Journal] = {}
+        for path in [*self._brokers, *self._folders()]:
+            journal = self._known.get(path)
+            if journal is None:
+                journal = RemoteJournal(self._brokers[path]) if path in self._brokers else JournalFiles(path)
             self._known[path] = journal
             if journal.id in found and found[journal.id].path != path:
                 raise OptionRefused(f"{found[journal.id].path} and {path} are the same journal")
@@ -53,6 +63,20 @@ class Journals:
         if not found:
             raise OptionRefused(f"there is no journal in {' or '.join(self._paths)}")
         return dict(sorted(found.items()))
+
+    def partitions(
+        self, journal: Journal, start: int, end: int, options: SourceOptions, wanted: Selection
+    ) -> list[SlicePartition]:
+        """Return the partitions of a range of one of these journals."""
+        parts = -(-options.minPartitions // max(1, len(self._known)))
+        slices = journal.split(start, end, wanted.topics, parts, wanted.since, options.partitionBytes)
+        return [SlicePartition(slice, self._brokers.get(journal.path)) for slice in slices]
+
+    def close(self) -> None:
+        """End the connections; they are made again when something is asked."""
+        for journal in self._known.values():
+            if isinstance(journal, RemoteJournal):
+                journal.close()
 
     def _folders(self) -> list[str]:
         folders: list[str] = []
@@ -74,7 +98,11 @@ def read(
     """
     if not isinstance(partition, SlicePartition):
         return
-    yield from readSlice(partition.slice, columns, wanted, teller(partition.slice.journal, failOnDataLoss))
+    slice, tell = partition.slice, teller(partition.slice.journal, failOnDataLoss)
+    if partition.broker is not None:
+        yield from readRemote(slice, partition.broker, columns, wanted, tell)
+    else:
+        yield from readSlice(slice, columns, wanted, tell)
 
 
 def teller(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
@@ -87,12 +115,3 @@ def teller(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
         _log.warning("%s", sentence)
 
     return tell
-
-
-def partitionsOf(
-    journal: JournalFiles, start: int, end: int, options: SourceOptions, wanted: Selection, among: int
-) -> list[SlicePartition]:
-    """Return the partitions of a range of one of so many journals."""
-    parts = -(-options.minPartitions // among)
-    slices = journal.split(start, end, wanted.topics, parts, wanted.since, options.partitionBytes)
-    return [SlicePartition(slice) for slice in slices]

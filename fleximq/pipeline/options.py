@@ -8,15 +8,19 @@ from typing import Any
 
 from fleximq import option_values
 from fleximq.errors import SettingError
+from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Points, pointsOf, timesOf
 from fleximq.pipeline.schema import COLUMNS
 from fleximq.pipeline.selection import Topics
 from fleximq.pipeline.slices import SLICE_BYTES
 
-_PLACES = ("path", "paths", "url")
+#: What says how a broker is reached (:meth:`fleximq.pipeline.broker_link.Place.of`).
+_BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brokerTimeout")
 _KNOWN = {
-    *_PLACES,
+    *_BROKER,
+    "path",
+    "paths",
     "subscribe",
     "subscribePattern",
     "topics",
@@ -42,7 +46,8 @@ _TRUTH = {"true": True, "false": False}
 class SourceOptions:
     """What was asked of the source.
 
-    ``paths`` are folders or globs of folders. ``start`` and ``end`` are None where nothing was said: a stream begins
+    ``paths`` are folders or globs of folders, ``brokers`` what has journals that are read through them; there are only
+    the ones or the others. ``start`` and ``end`` are None where nothing was said: a stream begins
     with what comes next, a batch reads all.
     """
 
@@ -56,6 +61,7 @@ class SourceOptions:
     minPartitions: int = 1
     partitionBytes: int = SLICE_BYTES
     failOnDataLoss: bool = True
+    brokers: tuple[Place, ...] = ()
 
     @classmethod
     def of(cls, written: Mapping[str, str]) -> "SourceOptions":
@@ -74,8 +80,9 @@ class SourceOptions:
         end = _points(options, "ending")
         if end is not None and any(point.kind is Kind.EARLIEST for point in (end.others, *end.named.values())):
             raise OptionRefused("the option 'endingOffsets' cannot be earliest")
+        brokers = _brokers(options)
         return cls(
-            _paths(options),
+            () if brokers else _paths(options),
             _topics(options),
             _columns(options),
             _points(options, "starting"),
@@ -85,20 +92,31 @@ class SourceOptions:
             _number(options, "minPartitions", option_values.count, 1) or 1,
             _number(options, "partitionBytes", option_values.size, SLICE_BYTES) or SLICE_BYTES,
             _flag(options, "failOnDataLoss", True),
+            brokers,
         )
+
+
+def _brokers(options: Mapping[str, str]) -> tuple[Place, ...]:
+    """Return the brokers at the URLs, which are separated by commas; none where no URL is given."""
+    given = [name for name in _BROKER if name in options]
+    if "url" not in options:
+        if given:
+            raise OptionRefused(f"the option {given[0]!r} belongs to 'url', which is missing")
+        return ()
+    if "path" in options or "paths" in options:
+        raise OptionRefused("the options 'path' and 'url' exclude each other: a folder is read, or brokers are asked")
+    return tuple(Place.of(options, url) for url in _list(options, "url"))
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the folders; Spark gives those of ``load([...])`` as JSON."""
-    if "url" in options:
-        raise OptionRefused("the option 'url' is for writing; to read, give the folder of the journal as 'path'")
     text = options.get("paths", options.get("path", ""))
     try:
         paths = json.loads(text) if text.startswith("[") else [text]
     except ValueError:
         paths = [text]
     if not paths or not all(isinstance(path, str) and path for path in paths):
-        raise OptionRefused("the option 'path' must name the folder of a journal, or several")
+        raise OptionRefused("the option 'path' must name the folder of a journal, or several, or 'url' a broker")
     return tuple(path.removeprefix("file://").removeprefix("file:") for path in paths)
 
 

@@ -18,8 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from fleximq.pipeline.journals import Journals, SlicePartition, partitionsOf, read
-from fleximq.pipeline.layout import JournalFiles
+from fleximq.pipeline.journals import Journal, Journals, SlicePartition, read
 from fleximq.pipeline.offsets import (
     LATEST,
     Kind,
@@ -51,10 +50,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tasks need no more than what was asked for."""
         return {**self.__dict__, "_journals": None, "_target": None}
 
-    def _find(self) -> dict[str, JournalFiles]:
+    def _all(self) -> Journals:
         if self._journals is None:
-            self._journals = Journals(self._options.paths)
-        return self._journals.find()
+            self._journals = Journals(self._options)
+        return self._journals
+
+    def _find(self) -> dict[str, Journal]:
+        return self._all().find()
 
     def initialOffset(self) -> Offsets:
         """Return where the first micro-batch of a new query begins.
@@ -117,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None, limit.max_bytes
         return None, None
 
-    def _checkGone(self, begin: Mapping[str, int], journals: Mapping[str, JournalFiles]) -> None:
+    def _checkGone(self, begin: Mapping[str, int], journals: Mapping[str, Journal]) -> None:
         for journal in begin:
             if journal not in journals:
                 sentence = f"journal {journal} was read before and is not there any more"
@@ -142,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if id in start:
                 begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss, _log.warning)
-            found += partitionsOf(journal, begin, until, self._options, self._wanted, len(journals))
+            found += self._all().partitions(journal, begin, until, self._options, self._wanted)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -153,4 +155,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Keep nothing: Spark's checkpoint knows how far the query is."""
 
     def stop(self) -> None:
-        """Keep nothing open."""
+        """End the connections."""
+        if self._journals is not None:
+            self._journals.close()

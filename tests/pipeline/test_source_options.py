@@ -44,8 +44,13 @@ class SourceOptionsTests(SynchronousTestCase):
             self.assertIn("must name the folder", str(error))
 
     def test_url(self) -> None:
-        """A broker's URL is refused with what to do instead."""
-        self.assertIn("give the folder of the journal", self.refused(url="tcp://localhost:7890"))
+        """Brokers are asked instead of folders; what belongs to them goes nowhere else."""
+        options = SourceOptions.of({"url": "tcp://a:1, tcp://b:2", "token": "secret", "brokerTimeout": "5"})
+        self.assertEqual([place.url for place in options.brokers], ["tcp://a:1", "tcp://b:2"])
+        self.assertEqual({place.patience for place in options.brokers}, {5.0})
+        self.assertNotIn("secret", repr(options))
+        self.assertIn("exclude each other", self.refused(url="tcp://localhost:7890"))
+        self.assertIn("'token' belongs to 'url'", self.refused(token="secret"))
 
     def test_topics(self) -> None:
         """By name, by regular expression, or by the patterns of subscriptions; one of them."""

@@ -1,0 +1,67 @@
+"""The same journal by its folder and through its broker, while the broker runs and takes more."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgpack
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.blocking import Client, connect
+from tests.broker_process import BrokerProcess
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from tests.pipeline.session import sharedSession
+
+
+class LiveTests(SynchronousTestCase):
+    """A broker that ``twistd`` runs, with a journal for every topic."""
+
+    def setUp(self) -> None:
+        self.spark = sharedSession()
+        self.parent = Path(tempfile.mkdtemp(prefix="fleximq-journal-"))
+        self.addCleanup(shutil.rmtree, self.parent, ignore_errors=True)
+        self.folder = str(self.parent / "journal")
+        broker = BrokerProcess("--journal", self.folder, "--durable", "#")
+        self.addCleanup(broker.stop)
+        broker.__enter__()
+        self.url = f"tcp://127.0.0.1:{broker.port()}"
+
+    def publish(self, *values: Any) -> None:
+        """Publish values, and return when they are on disk."""
+        client: Client
+        with connect(self.url) as client:
+            client.publishMany("numbers", values)
+            client.flush()
+
+    def test_table(self) -> None:
+        """All that was acknowledged is there, either way, and the two are the same."""
+        self.publish(*range(2000))
+        tables = [
+            self.spark.read.format("fleximq").load(self.folder),
+            self.spark.read.format("fleximq").option("url", self.url).load(),
+        ]
+        rows = [sorted(map(str, table.collect())) for table in tables]
+        self.assertEqual(rows[0], rows[1])
+        values = [msgpack.unpackb(bytes(row.value)) for row in tables[1].orderBy("offset").collect()]
+        self.assertEqual(values, list(range(2000)))
+
+    def test_stream(self) -> None:
+        """Streams go on where they stopped, either way."""
+        for name, options in (("path", {"path": self.folder}), ("url", {"url": self.url})):
+            found: list[int] = []
+            for start in (0, 300):
+                if name == "path":
+                    self.publish(*range(start, start + 300))
+                stream = self.spark.readStream.format("fleximq").options(**options, startingOffsets="earliest")
+                stream = stream.option("maxOffsetsPerTrigger", "200").load()
+
+                def keep(batch: Any, number: int, found: list[int] = found) -> None:
+                    found += sorted(msgpack.unpackb(bytes(row.value)) for row in batch.select("value").collect())
+
+                writer = stream.writeStream.foreachBatch(keep).trigger(availableNow=True)
+                query = writer.option("checkpointLocation", str(self.parent / name)).start()
+                query.awaitTermination(60)
+            self.assertEqual(found, list(range(600)), name)
