@@ -157,9 +157,7 @@ class Idempotence:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Know what :meth:`snapshot` returned."""
         known = [
-            (time, topic, id)
-            for topic, (ids, times) in snapshot.items()
-            for id, time in zip(ids, times, strict=True)
+            (time, topic, id) for topic, (ids, times) in snapshot.items() for id, time in zip(ids, times, strict=True)
         ]
         for time, topic, id in sorted(known):
             self.remember(topic, id, time)

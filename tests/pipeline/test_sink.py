@@ -351,9 +351,7 @@ class UnjournalledTests(StreamCase):
     def test_published(self) -> None:
         """Rows are published as they come, those with headers too."""
         self.lines(1)
-        self.assertEqual(
-            sorted(delivery.value for delivery in self.received(self.run_, 4)), ["0", "1", "2", "3"]
-        )
+        self.assertEqual(sorted(delivery.value for delivery in self.received(self.run_, 4)), ["0", "1", "2", "3"])
         table = self.spark.sql("SELECT 'x' AS value, map('a', '1', 'offset', '2') AS headers")
         write = table.write.format("faulty").mode("append").options(**self.options())
         [delivery] = self.received(write.save, 1)
