@@ -150,7 +150,7 @@ class FlexiMessages(FlexiVoice):
             self._kept(found.topic.name, error.reason, error.refused, inOrder=True)
         except NotKept as error:
             for _ in error.refused:
-                self._refused(error, envelope)
+                self._refused(error, envelope, found.topic.name)
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern, from now on or from a place in the journal."""

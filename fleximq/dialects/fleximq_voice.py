@@ -105,14 +105,14 @@ class FlexiVoice(Session):
             fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
             self._say(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
 
-    def _refused(self, error: BrokerError, envelope: bytes) -> None:
+    def _refused(self, error: BrokerError, envelope: bytes, topic: str = "") -> None:
         """Answer an error to the message with this envelope, unless that reports one itself."""
         fields = peek(envelope[FIXED_BYTES:])
         kind = envelope[1] if envelope else None
         if kind in (MessageType.REP, MessageType.NOTIF) and reportsError(fields):
             self.failed(error, silently=True)
             return
-        self.failed(error, id=peekId(fields), path=peekPath(fields))
+        self.failed(error, id=peekId(fields), path=topic or peekPath(fields))
 
     def failed(self, error: BrokerError, id: str | None = None, path: str = "", silently: bool = False) -> None:
         """Answer what a client did wrong; before the JOIN every error ends the connection."""

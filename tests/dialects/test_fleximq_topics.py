@@ -469,7 +469,7 @@ class CrossingTests(TopicCase):
         heard = self.alice.barrier()
         self.assertEqual([each.status for each in heard], [500, 500])
         for each in heard:
-            self.assertError(each, self.alice, 500)
+            self.assertError(each, self.alice, 500, path="t")
         self.assertEqual(self.bob.values(), [0, 1, 2])
 
 
