@@ -7,6 +7,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from unittest import SkipTest
 
 from pyspark.sql import SparkSession
 
@@ -21,7 +22,12 @@ def sharedSession() -> SparkSession:
     """Return the session; it is made by the first who asks, and ends with the process.
 
     All that it writes is in a temporary folder, and nobody but this machine can reach it.
+
+    :raises SkipTest: there is no Java to run it.
     """
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        raise SkipTest("Spark needs Java 17, 21 or 25, found by JAVA_HOME or in PATH")
     folder = tempfile.mkdtemp(prefix="fleximq-spark-")
     source = str(Path(fleximq.__file__).parents[1])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
