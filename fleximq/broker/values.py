@@ -51,9 +51,8 @@ class Envelope(NamedTuple):
     """What all messages of a run share.
 
     Made by a dialect, often once for thousands of runs. ``durable`` publications go through the journal and are
-    refused rather than lost (BlipMQ QoS1, MiniMQ PRODUCE). ``audience`` narrows delivery to these client ids.
-    ``offset`` is the place in the journal of the first message of a run that was committed, 0 elsewhere; its other
-    messages follow one by one.
+    refused rather than lost (BlipMQ QoS1, MiniMQ PRODUCE). ``offset`` is the place in the journal of the first
+    message of a run that was committed, 0 elsewhere; its other messages follow one by one.
     """
 
     topic: "Topic"
@@ -61,7 +60,6 @@ class Envelope(NamedTuple):
     source: ISource
     qos: int = 1
     durable: bool = False
-    audience: frozenset[int] | None = None
     offset: int = 0
 
 
