@@ -310,9 +310,8 @@ class SocketTests(TestCase):
         self.assertEqual([each.status for each in cut(client.received)], [413])
 
     @inlineCallbacks
-    def test_slowConsumer(self) -> Generator[Any, Any, None]:
-        """A client that stops reading is disconnected when its budget is used up; another gets everything."""
-        self.context = makeContext(reactor, limits=Limits(outboxBytes=4 << 20))  # type: ignore[arg-type]
+    def meet(self) -> Generator[Any, Any, Any]:
+        """Return a subscriber that has stopped reading, one that reads, and somebody to publish to them."""
         slow = yield self.join()
         quick = yield self.join()
         busy = yield self.join()
@@ -322,6 +321,13 @@ class SocketTests(TestCase):
             yield client.when(1)
             client.received = b""
         slow.transport.pauseProducing()
+        return slow, quick, busy
+
+    @inlineCallbacks
+    def test_slowConsumer(self) -> Generator[Any, Any, None]:
+        """A client that stops reading is disconnected when its budget is used up; another gets everything."""
+        self.context = makeContext(reactor, limits=Limits(outboxBytes=4 << 20))  # type: ignore[arg-type]
+        slow, quick, busy = yield self.meet()
         counts = self.context.broker.counts.events
         pub = frame("PUB", busy.id, {"topic": "t"}, bytes(1 << 20))
         said = 0
@@ -338,15 +344,7 @@ class SocketTests(TestCase):
         """Under block a publisher waits for one that stops reading, until that is cut off; nobody else loses any."""
         context = makeContext(reactor, limits=Limits(outboxBytes=1 << 20))  # type: ignore[arg-type]
         self.context = replace(context, policy=Block(reactor, longest=1.0))
-        slow = yield self.join()
-        quick = yield self.join()
-        busy = yield self.join()
-        for client in (slow, quick):
-            client.transport.write(frame("SUB", client.id, {"topic": "t"}))
-            client.transport.write(frame("PING", client.id, {"keepalive": {"timestamp": 1}}))
-            yield client.when(1)
-            client.received = b""
-        slow.transport.pauseProducing()
+        slow, quick, busy = yield self.meet()
         publisher: Any = list(context.broker.clients)[-1].peer
         pubs = frame("PUB", busy.id, {"topic": "t"}, bytes(1 << 20)) * 16
         busy.transport.write(pubs)
