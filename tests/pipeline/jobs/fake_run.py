@@ -1,0 +1,41 @@
+"""What a job is given while it runs, kept in memory for a test to look at."""
+
+import io
+from threading import Event
+from typing import TextIO
+
+from pyspark.sql import SparkSession
+
+from tests.pipeline.session import sharedSession
+
+
+class FakeRun:
+    """A run in the session that all tests share.
+
+    ``said`` has the lines that were said, ``done`` how far the job was by the names of its parts, and ``printed`` is what
+    it has written as its result.
+    """
+
+    def __init__(self) -> None:
+        self.out: TextIO = io.StringIO()
+        self.stopping = Event()
+        self.said: list[str] = []
+        self.done: dict[str, tuple[float, float | None, str]] = {}
+
+    @property
+    def printed(self) -> str:
+        """All that was written to ``out``."""
+        assert isinstance(self.out, io.StringIO)
+        return self.out.getvalue()
+
+    def session(self) -> SparkSession:
+        """Return the shared session."""
+        return sharedSession()
+
+    def say(self, text: str) -> None:
+        """Keep a line."""
+        self.said.append(text)
+
+    def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
+        """Keep how far it is."""
+        self.done[name] = done, total, unit
