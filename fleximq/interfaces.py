@@ -151,6 +151,15 @@ class IJournal(Interface):
     def offsetAt(time: int, found: Callable[[int], None]) -> None:
         """Find the first offset that was appended at this time (microseconds since 1970) or later, else ``end``."""
 
+    def advance(
+        start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
+    ) -> None:
+        """Find how far so many records and so many bytes go from an offset on, at least one record; None: all.
+
+        Gives the offset up to which they go, how many records and how many bytes these are; the same offset again if
+        the journal could not be read. It may be less than what was asked for, but never nothing before ``end``.
+        """
+
     def readBytes(position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
         """Read whole frames: gives the position of the first, their bytes, and the position where all ends."""
 

@@ -209,6 +209,28 @@ class SlowJournal:
 
         self._answer(give)
 
+    def advance(
+        self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
+    ) -> None:
+        """Give how far so many records go; a byte of payload is a byte."""
+
+        def give() -> None:
+            taken: list[Record] = []
+            total = 0
+            for record in self.records:
+                if start <= record.offset < end:
+                    isFull = size is not None and total + len(record.payload) > size
+                    if taken and (isFull or len(taken) == records):
+                        break
+                    taken.append(record)
+                    total += len(record.payload)
+            else:
+                found(max(start, end), len(taken), total)
+                return
+            found(taken[-1].offset + 1, len(taken), total)
+
+        self._answer(give)
+
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
         """Give payloads as if they were frames: one byte position each payload byte."""
 

@@ -17,7 +17,7 @@ from fleximq.broker.values import Envelope
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.message import Content, Message
-from fleximq.records import Batch, Bounds, contentOf
+from fleximq.records import CONTENTS, Batch, Bounds, contentOf
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
@@ -81,6 +81,26 @@ def read(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     _journal(broker).readBytes(position, most, told)
 
 
+def advance(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/journal/advance``: up to which ``offset`` to read from ``start`` for so many ``records`` and ``bytes``.
+
+    Beside it how many these are; nothing from the offset ``end`` on counts. A limit that is left out is none. It may be
+    less than the limits allow, but there is at least one record before ``end``, if there is any.
+    """
+    start, end = number(arguments, "start"), number(arguments, "end")
+    records, size = (
+        number(arguments, name) if arguments.get(name) is not None else None for name in ("records", "bytes")
+    )
+
+    def told(offset: int, records: int, size: int) -> None:
+        if offset == start < end:
+            answer(NoCapacity("the journal cannot be read"))
+        else:
+            answer({"offset": offset, "records": records, "bytes": size})
+
+    _journal(broker).advance(start, end, records, size, told)
+
+
 def reopen(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/reopen``, when the journal keeps things again after a fault: its health."""
 
@@ -94,7 +114,8 @@ def stage(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/stage``, when the records are on disk, where nobody sees them: ``token``, which stands for them.
 
     ``records`` are maps with ``topic``, ``value`` (any MessagePack value) and perhaps ``headers``, a map of further
-    keys for the header; ``query``, ``batch`` and ``part`` say whose they are.
+    keys for the header; ``query``, ``batch`` and ``part`` say whose they are. In place of a value a record may have a
+    ``payload``, bytes that are kept as they are, and ``content``, the journal's code for what they are.
     """
     query, batch = _batch(arguments)
     part = text(arguments, "part", NAME_BYTES)
@@ -140,6 +161,7 @@ def abort(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
 JOURNAL_PATHS: dict[str, Path] = {
     "/journal/bounds": bounds,
     "/journal/read": read,
+    "/journal/advance": advance,
     "/journal/reopen": reopen,
     "/sink/stage": stage,
     "/sink/commit": commit,
@@ -177,10 +199,11 @@ def _runs(broker: "Broker", records: list[Any]) -> list[tuple[Envelope, Batch, i
     return runs
 
 
-def _record(record: Any) -> tuple[str, bytes, bytes]:
-    """Return topic, header and payload."""
-    if not isinstance(record, dict) or not isinstance(record.get("topic"), str) or "value" not in record:
-        raise BadRequest("a record must be a map with the string 'topic' and a 'value'")
+def _record(record: Any) -> tuple[str, bytes, bytes, int]:
+    """Return topic, header, payload and the code of its content."""
+    if not isinstance(record, dict) or not isinstance(record.get("topic"), str):
+        raise BadRequest("a record must be a map with the string 'topic'")
+    payload, content = _payload(record)
     headers = record.get("headers") or {}
     if not isinstance(headers, dict) or not all(isinstance(key, str) for key in headers):
         raise BadRequest("'headers' of a record must be a map whose keys are strings")
@@ -191,14 +214,31 @@ def _record(record: Any) -> tuple[str, bytes, bytes]:
     for key in ("message_id", "correlation_id", "reply_to"):
         if not isinstance(kept.get(key, ""), str):
             raise BadRequest(f"{key!r} must be a string")
-    return record["topic"], header, msgpack.packb(record["value"])
+    return record["topic"], header, payload, content
 
 
-def _batchOf(topic: str, rows: list[tuple[str, bytes, bytes]]) -> Batch:
+def _payload(record: dict[Any, Any]) -> tuple[bytes, int]:
+    """Return a record's payload and the code of its content: of its value, or as it says itself."""
+    if ("value" in record) == ("payload" in record):
+        raise BadRequest("a record must have a 'value', or a 'payload' in its place")
+    if "value" in record:
+        return msgpack.packb(record["value"]), _CONTENT
+    payload, code = record["payload"], record.get("content")
+    if not isinstance(payload, bytes) or type(code) is not int or code not in CONTENTS:
+        raise BadRequest("'payload' of a record must be bytes, and its 'content' the code for what they are")
+    if CONTENTS[code][0] is Content.TEXT:
+        try:
+            payload.decode()
+        except UnicodeDecodeError:
+            raise BadRequest("'payload' of a record is no UTF-8, as its 'content' says it is") from None
+    return payload, code
+
+
+def _batchOf(topic: str, rows: list[tuple[str, bytes, bytes, int]]) -> Batch:
     number = len(rows)
     same = [0] * number
-    headers, payloads = [row[1] for row in rows], [row[2] for row in rows]
-    return Batch(same, same, [topic], same, [(0, "")], same, same, [_CONTENT] * number, headers, payloads)
+    headers, payloads, contents = [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]
+    return Batch(same, same, [topic], same, [(0, "")], same, same, contents, headers, payloads)
 
 
 def _batch(arguments: Arguments) -> tuple[str, int]:

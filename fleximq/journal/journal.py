@@ -376,6 +376,11 @@ class DiskJournal:
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         self._reader.offsetAt(time, found)
 
+    def advance(
+        self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
+    ) -> None:
+        self._reader.advance(start, end, records, size, found)
+
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
         self._reader.readBytes(position, most, found)
 

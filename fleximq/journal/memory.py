@@ -59,6 +59,12 @@ class MemoryJournal:
         """Nothing was ever appended."""
         found(self.end)
 
+    def advance(
+        self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
+    ) -> None:
+        """There are no records."""
+        found(max(start, end), 0, 0)
+
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
         """There are no bytes."""
         found(0, b"", 0)

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
+from fleximq.journal.advancing import advance
 from fleximq.journal.files import Files
 from fleximq.journal.frame import FrameError, FrameHeader, Kind
 from fleximq.journal.index import writeIndex
@@ -162,6 +163,16 @@ class Reader:
         """Give the offset of the first record of this time or later (microseconds), or else of the next one."""
         end = self._segments.nextOffset
         self._ask(lambda: (self._offsetAt(time, end),), found, (end,))
+
+    def advance(
+        self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
+    ) -> None:
+        """Give how far so many records and bytes go from an offset on, see :func:`fleximq.journal.advancing.advance`.
+
+        The offset up to which they go, how many records and how many bytes. The same offset again, where there is more,
+        says that the journal could not be read.
+        """
+        self._ask(lambda: advance(self._segments, self._opened, start, end, records, size), found, (start, 0, 0))
 
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
         """Give the position of the first whole frame at or behind one, whole frames, and the durable end.

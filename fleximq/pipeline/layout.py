@@ -5,11 +5,13 @@ what was added since.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from fleximq.errors import JournalError
+from fleximq.journal.advancing import Advance, Counter
 from fleximq.journal.files import Files
 from fleximq.journal.frame import Kind
 from fleximq.journal.marks import decodeTransaction
@@ -30,14 +32,6 @@ class Bounds(NamedTuple):
 
     first: int
     next: int
-
-
-class Advance(NamedTuple):
-    """How far a reading goes: up to before ``offset``; and how many records and bytes that are."""
-
-    offset: int
-    records: int
-    bytes: int
 
 
 class JournalFiles:
@@ -104,55 +98,25 @@ class JournalFiles:
         :param end: go no further than this offset.
         """
         limit = self.end().position
-        counted = Advance(start, 0, 0)
+        counter = Counter(start, end, records, size)
         try:
             for extent, sketch in self._sketches.all(limit):
-                if sketch.next <= counted.offset and extent.until != limit:
+                if sketch.next <= counter.reached.offset and extent.until != limit:
                     continue
                 window = self._folder.window(sketch.base, extent.until, LARGE)
                 if window is None:
                     continue
-                for found in framesOf(window, None, sketch.before(counted.offset)):
+                for found in framesOf(window, None, sketch.before(counter.reached.offset)):
                     if not isinstance(found, Whole):
                         continue
                     if found.header.baseOffset >= end:
-                        return counted._replace(offset=end)
-                    counted, full = self._count(found, counted, end, records, size, limit)
-                    if full:
-                        return counted
-            return counted._replace(offset=max(start, end))
+                        return counter.reached._replace(offset=end)
+                    offsets = counter.offsetsOf(found.header, partial(_sparse, found))
+                    if offsets and counter.take(offsets, found.header.count, self._length(found, limit)):
+                        return counter.reached
+            return counter.reached._replace(offset=max(start, end))
         finally:
             self._folder.close()
-
-    def _count(
-        self, found: Whole, counted: Advance, end: int, records: int | None, size: int | None, limit: int
-    ) -> tuple[Advance, bool]:
-        """Take one more frame; True if that is all."""
-        header = found.header
-        offsets = self._offsets(found, counted.offset, end)
-        if not offsets:
-            return counted, False
-        taken = len(offsets)
-        # A frame that is read in part is read as a whole, but belongs to both parts.
-        length = self._length(found, limit) * taken // header.count
-        if size is not None and counted.records and counted.bytes + length > size:
-            return counted, True
-        if records is not None and counted.records + taken > records:
-            room = max(records - counted.records, 0 if counted.records else 1)
-            part = length * room // taken
-            return Advance(offsets[room], counted.records + room, counted.bytes + part), True
-        return Advance(offsets[-1] + 1, counted.records + taken, counted.bytes + length), False
-
-    def _offsets(self, found: Whole, start: int, end: int) -> Sequence[int]:
-        """Return the offsets of a frame's records within a range."""
-        header = found.header
-        if header.kind == Kind.SPARSE_RECORDS:
-            offsets, _ = next(offsetsAndTimes(found.frame, [Placed(0)]))
-            kept: list[int] = offsets[(offsets >= start) & (offsets < end)].tolist()
-            return kept
-        if header.kind in (Kind.RECORDS, Kind.TRANSACTION):
-            return range(max(header.baseOffset, start), min(header.baseOffset + header.count, end))
-        return ()
 
     def _length(self, found: Whole, limit: int) -> int:
         """Return how many bytes have to be read for a frame's records."""
@@ -200,6 +164,12 @@ class JournalFiles:
             return [Slice(self.path, self.id, start, end, last.position, group) for group in groups]
         finally:
             self._folder.close()
+
+
+def _sparse(found: Whole) -> Sequence[int]:
+    """Return the offsets of a frame that has not got every one from the first to the last."""
+    offsets: list[int] = next(offsetsAndTimes(found.frame, [Placed(0)]))[0].tolist()
+    return offsets
 
 
 def _without(sketch: Sketch, topics: Topics | None) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from fleximq.journal.advancing import Advance
 from fleximq.journal.counting import placed
 from fleximq.journal.frame import FrameError, FrameHeader, Kind, readHeader
 from fleximq.journal.marks import decodeGap, decodeTransaction
@@ -18,7 +19,7 @@ from fleximq.pipeline.broker_link import Link, Place
 from fleximq.pipeline.decode import Placed, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.folder import End
-from fleximq.pipeline.layout import Advance, Bounds
+from fleximq.pipeline.layout import Bounds
 from fleximq.pipeline.reading import Missing
 from fleximq.pipeline.selection import NEVER, Selection, Topics
 from fleximq.pipeline.slices import SLICE_BYTES, Piece, Slice
@@ -125,34 +126,29 @@ class RemoteJournal:
             position = answer.next
 
     def advance(self, start: int, end: int, records: int | None, size: int | None) -> Advance:
-        """Return how far from ``start`` on so many records and so many bytes of frames go, at least one frame.
+        """Return how far from ``start`` on so many records and so many bytes of frames go, at least one record.
 
-        Offsets that were never given, or are gone, count as records.
+        Records are those of all topics. Of a transaction's bytes all that was staged for it counts.
 
         :param end: go no further than this offset.
         """
-        last = self.end().position
-        begin, _ = self._search(lambda header: header.baseOffset > start, last)
-        if records is not None:
-            end = min(end, start + records)
-        if size is not None:
-            header = self._try(begin + size)
-            if header is not None:
-                end = min(end, max(header.baseOffset, self._nextAfter(start, last)))
-        behind, _ = self._search(lambda header: header.baseOffset >= end, last)
-        return Advance(max(end, start), max(end - start, 0), max(behind - begin, 0))
-
-    def _nextAfter(self, offset: int, last: int) -> int:
-        """Return the first offset after this one with which a frame begins."""
-        position, _ = self._search(lambda header: header.baseOffset > offset, last)
-        while True:
-            answer = ask(self._link, position, STEP)
-            for _, header in answer.frames:
-                if header.baseOffset > offset:
-                    return header.baseOffset
-            if not answer.frames:
-                return self.end().offset
-            position = answer.next
+        counted = Advance(start, 0, 0)
+        while counted.offset < end:
+            limits = {
+                name: limit - done
+                for name, limit, done in (("records", records, counted.records), ("bytes", size, counted.bytes))
+                if limit is not None
+            }
+            if counted.records and min(limits.values(), default=1) <= 0:
+                break
+            asked = {name: max(limit, 1) for name, limit in limits.items()}
+            found = self._link.ask("/journal/advance", {"start": counted.offset, "end": end, **asked})
+            if counted.records and "bytes" in limits and found["bytes"] > limits["bytes"]:
+                break
+            counted = Advance(found["offset"], counted.records + found["records"], counted.bytes + found["bytes"])
+            if not found["records"]:
+                break
+        return counted
 
     def split(
         self,

@@ -13,6 +13,7 @@ from fleximq.broker.paths import ARGUMENT_BYTES
 from fleximq.broker.values import Envelope
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic
 from fleximq.message import Content, Message
+from fleximq.records import contentOf
 from tests.broker.parts import Collector, OneByOne, askAt, makeBroker, text
 from tests.slow_journal import SlowJournal
 
@@ -95,6 +96,26 @@ class ReadingTests(JournalPathCase):
             self.assertRaises(BadRequest, self.ask, "/journal/read", **arguments)
         self.ask("/journal/read", position=(1 << 63) - 1, most=READ_MOST)
 
+    def test_advance(self) -> None:
+        """How far so many records and bytes go, to the end where there is no limit."""
+        self.keep("abc", "def", "g")
+        self.assertEqual(self.ask("/journal/advance", start=1, end=4), {"offset": 4, "records": 3, "bytes": 7})
+        self.assertEqual(self.ask("/journal/advance", start=1, end=4, records=2)["offset"], 3)
+        self.assertEqual(self.ask("/journal/advance", start=1, end=4, bytes=3, records=None)["offset"], 2)
+        self.assertEqual(self.ask("/journal/advance", start=4, end=4)["offset"], 4)
+
+    def test_advanceInVain(self) -> None:
+        """A journal that cannot be read is no end."""
+        self.journal.advance = lambda start, *_: _[-1](start, 0, 0)  # type: ignore[method-assign]
+        self.askLater("/journal/advance", start=1, end=4)
+        self.assertLater(503)
+
+    def test_advanceLimits(self) -> None:
+        """All of them are whole numbers from 0 on."""
+        for arguments in ({}, {"start": 1}, {"end": 2}, {"start": -1, "end": 2}, {"start": 1, "end": 2, "records": -1},
+                          {"start": 1, "end": 2, "bytes": "1"}, {"start": 1, "end": 2, "records": True}):  # fmt: skip
+            self.assertRaises(BadRequest, self.ask, "/journal/advance", **arguments)
+
     def test_later(self) -> None:
         """The answer comes when the journal was read."""
         self.journal.patient = True
@@ -119,6 +140,7 @@ class ReadingTests(JournalPathCase):
         """Without a journal on disk: 503, whatever is asked."""
         broker = makeBroker(Clock())
         arguments = {"query": "q", "batch": 1, "part": "0", "records": [], "tokens": [], "position": 0}
+        arguments |= {"start": 1, "end": 2}
         for path in JOURNAL_PATHS:
             error = self.assertRaises(BrokerError, broker.ask, path, arguments, self.fail)
             self.assertEqual(int(error.status), 503, path)
@@ -228,6 +250,23 @@ class SinkTests(JournalPathCase):
         self.assertEqual(msgpack.unpackb(record.header), {"key": b"k", "message_id": "m"})
         self.assertEqual(self.bob.messages[0].message_id, "m")
         self.assertEqual(self.bob.messages[0].content, Content.MESSAGEPACK)
+
+    def test_payload(self) -> None:
+        """A payload in place of a value is kept as it is, and stays what its content says."""
+        kept = [(b"\xca\x00\x00\x00\x00", 0x100), (b"\xff", 1), (b"a\rb", 0x502), (b"", 0x102), (b"\xc1", 0)]
+        records = [{"topic": "d.t", "payload": payload, "content": content} for payload, content in kept]
+        self.askLater("/sink/stage", query="q", batch=1, part="0", records=records)
+        self.journal.commit()
+        self.commit(self.answers.pop()["token"])
+        self.assertEqual([(message.payload, contentOf(message)) for message in self.bob.messages], kept)
+
+    def test_malformedPayload(self) -> None:
+        """It has to be bytes that are what its content says, in place of a value and not beside it."""
+        for wrong in ({"payload": b""}, {"payload": "a", "content": 2}, {"payload": b"", "content": 3},
+                      {"payload": b"", "content": True}, {"payload": b"", "content": "text"},
+                      {"payload": b"\xff", "content": 2}, {"payload": b"", "content": 0, "value": 1}):  # fmt: skip
+            records = [{"topic": "d.t", **wrong}]
+            self.assertRaises(BadRequest, self.ask, "/sink/stage", query="q", batch=1, part="0", records=records)
 
     def test_abort(self) -> None:
         """What is aborted cannot be committed any more: 409."""

@@ -67,6 +67,11 @@ class AnyPartTests(SynchronousTestCase):
         )
         return answers[0]
 
+    def advance(self, start: int, end: int, most: int | None) -> tuple[int, int]:
+        answers: list[tuple[int, int, int]] = []
+        self.journal.advance(start, end, most, None, lambda *answer: answers.append(answer))
+        return answers[0][:2]
+
     def test_readFromEverywhere(self) -> None:
         """From each offset on all is read, in portions, and no more at the end."""
         offsets = sorted(self.records)
@@ -83,6 +88,17 @@ class AnyPartTests(SynchronousTestCase):
                 order = [each for batch in found for each in batch.offsets]
                 self.assertEqual(order, [each for each in offsets if each >= start])
                 self.assertEqual(contents(found), {each: self.records[each] for each in order})
+
+    def test_advance(self) -> None:
+        """From each offset on, so many records are counted as there are, whatever is missing between them."""
+        offsets = sorted(self.records)
+        for start in [1, *offsets[::5], offsets[-1], self.end]:
+            for end in (offsets[len(offsets) // 2], self.end):
+                inside = [offset for offset in offsets if start <= offset < end]
+                for most in (1, 2, 7, 50, None):
+                    offset, count = self.advance(start, end, most)
+                    self.assertEqual(count, len(inside[:most]))
+                    self.assertEqual([each for each in inside if each < offset], inside[:most])
 
     def test_readWanted(self) -> None:
         """Only the topics that are wanted come."""

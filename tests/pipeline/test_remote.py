@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from fleximq.broker.journal_paths import JOURNAL_PATHS
 from fleximq.client.blocking import connect
 from fleximq.client.errors import ConnectionLost, RequestFailed
 from fleximq.errors import BrokerError
+from fleximq.journal import advancing
 from fleximq.journal.frame import FrameHeader, Kind, readHeader, seal
 from fleximq.journal.marks import encodeRemoved
 from tests.broker_process import BrokerProcess
@@ -228,6 +230,21 @@ class WholeTests(RemoteCase):
 class AdvanceTests(RemoteCase):
     """How far a micro-batch goes."""
 
+    def assertAsFiles(self, starts: Iterable[int]) -> None:
+        """See that the broker counts as whoever looks into the folder does, whatever the limits."""
+        near, files = RemoteJournal(self.place), JournalFiles(str(self.folder))
+        end = near.end().offset
+        for start in starts:
+            for records in (None, 1, 2, 11, 90, 10_000):
+                for size in (None, 1, 3_000, 40_000, 1 << 40):
+                    found = near.advance(start, end, records, size)
+                    expected = files.advance(start, end, records, size)
+                    if size is None:
+                        # Whole segments are counted with all that stands in them.
+                        self.assertEqual(found[:2], expected[:2])
+                    else:
+                        self.assertEqual(found, expected)
+
     def test_records(self) -> None:
         """So many records, but no further than the end."""
         self.fill(10)
@@ -235,6 +252,35 @@ class AdvanceTests(RemoteCase):
         self.assertEqual(journal.advance(5, 111, 20, None)[:2], (25, 20))
         self.assertEqual(journal.advance(105, 111, 20, None)[:2], (111, 6))
         self.assertEqual(journal.advance(5, 111, None, None)[:2], (111, 106))
+        self.assertEqual(journal.advance(111, 111, 20, None)[:2], (111, 0))
+
+    def test_asFiles(self) -> None:
+        """With several segments and a transaction, wherever it begins."""
+        self.fill(60)
+        token = self.written.stage("q", 1, "0", "sink", *[b"x" * 5_000] * 3)
+        self.fill(2)
+        self.written.publishStaged("q", 1, token)
+        self.fill(3)
+        self.assertAsFiles(range(1, self.written.next, 61))
+
+    def test_gap(self) -> None:
+        """Offsets that a crash has skipped are no records."""
+        self.fill(10)
+        before = self.written.next
+        self.written.journal._lock.release()
+        self.written = Written(str(self.folder), segmentBytes=20_000)
+        self.near.written = self.written
+        self.fill(10)
+        self.assertGreater(self.written.next, 1_000_000_000)
+        found = RemoteJournal(self.place).advance(before - 5, self.written.next, 8, None)
+        self.assertEqual((found.offset, found.records), (1_000_000_003, 8))
+        self.assertAsFiles([1, before - 5, before, 1_000_000_000, 1_000_000_007])
+
+    def test_small(self) -> None:
+        """Where the broker counts a few frames at a time, it is asked again until all is counted."""
+        self.fill(60)
+        self.patch(advancing, "_MOST_FRAMES", 3)
+        self.assertAsFiles([1, 300])
 
     def test_bytes(self) -> None:
         """About so many bytes, and always something; steps of any size reach the end."""
