@@ -109,11 +109,14 @@ class Client:
         """The id that the broker gave to this connection."""
         return self._conversation.id
 
-    def publish(self, topic: str, value: object, **keys: Any) -> None:
+    def publish(self, topic: str, value: object, /, **keys: Any) -> None:
         """Publish a value; it is on its way when this returns, and done after the next :meth:`flush`.
 
         :param keys: further keys of the header, such as ``key``, ``message_id``, ``correlation_id``, ``reply_to``.
+        :raises TypeError: ``topic`` is among them.
         """
+        if "topic" in keys:
+            raise TypeError("a publication has one topic, which is the first argument")
         self._send(self._conversation.publication(topic, packed(value), keys or None))
 
     def publishMany(self, topic: str, values: Iterable[object]) -> None:
@@ -155,11 +158,12 @@ class Client:
         # When this is passed, nothing that an earlier subscription brought is on its way any more.
         self._keep(self._barrier(timeout, what))
         with self._subscribing:
+            sub = self._conversation.subscription(topic, from_)
             with self._wire.lock:
                 box = self._inbox.open(topic, from_ is not None)
             first, second = numbers = self._expect(2)
             ping = self._conversation.ping
-            self._send(ping(first) + self._conversation.subscription(topic, from_) + ping(second), unflushed=False)
+            self._send(ping(first) + sub + ping(second), unflushed=False)
         try:
             before, refused = self._passedBy(numbers, timeout, what)
         except BaseException:
@@ -188,7 +192,12 @@ class Client:
         id = f"{self.id}-{next(self._numbers)}"
         self._replies[id] = target
         try:
-            self._send(self._conversation.request(target, path, payload, id), unflushed=False)
+            try:
+                self._send(self._conversation.request(target, path, payload, id), unflushed=False)
+            except ConnectionLost:
+                # Who is refused for what he is sending may be answered, and cut off, before he has sent all of it.
+                if self._replyTo(id) is None:
+                    raise
             reply = self._await(lambda: self._replyTo(id), timeout, f"the answer to {path}")
         finally:
             del self._replies[id]
@@ -235,7 +244,12 @@ class Client:
         self._wire.close()
 
     def _join(self, credentials: Mapping[str, str] | None, name: str | None, timeout: float) -> None:
-        self._wire.send(self._conversation.join(credentials, name))
+        try:
+            self._wire.send(self._conversation.join(credentials, name))
+        except ConnectionLost:
+            # Who is not let in may be told so, and cut off, before he has asked.
+            if self._refusals.last is None:
+                raise
         if not self._wire.waitFor(lambda: self.id or self._refusals.count, timeout):
             raise ConnectionLost(f"the broker did not answer within {timeout:g} seconds")
         refusal = self._refusals.last

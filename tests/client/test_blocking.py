@@ -70,6 +70,18 @@ class JoiningTests(SynchronousTestCase):
         """Nor is one that closes the connection."""
         self.assertIn("closed the connection", str(self.refusedBy(lambda peer: peer.hear("JOIN"))))
 
+    def test_refusedUnasked(self) -> None:
+        """Who is told so before he has asked, and cut off, hears why as well."""
+
+        def script(peer: Peer) -> None:
+            peer.say("REP", 0, {"status": 503}, "too many")
+            peer.hangUp()
+
+        with Scripted(script) as url:
+            # More than the system takes off one's hands.
+            error = self.assertRaises(JoinRefused, connect, url, credentials={"token": "x" * 50_000_000})
+        self.assertEqual(str(error), "503 service unavailable: too many")
+
     def test_otherProtocol(self) -> None:
         """Nor is one who speaks something else."""
         error = self.refusedBy(lambda peer: peer.stream.sendall(b"SSH-2.0-OpenSSH_9.2p1 and a little more text\r\n"))
@@ -188,6 +200,20 @@ class FlushTests(ScriptedCase):
         for call in (client.flush, lambda: client.publish("a", 1), lambda: client.subscribe("a")):
             self.assertRaises(ConnectionLost, call)
 
+    def test_anyKeys(self) -> None:
+        """Keys of the header may have any name, but there is one topic."""
+        heard = []
+
+        def script(peer: Peer) -> None:
+            heard.append(peer.hear("PUB"))
+            peer.passBarrier()
+
+        client = self.talk(script)
+        self.assertRaises(TypeError, client.publish, "a", 1, **{"topic": "b"})
+        client.publish("a", 1, **{"self": "s", "value": "v", "keys": "k"})
+        client.flush()
+        self.assertEqual(heard[0].header, {"topic": "a", "self": "s", "value": "v", "keys": "k"})
+
     def test_unpackable(self) -> None:
         """A value that MessagePack does not have is refused before anything is sent."""
         client = self.talk(lambda peer: self.assertEqual(peer.untilEnd(), []))
@@ -272,6 +298,12 @@ class SubscriptionTests(ScriptedCase):
 
         subscription = self.talk(script).subscribe("a")
         self.assertEqual([subscription.next().value, subscription.next().value], [0, 1])  # type: ignore[union-attr]
+
+    def test_wrongStart(self) -> None:
+        """A place that cannot be packed is refused, and nothing is kept for it."""
+        client = self.talk(lambda peer: (peer.passBarrier(), peer.untilEnd()))
+        self.assertRaises(TypeError, client.subscribe, "a", from_=object())
+        self.assertEqual(client._inbox._boxes, {})
 
     def test_timeout(self) -> None:
         """Nothing in time is None; nothing at all yet, with a time of 0, too."""
@@ -497,6 +529,18 @@ class RequestTests(ScriptedCase):
         self.assertRaises(TimeoutError, client.request, 5, "/p", timeout=0.01)
         self.assertEqual(client.ask("/p"), "second")
         self.assertEqual(client._replies, {})
+
+    def test_answeredAndLost(self) -> None:
+        """An answer that came before the connection ended is given, though not all of the request was sent."""
+
+        def script(peer: Peer) -> None:
+            peer.refuse(413, "too much", "/p", f"{ID}-1")
+            peer.hangUp()
+
+        client = self.talk(script)
+        error = self.assertRaises(RequestFailed, client.ask, "/p", bytes(50_000_000))
+        self.assertEqual((error.status, error.words), (413, "too much"))
+        self.assertRaises(ConnectionLost, client.ask, "/p")
 
     def test_lost(self) -> None:
         """A request under way when the connection ends fails."""
