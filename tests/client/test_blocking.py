@@ -209,8 +209,8 @@ class FlushTests(ScriptedCase):
             peer.passBarrier()
 
         client = self.talk(script)
-        self.assertRaises(TypeError, client.publish, "a", 1, **{"topic": "b"})
-        client.publish("a", 1, **{"self": "s", "value": "v", "keys": "k"})
+        self.assertRaises(TypeError, client.publish, "a", 1, topic="b")
+        client.publish("a", 1, self="s", value="v", keys="k")
         client.flush()
         self.assertEqual(heard[0].header, {"topic": "a", "self": "s", "value": "v", "keys": "k"})
 
