@@ -191,13 +191,19 @@ class Conversation:
         return _refusal(header, payload) if sender == BROKER and reportsError(header) else None
 
 
+class Packed(bytes):
+    """A payload as it is to be sent: MessagePack already, or whatever else its subscribers can read."""
+
+
 def packed(value: object) -> bytes:
-    """Return the payload for a value.
+    """Return the payload for a value; a :class:`Packed` one stays as it is.
 
     :raises TypeError: MessagePack has no such values.
     :raises ValueError: MessagePack cannot hold this one: a text that is no UTF-8, a time without a zone.
     :raises OverflowError: a number has more than 64 bits.
     """
+    if type(value) is Packed:
+        return value
     return msgpack.packb(value, datetime=True)  # type: ignore[no-any-return]
 
 

@@ -46,7 +46,7 @@ def decodeFrames(
     A frame is never divided, so one that is larger is a batch by itself. There are no empty batches.
 
     :param buffer: bytes, of which the batches keep hold; frames begin in it at multiples of 8.
-    :param columns: names of :data:`fleximq.pipeline.schema.SCHEMA`, in the order in which they are wanted.
+    :param columns: names of :data:`fleximq.pipeline.schema.ALL_COLUMNS`, in the order in which they are wanted.
     :param journal: the journal's id.
     :raises FrameError: a frame contradicts itself, or holds no records.
     """
@@ -153,7 +153,7 @@ class _Portion:
         if (ends[-1] > end).any():
             raise FrameError("the frame ends within its columns")
         begins = ends[:-1]
-        self._timesAt, self._topicOfAt, self._publisherOfAt, self._dialectsAt, _ = begins[:5]
+        self._timesAt, self._topicOfAt, self._publisherOfAt, self._dialectsAt, self._contentsAt = begins[:5]
         self._headerEndsAt, self._payloadEndsAt, self._topicEndsAt, self._topicNamesAt = begins[5:9]
         self._publisherIdsAt, self._publisherEndsAt, self._publisherNamesAt = begins[9:12]
         self._headersAt, self._payloadsAt = begins[12:]
@@ -212,6 +212,9 @@ class _Portion:
                 found.append(_named(*self._dialectNames(), rows))
             elif name == "publisher":
                 found.append(pa.array(_at(self._publisherIds(), rows)))
+            elif name == "content":
+                codes = self._column(self._views.u16, 2, self._contentsAt)
+                found.append(pa.array(_at(codes, rows).astype(np.int32)))
             elif name == "offset":
                 found.append(pa.array(_at(self.offsets, rows)))
             else:

@@ -11,7 +11,7 @@ from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Points, pointsOf, timesOf
-from fleximq.pipeline.schema import COLUMNS
+from fleximq.pipeline.schema import ALL_COLUMNS, COLUMNS
 from fleximq.pipeline.selection import Topics
 from fleximq.pipeline.slices import SLICE_BYTES
 
@@ -142,8 +142,8 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
         return COLUMNS if headers else tuple(name for name in COLUMNS if name != "headers")
     columns = _list(options, "columns")
     for name in columns:
-        if name not in COLUMNS:
-            raise OptionRefused(f"the option 'columns' names {name!r}, but there are only {', '.join(COLUMNS)}")
+        if name not in ALL_COLUMNS:
+            raise OptionRefused(f"the option 'columns' names {name!r}, but there are only {', '.join(ALL_COLUMNS)}")
     if len(set(columns)) < len(columns):
         raise OptionRefused("the option 'columns' names a column twice")
     return tuple(columns)

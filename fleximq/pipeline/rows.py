@@ -16,12 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fleximq.limits import MEBIBYTE
+from fleximq.message import Content, Message
 from fleximq.pipeline.errors import RowRefused
+from fleximq.records import contentOf
 
 #: The most records in one portion: so many the broker takes at once.
 RECORDS = 50_000
 #: About what a record takes besides topic, value and headers.
 _AROUND = 24
+
+#: What payloads are, by their dialects. What the broker published itself may be anything, mostly MessagePack.
+_BYTES = contentOf(Message(b"", Content.BYTES))
+_CONTENTS = {
+    name: contentOf(Message(b"", content))
+    for name, content in (
+        ("broker", Content.MESSAGEPACK),
+        ("fleximq", Content.MESSAGEPACK),
+        ("minimq", Content.TEXT),
+        ("identity", Content.TEXT),
+    )
+}
 
 Record = dict[str, Any]
 _Convert = Callable[[Any], Any]
@@ -32,16 +46,23 @@ class Rows:
 
     :param topic: that of rows without one.
     :param packed: the bytes of ``value`` are MessagePack already.
+    :param original: they are payloads as the source reads them, and stay what they are; the column ``content``, or else
+        ``dialect``, says what that is.
     :param portion: about so many bytes, at most one record more, make a portion.
     """
 
-    def __init__(self, topic: str | None = None, packed: bool = False, portion: int = MEBIBYTE) -> None:
+    def __init__(
+        self, topic: str | None = None, packed: bool = False, portion: int = MEBIBYTE, original: bool = False
+    ) -> None:
         self._topic = topic
         self._packed = packed
+        self._original = original
         self._portion = portion
 
     def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Record]]:
         """Yield all rows of some batches as records: maps with ``topic``, ``value`` and perhaps ``headers``.
+
+        In place of a value, an original one has its ``payload`` and the code of its ``content``.
 
         :raises RowRefused: a row has no topic, or a value that is no MessagePack though it should be.
         """
@@ -76,6 +97,8 @@ class Rows:
         else:
             records = [{"topic": each, "value": value} for each, value in zip(topics, values, strict=True)]
             sizes = sizes + np.fromiter(map(len, topics), np.int64, len(topics))
+        if self._original:
+            _asTheyWere(records, contentsOf(columns.get("content"), columns.get("dialect"), batch.num_rows))
         for place, headers in _headers(columns.get("headers"), columns.get("key")):
             records[place]["headers"] = headers
             sizes[place] += _packedSize(headers)
@@ -102,6 +125,28 @@ class Rows:
             return values, np.fromiter(map(_packedSize, values), np.int64, len(values)) + _AROUND
         sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64) + _AROUND
         return ([_unpacked(value) for value in values] if self._packed else values), sizes
+
+
+def contentsOf(contents: pa.Array | None, dialects: pa.Array | None, number: int) -> list[int]:
+    """Return what payloads are, as the journal's codes: as a column says, or else as their dialects have it.
+
+    The bytes of a dialect that nobody knows stay bytes.
+    """
+    if dialects is None or dialects.null_count == number:
+        guessed = pa.repeat(pa.scalar(_BYTES, pa.int32()), number)
+    else:
+        encoded = dialects.cast(pa.string()).dictionary_encode()
+        codes = [_CONTENTS.get(name, _BYTES) for name in encoded.dictionary.to_pylist()]
+        guessed = pc.fill_null(pa.array(codes, pa.int32()).take(encoded.indices), _BYTES)
+    found = guessed if contents is None else pc.coalesce(contents.cast(pa.int32()), guessed)
+    known: list[int] = found.to_pylist()
+    return known
+
+
+def _asTheyWere(records: list[Record], contents: list[int]) -> None:
+    for record, content in zip(records, contents, strict=True):
+        record["payload"] = record.pop("value") or b""
+        record["content"] = content
 
 
 def _isBytes(type: pa.DataType) -> bool:

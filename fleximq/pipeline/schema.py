@@ -31,13 +31,19 @@ DDL = {
     "value": "BINARY",
 }
 COLUMNS = tuple(DDL)
+#: The columns that are read only where they are named, for Arrow and for Spark.
+_NAMED = pa.schema([("content", pa.int32())])
+_NAMED_DDL = {"content": "INT"}
+#: All that can be named.
+ALL_COLUMNS = (*COLUMNS, *_NAMED_DDL)
 
 
 def schemaOf(columns: Sequence[str]) -> pa.Schema:
     """Return the Arrow schema of these columns, in this order."""
-    return pa.schema([SCHEMA.field(name) for name in columns])
+    return pa.schema([(SCHEMA if name in DDL else _NAMED).field(name) for name in columns])
 
 
 def ddlOf(columns: Sequence[str]) -> str:
     """Return the schema of these columns as Spark reads it."""
-    return ", ".join(f"{name} {DDL[name]}" for name in columns)
+    types = DDL | _NAMED_DDL
+    return ", ".join(f"{name} {types[name]}" for name in columns)

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +18,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from fleximq.client.conversation import Packed
 from fleximq.client.errors import ClientError
+from fleximq.message import Content
 from fleximq.pipeline.broker_link import Link
 from fleximq.pipeline.errors import (
     BrokerGone,
@@ -31,6 +32,7 @@ from fleximq.pipeline.errors import (
 )
 from fleximq.pipeline.rows import Record, Rows
 from fleximq.pipeline.sink_options import SinkOptions, checkColumns
+from fleximq.records import CONTENTS
 
 _log = logging.getLogger("fleximq.pipeline")
 #: The broker takes arguments of 64 KiB, and the tokens of a batch have to be among them.
@@ -57,7 +59,7 @@ class _Sink:
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = SinkOptions.of(options)
         types = {field.name: field.dataType.typeName() for field in schema.fields}
-        checkColumns(types, self._options.topic, self._options.packed)
+        checkColumns(types, self._options.topic, self._options.packed, self._options.original)
         self._stages = self._looked()
 
     def _looked(self) -> bool | None:
@@ -92,7 +94,7 @@ class _Sink:
         context = TaskContext.get()
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         options = self._options
-        portions = Rows(options.topic, options.packed, options.portion).portions(batches)
+        portions = Rows(options.topic, options.packed, options.portion, options.original).portions(batches)
         with Link(options.place) as link:
             if not (self._isJournalled(link) if self._stages is None else self._stages):
                 return Written(query, batch, partition, _publish(link, portions))
@@ -204,16 +206,26 @@ def _publish(link: Link, portions: Iterator[list[Record]]) -> int:
             rows += len(records)
             for (topic, plain), run in groupby(records, lambda record: (record["topic"], "headers" not in record)):
                 if plain:
-                    client.publishMany(topic, map(itemgetter("value"), run))
+                    client.publishMany(topic, map(_valueOf, run))
                 else:
                     for record in run:
-                        client.publish(topic, record["value"], **_keys(record["headers"]))
+                        client.publish(topic, _valueOf(record), **_keys(record["headers"]))
         client.flush(link.place.patience)
     except TimeoutError as error:
         raise BrokerGone(f"the broker at {link.place.url} did not take all rows in time: {error}") from error
     except ClientError as error:
         raise BrokerRefused(f"the broker at {link.place.url} did not take all rows: {error}") from error
     return rows
+
+
+def _valueOf(record: Record) -> Any:
+    """Return what a FlexiMQ client has to publish, so that each dialect gets what this record is."""
+    if "value" in record:
+        return record["value"]
+    payload, content = record["payload"], CONTENTS.get(record["content"], CONTENTS[0])[0]
+    if content is Content.TEXT:
+        return payload.decode("utf-8", "replace")
+    return Packed(payload) if content is Content.MESSAGEPACK else payload
 
 
 def _keys(headers: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ _NAME_BYTES = 256
 _BATCH_MOST = (1 << 63) - 1
 _TEXTS = frozenset({"string", "char", "varchar"})
 _BYTES = _TEXTS | {"binary"}
+_FORMATS = {name: name for name in ("bytes", "messagepack", "original")}
 _TRUTH = {"true": True, "false": False}
 
 
@@ -21,8 +22,9 @@ class SinkOptions:
     """What was asked of the sink.
 
     ``topic`` is that of rows without one. ``exactlyOnce`` refuses a broker that cannot promise it. ``packed`` says that
-    the bytes of ``value`` are MessagePack already. ``portion``: about so many bytes are sent at once. ``query`` and
-    ``batch`` name the transaction of a batch write, so that a repeat publishes nothing; "" for a new name.
+    the bytes of ``value`` are MessagePack already, ``original`` that they are payloads as the source reads them.
+    ``portion``: about so many bytes are sent at once. ``query`` and ``batch`` name the transaction of a batch write, so
+    that a repeat publishes nothing; "" for a new name.
     """
 
     place: Place
@@ -32,6 +34,7 @@ class SinkOptions:
     portion: int = MEBIBYTE
     query: str = ""
     batch: int = 0
+    original: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "SinkOptions":
@@ -44,6 +47,7 @@ class SinkOptions:
         topic = options.get("topic")
         if topic is not None and (not topic or isTooLong(topic)):
             raise OptionRefused("the option 'topic' must have 1 to 1024 bytes")
+        format = _choice(options, "valueFormat", _FORMATS, "bytes")
         query = options.get("txnAppId", "")
         if len(query.encode()) > _NAME_BYTES:
             raise OptionRefused(f"the option 'txnAppId' may have at most {_NAME_BYTES} bytes")
@@ -53,10 +57,11 @@ class SinkOptions:
             Place.of(options),
             topic,
             _choice(options, "requireExactlyOnce", _TRUTH, "false"),
-            _choice(options, "valueFormat", {"bytes": False, "messagepack": True}, "bytes"),
+            format == "messagepack",
             _number(options, "portionBytes", MEBIBYTE, KIBIBYTE, 8 * MEBIBYTE),
             query,
             _number(options, "txnVersion", 0, 0, _BATCH_MOST),
+            format == "original",
         )
 
 
@@ -74,7 +79,7 @@ def _number(options: Mapping[str, str], name: str, otherwise: int, least: int, m
     return int(written)
 
 
-def checkColumns(types: Mapping[str, str], topic: str | None, packed: bool = False) -> None:
+def checkColumns(types: Mapping[str, str], topic: str | None, packed: bool = False, original: bool = False) -> None:
     """Check that rows of these columns can be written; further columns are left alone.
 
     :param types: Spark's names of the columns' types, such as ``string``, by the names of the columns.
@@ -85,11 +90,15 @@ def checkColumns(types: Mapping[str, str], topic: str | None, packed: bool = Fal
         raise OptionRefused(f"a column 'value' is needed to publish rows, but there are only {', '.join(types)}")
     if "topic" not in types and topic is None:
         raise OptionRefused("rows need a column 'topic', or the option 'topic' for all of them")
+    if original and not {"content", "dialect"} & types.keys():
+        raise OptionRefused("the option 'valueFormat' is original, which needs a column 'content' or 'dialect'")
     for name, wanted, words in (
         ("topic", _TEXTS, "a string"),
         ("key", _BYTES, "a string or binary"),
         ("headers", {"map"}, "a map of strings"),
         *([("value", {"binary"}, "binary where the option 'valueFormat' is messagepack")] if packed else []),
+        *([("value", {"binary"}, "binary where the option 'valueFormat' is original")] if original else []),
+        *([("content", {"integer"}, "an int where the option 'valueFormat' is original")] if original else []),
     ):
         if name in types and types[name] not in wanted and types[name] != "void":
             raise OptionRefused(f"the column {name!r} is of type {types[name]}, but must be {words}")

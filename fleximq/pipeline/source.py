@@ -11,12 +11,21 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from fleximq.pipeline.batch_reader import BatchReader
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.options import SourceOptions
-from fleximq.pipeline.schema import DDL, ddlOf
+from fleximq.pipeline.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.sink import BatchSink, StreamSink
 from fleximq.pipeline.stream_reader import StreamReader
 
@@ -30,6 +39,7 @@ _TYPES: dict[str, DataType] = {
     "headers": MapType(StringType(), StringType()),
     "key": BinaryType(),
     "value": BinaryType(),
+    "content": IntegerType(),
 }
 
 
@@ -80,5 +90,5 @@ def columnsOf(schema: StructType) -> list[str]:
     for field in schema.fields:
         if _TYPES.get(field.name) != field.dataType:
             written = f"{field.name} of type {field.dataType.simpleString()}"
-            raise OptionRefused(f"the source has no column {written}, only {ddlOf(tuple(DDL))}")
+            raise OptionRefused(f"the source has no column {written}, only {ddlOf(ALL_COLUMNS)}")
     return [field.name for field in schema.fields]

@@ -51,7 +51,7 @@ def rowsOf(buffer: bytes, places: list[Any], selection: Any, columns: Any = None
     return rows
 
 
-def expected(buffer: bytes, places: list[Any]) -> list[dict[str, Any]]:
+def expected(buffer: bytes, places: list[Any], *more: str) -> list[dict[str, Any]]:
     """Return the same by way of the journal's own decoder, record by record."""
     rows = []
     for at, first in places:
@@ -62,7 +62,7 @@ def expected(buffer: bytes, places: list[Any]) -> list[dict[str, Any]]:
             batch.offsets = range(first, first + len(batch))
         else:
             batch = decodeRecords(header, frame)
-        rows += [_row(batch, place) for place in range(len(batch))]
+        rows += [_row(batch, place) | dict.fromkeys(more, batch.contents[place]) for place in range(len(batch))]
     return rows
 
 
@@ -89,14 +89,20 @@ _HEADERS = st.sampled_from(
     [b"", b"\x81\xa3key\xa1k", b"\x82\xa3key\xc4\x02\x00\xff\xa1n\x05", b"\x81\xa1a\x92\x01\xc3"]
 )
 _RUN = st.builds(
-    lambda topic, publisher, dialect, time, records: Appended(
-        topic, publisher, f"mine-{publisher}", dialect, time, Run([h for h, _ in records], [p for _, p in records], 256)
+    lambda topic, publisher, dialect, time, records, content: Appended(
+        topic,
+        publisher,
+        f"mine-{publisher}",
+        dialect,
+        time,
+        Run([h for h, _ in records], [p for _, p in records], content),
     ),
     st.sampled_from(["a", "b/é", "news"]),
     st.integers(0, 3),
     st.sampled_from([0, 1, 2, 3, 4, 9, OTHER_DIALECT]),
     st.integers(TIME, TIME + 50),
     st.lists(st.tuples(_HEADERS, st.binary(max_size=30)), min_size=1, max_size=5),
+    st.sampled_from([0, 0x101, 0x702]),
 )
 
 
@@ -128,6 +134,8 @@ class AnyFramesTests(SynchronousTestCase):
         """Everything that is in the frames comes out, in their order."""
         buffer, places = joined(frames)
         self.assertEqual(rowsOf(buffer, places, Selection()), expected(buffer, places))
+        found = [row["content"] for row in rowsOf(buffer, places, Selection(), ("content",))]
+        self.assertEqual(found, [row["content"] for row in expected(buffer, places, "content")])
 
     @given(
         someFrames(),

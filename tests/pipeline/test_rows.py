@@ -54,6 +54,21 @@ class RecordsTests(SynchronousTestCase):
             [record.get("headers") for record in found], [{"a": "1", "key": b"k"}, None, None, {"key": b"new"}]
         )
 
+    def test_original(self) -> None:
+        """An original value stays the bytes it is; its content says what they are, or else its dialect does."""
+        columns = {
+            "topic": ["t"] * 6,
+            "value": pa.array([b"\x01", b"\x01", b"a", b"a", b"x", None], pa.binary()),
+            "dialect": ["fleximq", "blipmq", "minimq", "identity", "other", "broker"],
+        }
+        found = [(record["payload"], record["content"]) for record in records(columns, original=True)]
+        guessed = [(b"\x01", 0x100), (b"\x01", 0x101), (b"a", 0x102), (b"a", 0x102), (b"x", 0x101), (b"", 0x100)]
+        self.assertEqual(found, guessed)
+        said = columns | {"content": pa.array([1, 0, None, 0x702, 2, 0x100], pa.int32())}
+        found = [(record["payload"], record["content"]) for record in records(said, original=True)]
+        self.assertEqual([content for _, content in found], [1, 0, 0x102, 0x702, 2, 0x100])
+        self.assertNotIn("value", records(said, original=True)[0])
+
     def test_null(self) -> None:
         """A null is nil, whatever its type."""
         for type in (pa.binary(), pa.string(), pa.int64(), pa.struct([("a", pa.int64())])):

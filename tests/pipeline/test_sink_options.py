@@ -55,7 +55,16 @@ class SinkOptionsTests(SynchronousTestCase):
     def test_choices(self) -> None:
         """What has no meaning is refused, and what has one is named."""
         self.refuses("'requireExactlyOnce' is 'yes', but must be true or false", requireExactlyOnce="yes")
-        self.refuses("'valueFormat' is 'json', but must be bytes or messagepack", valueFormat="json")
+        self.refuses("'valueFormat' is 'json', but must be bytes or messagepack or original", valueFormat="json")
+
+    def test_original(self) -> None:
+        """Original values are binary, and something has to say what they are."""
+        self.assertTrue(SinkOptions.of({"url": URL, "valueFormat": "Original"}).original)
+        types = {"topic": "string", "value": "binary"}
+        for column, type in (("content", "integer"), ("dialect", "string")):
+            checkColumns(types | {column: type}, None, original=True)
+        for wrong in (types, types | {"content": "string"}, types | {"dialect": "string", "value": "string"}):
+            self.assertRaises(OptionRefused, checkColumns, wrong, None, original=True)
 
     def test_portion(self) -> None:
         """At its limits, and beyond them."""
