@@ -1,0 +1,234 @@
+"""Schemas in the words of Spark's DDL: ``name STRING, at TIMESTAMP, sizes ARRAY<BIGINT>``.
+
+Read and written are the types that a payload can have; names that are no plain words stand in backquotes.
+"""
+
+import re
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from fleximq.pipeline.errors import OptionRefused
+
+#: Types inside each other, at most.
+NESTING = 32
+#: Digits of a DECIMAL, at most.
+DIGITS = 38
+
+_MOMENT = pa.timestamp("us", tz="UTC")
+#: The types of one word; the first word for each is the one that is written.
+_WORDS = {
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "BYTE": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "LONG": pa.int64(),
+    "FLOAT": pa.float32(),
+    "REAL": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": _MOMENT,
+}
+_WRITTEN = {type: word for word, type in reversed(_WORDS.items())}
+_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
+_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+)|([<>(),:])|('(?:[^'\\]|\\.)*')|(\S))", re.DOTALL)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def parsed(ddl: str) -> pa.Schema:
+    """Return the schema that a text of DDL describes.
+
+    Comments are passed over. Each name may be there once, however it is capitalised, as in Spark.
+
+    :raises OptionRefused: the text is none, or has a type that payloads do not have.
+    """
+    tokens = _Tokens(ddl)
+    fields = _fields(tokens, "", 0)
+    if not fields:
+        raise OptionRefused("the schema has no columns")
+    return pa.schema(fields)
+
+
+def written(schema: pa.Schema) -> str:
+    """Return a schema as a text of DDL, which :func:`parsed` reads back.
+
+    :raises OptionRefused: a column has a type that payloads do not have.
+    """
+    return ", ".join(f"{_quoted(field.name)} {typeWritten(field.type)}" for field in schema)
+
+
+def typeWritten(type: pa.DataType) -> str:
+    """Return a type in DDL.
+
+    :raises OptionRefused: payloads do not have it.
+    """
+    word = _WRITTEN.get(type)
+    if word is not None:
+        return word
+    if pa.types.is_decimal128(type):
+        return f"DECIMAL({type.precision},{type.scale})"
+    if pa.types.is_list(type):
+        return f"ARRAY<{typeWritten(type.value_type)}>"
+    if pa.types.is_map(type) and type.key_type == pa.string():
+        return f"MAP<STRING, {typeWritten(type.item_type)}>"
+    if pa.types.is_struct(type) and type.num_fields:
+        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {typeWritten(field.type)}' for field in type)}>"
+    raise OptionRefused(f"payloads have no type {type}")
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+class _Token(NamedTuple):
+    """A piece of the text: a name, a sign, or nothing at the end; ``plain`` where no backquotes were around it."""
+
+    text: str
+    isName: bool
+    plain: bool = True
+
+
+class _Tokens:
+    """The text, piece by piece."""
+
+    def __init__(self, ddl: str) -> None:
+        self._left = [_token(*match.groups()) for match in _TOKEN.finditer(ddl)][::-1]
+
+    def peek(self) -> str:
+        """Return the next sign, or plain name in capitals; empty for a quoted name and at the end."""
+        return self._left[-1].text.upper() if self._left and self._left[-1].plain else ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left."""
+        return not self._left
+
+    def take(self) -> _Token:
+        """Return the next piece."""
+        return self._left.pop() if self._left else _Token("", False)
+
+    def name(self, what: str) -> _Token:
+        """Return the next piece, which has to be a name.
+
+        :raises OptionRefused: it is none.
+        """
+        token = self.take()
+        if not token.isName:
+            raise OptionRefused(f"the schema has {_shown(token.text)} where {what} should stand")
+        return token
+
+    def skip(self, sign: str) -> bool:
+        """Take the next piece if it is this one."""
+        if self.peek() != sign:
+            return False
+        self._left.pop()
+        return True
+
+    def expect(self, sign: str, where: str) -> None:
+        """Take the next piece.
+
+        :raises OptionRefused: it is another one.
+        """
+        if not self.skip(sign):
+            raise OptionRefused(f"the schema has {_shown(self.take().text)} instead of {sign!r} {where}")
+
+
+def _token(quoted: str | None, word: str | None, sign: str | None, text: str | None, other: str | None) -> _Token:
+    if quoted is not None:
+        return _Token(quoted.replace("``", "`"), True, False)
+    if word is not None:
+        return _Token(word, True)
+    return _Token(sign or text or other or "", False)
+
+
+def _shown(text: str) -> str:
+    return repr(text[:40]) if text else "nothing"
+
+
+def _fields(tokens: _Tokens, end: str, depth: int) -> list[pa.Field]:
+    """Return the fields up to a sign, or to the end of the text."""
+    fields: list[pa.Field] = []
+    known: set[str] = set()
+    while not (tokens.skip(end) if end else tokens.ended):
+        if fields and not tokens.skip(","):
+            raise OptionRefused(f"the schema has {_shown(tokens.take().text)} behind {fields[-1].name!r}")
+        name = tokens.name("a column's name").text
+        if name.lower() in known:
+            raise OptionRefused(f"the schema has {name!r} twice")
+        known.add(name.lower())
+        tokens.skip(":")
+        fields.append(pa.field(name, _type(tokens, depth)))
+        _addition(tokens, name)
+    return fields
+
+
+def _addition(tokens: _Tokens, name: str) -> None:
+    """Pass over what may stand behind a type."""
+    if tokens.peek() == "NOT":
+        raise OptionRefused(
+            f"the column {name!r} cannot be NOT NULL: where a payload does not fit, all columns are null"
+        )
+    if tokens.skip("COMMENT") and not tokens.take().text.startswith("'"):
+        raise OptionRefused(f"the comment of {name!r} does not stand in quotes")
+
+
+def _type(tokens: _Tokens, depth: int) -> pa.DataType:
+    if depth > NESTING:
+        raise OptionRefused(f"the schema is nested deeper than {NESTING}")
+    word = tokens.name("a type").text.upper()
+    if word in _WORDS:
+        return _WORDS[word]
+    if word in _DECIMALS:
+        return _decimal(tokens)
+    if word == "ARRAY":
+        tokens.expect("<", "behind ARRAY")
+        element = _type(tokens, depth + 1)
+        tokens.expect(">", "behind an ARRAY's type")
+        return pa.list_(element)
+    if word == "MAP":
+        return _map(tokens, depth)
+    if word == "STRUCT":
+        tokens.expect("<", "behind STRUCT")
+        fields = _fields(tokens, ">", depth + 1)
+        if not fields:
+            raise OptionRefused("a STRUCT of the schema has no fields")
+        return pa.struct(fields)
+    raise OptionRefused(f"the schema has the type {word[:40]}, which payloads do not have")
+
+
+def _map(tokens: _Tokens, depth: int) -> pa.DataType:
+    tokens.expect("<", "behind MAP")
+    if _type(tokens, depth + 1) != pa.string():
+        raise OptionRefused("the keys of a MAP of the schema must be of type STRING")
+    tokens.expect(",", "behind a MAP's first type")
+    item = _type(tokens, depth + 1)
+    tokens.expect(">", "behind a MAP's types")
+    return pa.map_(pa.string(), item)
+
+
+def _decimal(tokens: _Tokens) -> pa.DataType:
+    precision, scale = 10, 0
+    if tokens.skip("("):
+        precision = _number(tokens)
+        if tokens.skip(","):
+            scale = _number(tokens)
+        tokens.expect(")", "behind a DECIMAL's digits")
+    if not 1 <= precision <= DIGITS or scale > precision:
+        raise OptionRefused(
+            f"the schema has a DECIMAL({precision},{scale}): it has 1 to {DIGITS} digits, and no more "
+            "of them behind the point"
+        )
+    return pa.decimal128(precision, scale)
+
+
+def _number(tokens: _Tokens) -> int:
+    text = tokens.name("a number of digits").text
+    if not text.isascii() or not text.isdigit() or len(text) > 4:
+        raise OptionRefused(f"the schema has {_shown(text)} where a number of digits should stand")
+    return int(text)

@@ -1,0 +1,164 @@
+"""Payloads of one format as columns of one schema, whatever the bytes are.
+
+Pure: Arrow in, Arrow out. A row that does not fit has an error and no values; nothing is raised for it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fleximq.message import Content, Message
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.payloads.ddl import written
+from fleximq.pipeline.payloads.identity import METADATA, VERBATIM, Identity, bodiesDecoded, metadataApart
+from fleximq.pipeline.payloads.json_text import Json
+from fleximq.pipeline.payloads.maps import Maps
+from fleximq.pipeline.payloads.messagepack import MessagePack
+from fleximq.pipeline.payloads.plain import Raw, Text
+from fleximq.wire.payloads import toBytes, toUtf8
+
+FORMATS = ("messagepack", "json", "text", "raw")
+#: Formats whose columns are those that the schema names; the others have one.
+STRUCTURED = ("messagepack", "json")
+_ONE = {"text": pa.string(), "raw": pa.binary()}
+#: Dialects whose payloads are MessagePack.
+_PACKED = pa.array(["fleximq", "broker"])
+
+
+class Decoded(NamedTuple):
+    """What payloads say. ``errors`` has one clause for each row that does not fit, and is None where all do.
+
+    A row with an error, and one without a payload, is null in ``columns``, and in each column of it.
+    """
+
+    columns: pa.StructArray
+    errors: pa.StringArray | None
+
+
+class _Columns(Protocol):
+    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]: ...
+
+
+class Decoder:
+    """Reads payloads.
+
+    :param format: one of :data:`FORMATS`.
+    :param schema: the columns, as :func:`fleximq.pipeline.payloads.ddl.parsed` makes them. ``text`` and ``raw`` need
+        none: theirs is one column, called ``value`` unless the schema says otherwise.
+    :param identity: what is taken apart before, of messages of the dialect Identity.
+    :raises OptionRefused: format and schema do not go together.
+    """
+
+    def __init__(self, format: str, schema: pa.Schema | None = None, identity: Identity = VERBATIM) -> None:
+        self.format = format
+        self._identity = identity
+        body = _bodySchema(format, schema)
+        if identity.metadata and METADATA.name in map(str.lower, body.names):
+            raise OptionRefused("the column 'metadata' has the metadata of messages, so the schema cannot have one")
+        #: The columns of what is decoded, in their order; metadata are the last.
+        self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
+        self._columns: _Columns = _columnsOf(format, body)
+        self._packed = Maps(MessagePack(), body) if format == "json" else None
+
+    def __reduce__(self) -> Any:
+        """Travel to tasks as what was asked for."""
+        schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
+        return Decoder, (self.format, schema, self._identity)
+
+    def decode(self, values: pa.BinaryArray, dialects: pa.StringArray | None = None) -> Decoded:
+        """Return what payloads say.
+
+        :param values: payloads, as the source's column ``value`` has them.
+        :param dialects: the column ``dialect``. With it, the formats ``json`` and ``text`` see payloads of FlexiMQ
+            clients, which are MessagePack, as the text or the value that they are; and only messages of the dialect
+            Identity are taken apart. Without it, all payloads are bytes of the format.
+        """
+        errors: dict[int, str] = {}
+        where = None if dialects is None else pc.equal(dialects, "identity").to_pylist()
+        metadata: list[pa.Array] = []
+        body = values
+        if self._identity.metadata:
+            body, found = metadataApart(body, where, errors)
+            metadata = [found]
+        if self._identity.base64:
+            body = bodiesDecoded(body, where, errors)
+        packed = self._packedAt(dialects)
+        columns = self._columns.columns(body, errors) if packed is None else self._mixed(body, packed, errors)
+        if metadata and errors:
+            metadata = [_without(found, errors)]
+        return self._together([*columns, *metadata], values, errors)
+
+    def _packedAt(self, dialects: pa.Array | None) -> list[bool] | None:
+        """Return which payloads are MessagePack though the format is another; None where none is."""
+        if dialects is None or self.format not in ("json", "text"):
+            return None
+        packed = pc.is_in(dialects, _PACKED)
+        return packed.to_pylist() if pc.any(packed).as_py() else None
+
+    def _mixed(self, body: pa.Array, packed: Sequence[bool], errors: dict[int, str]) -> list[pa.Array]:
+        """Return columns where some payloads are MessagePack: the content of a str or bin is in the format, as others.
+
+        Other values are read as they are, or are the text of their JSON.
+        """
+        payloads: list[bytes | None] = body.to_pylist()
+        values: list[bytes | None] = [None] * len(payloads)
+        for place, payload in enumerate(payloads):
+            if packed[place] and payload:
+                if self._packed is None:
+                    payloads[place] = toUtf8(Message(payload, Content.MESSAGEPACK))
+                    continue
+                content = toBytes(Message(payload, Content.MESSAGEPACK))
+                payloads[place], values[place] = (None, payload) if content is payload else (content, None)
+        columns = self._columns.columns(pa.array(payloads, pa.binary()), errors)
+        if self._packed is None:
+            return columns
+        those = pa.array([value is not None for value in values])
+        others = self._packed.columnsOf(values, errors)
+        return [pc.if_else(those, other, column) for other, column in zip(others, columns, strict=True)]
+
+    def _together(self, columns: list[pa.Array], values: pa.Array, errors: dict[int, str]) -> Decoded:
+        fields = list(self.schema)
+        if not errors:
+            mask = values.is_null() if values.null_count else None
+            return Decoded(pa.StructArray.from_arrays(columns, fields=fields, mask=mask), None)
+        wrong = np.zeros(len(values), bool)
+        wrong[list(errors)] = True
+        mask = pa.array(wrong)
+        told = pa.array([errors.get(place) for place in range(len(values))], pa.string())
+        absent = pc.or_(mask, values.is_null())
+        return Decoded(pa.StructArray.from_arrays(columns, fields=fields, mask=absent), told)
+
+
+def _without(column: pa.Array, errors: Iterable[int]) -> pa.Array:
+    """Return a column with nulls at some places."""
+    places: list[int | None] = list(range(len(column)))
+    for place in errors:
+        places[place] = None
+    return column.take(pa.array(places, pa.int64()))
+
+
+def _bodySchema(format: str, schema: pa.Schema | None) -> pa.Schema:
+    if format not in FORMATS:
+        raise OptionRefused(f"there is no format {format!r} of payloads, only {', '.join(FORMATS)}")
+    if format in STRUCTURED:
+        if schema is None or not len(schema):
+            raise OptionRefused(f"payloads in {format} need a schema, which says their columns")
+        written(schema)
+        return schema
+    if schema is None:
+        return pa.schema([("value", _ONE[format])])
+    if schema.types != [_ONE[format]]:
+        type = "STRING" if format == "text" else "BINARY"
+        raise OptionRefused(f"payloads in {format} are one column of type {type}, not {written(schema)}")
+    return schema
+
+
+def _columnsOf(format: str, schema: pa.Schema) -> _Columns:
+    if format == "messagepack":
+        return Maps(MessagePack(), schema)
+    if format == "json":
+        return Maps(Json(), schema)
+    return Text() if format == "text" else Raw()

@@ -1,0 +1,115 @@
+"""What the formats that carry maps have in common: values of a type, read by :mod:`msgspec`.
+
+A value is read as its type says, strictly: nothing is rounded, guessed or converted but for what docs/pipeline.rst
+lists in "Decoding payloads".
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Annotated, Any, Protocol, TypedDict
+
+import msgspec
+import pyarrow as pa
+
+#: What reading hostile bytes can raise.
+FAULTS = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, ArithmeticError)
+
+_LARGEST_FLOAT = 3.4028234663852886e38
+_PLAIN: dict[pa.DataType, Any] = {
+    pa.string(): str,
+    pa.bool_(): bool,
+    **{
+        type: Annotated[int, msgspec.Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+        for type, bits in ((pa.int8(), 8), (pa.int16(), 16), (pa.int32(), 32), (pa.int64(), 64))
+    },
+    # Without NaN and the infinities, which are looked at one by one.
+    pa.float32(): Annotated[float, msgspec.Meta(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)],
+    pa.float64(): float,
+    pa.binary(): bytes,
+    pa.date32(): date,
+    pa.timestamp("us", tz="UTC"): datetime,
+}
+
+Convert = Callable[[Any], Any]
+
+
+class Format(Protocol):
+    """How maps are written as bytes."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors."""
+
+    def decoder(self, type: Any) -> Callable[[Any], Any]:
+        """Return what reads bytes as a value of a type, and raises one of :data:`FAULTS` if they are none."""
+
+    def isMap(self, packed: bytes) -> bool:
+        """Return whether bytes begin like a map."""
+
+    def isNull(self, packed: bytes) -> bool:
+        """Return whether a value is null."""
+
+    def text(self, packed: bytes) -> str:
+        """Return the text for any value: a text as it is, others as JSON."""
+
+    def binary(self, packed: bytes) -> bytes:
+        """Return the bytes that a value is."""
+
+
+def annotation(type: pa.DataType) -> Any:
+    """Return the type of Python as which :mod:`msgspec` reads a value of a type that :mod:`ddl` has."""
+    if type in _PLAIN:
+        return _PLAIN[type]
+    if pa.types.is_decimal(type):
+        return Decimal
+    if pa.types.is_list(type):
+        return list[annotation(type.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_map(type):
+        return dict[str, annotation(type.item_type) | None]  # type: ignore[misc]
+    fields = {field.name: annotation(field.type) | None for field in type}
+    return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
+
+
+def exact(type: pa.DataType) -> Convert | None:
+    """Return what gives the decimals in a value of a type the digits that the type has, or None if it has none.
+
+    It raises ValueError for one that has not so few. Arrow must not see any other: it ends the process at 1E-999999999.
+    """
+    if pa.types.is_decimal(type):
+        return _exactDecimal(type.precision, type.scale)
+    if pa.types.is_list(type):
+        each = exact(type.value_type)
+        return None if each is None else lambda values: [None if value is None else each(value) for value in values]
+    if pa.types.is_map(type):
+        item = exact(type.item_type)
+        return None if item is None else _exactItems({}, item)
+    if pa.types.is_struct(type):
+        fields = {field.name: made for field in type if (made := exact(field.type)) is not None}
+        return _exactItems(fields, None) if fields else None
+    return None
+
+
+def _exactDecimal(precision: int, scale: int) -> Convert:
+    context = Context(prec=precision, traps=[InvalidOperation, Inexact])
+    one = Decimal((0, (1,), -scale))
+
+    def convert(value: Decimal) -> Decimal:
+        try:
+            if value.is_finite():
+                return context.quantize(value, one)
+        except (InvalidOperation, Inexact):
+            pass
+        raise ValueError(f"does not fit a DECIMAL({precision},{scale})")
+
+    return convert
+
+
+def _exactItems(named: Mapping[str, Convert], others: Convert | None) -> Convert:
+    def convert(values: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: value if value is None or (made := named.get(name, others)) is None else made(value)
+            for name, value in values.items()
+        }
+
+    return convert
