@@ -69,16 +69,18 @@ def _bounds(row: tuple[str, Bounds]) -> dict[str, Any]:
 def read(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/read``: whole frames as they stand in the journal, at most ``most`` bytes from ``position`` on.
 
-    ``position`` in the answer is that of the first, ``next`` what to ask for next, ``end`` where all ends. A frame
-    that is larger comes alone.
+    ``position`` in the answer is that of the first, ``next`` what to ask for next, ``end`` where all ends, ``journal``
+    the journal's own id. A frame that is larger comes alone.
     """
     position = number(arguments, "position")
     most = number(arguments, "most", READ_MOST, READ_MOST)
+    journal = _journal(broker)
 
     def told(first: int, content: bytes, end: int) -> None:
-        answer({"position": first, "data": content, "end": end, "next": first + len(content)})
+        next = first + len(content)
+        answer({"position": first, "data": content, "end": end, "next": next, "journal": journal.id})
 
-    _journal(broker).readBytes(position, most, told)
+    journal.readBytes(position, most, told)
 
 
 def advance(broker: "Broker", arguments: Arguments, answer: Answer) -> None:

@@ -55,7 +55,8 @@ def connect(
     :param tls: how to speak TLS: which authorities to trust, which certificate to show. By default the system's
         authorities are trusted, and the certificate must be for the host of the URL.
     :raises SettingError: the URL is none, or of a kind that this client cannot speak to.
-    :raises ConnectionLost: nobody listens there, or nobody who speaks FlexiMQ, or one who is not to be trusted.
+    :raises ConnectionLost: nobody listens there, or nobody who speaks FlexiMQ.
+    :raises Untrusted: one side does not trust the other's certificate.
     :raises JoinRefused: the broker does not let this client in.
     """
     return Client(Url.parse(url), credentials, name, timeout, tls)
@@ -315,7 +316,7 @@ class Client:
     def _explained(self, lost: ConnectionLost) -> ConnectionLost:
         """Return the error with what the broker said before the end, which is often why."""
         last = self._refusals.last
-        return lost if last is None else ConnectionLost(f"{lost}, and said before: {last}")
+        return lost if last is None else type(lost)(f"{lost}, and said before: {last}")
 
     def _replyTo(self, id: str) -> Reply | None:
         reply = self._replies[id]

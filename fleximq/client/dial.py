@@ -3,7 +3,7 @@
 import socket
 import ssl
 
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.errors import ConnectionLost, Untrusted
 from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
 
@@ -13,6 +13,9 @@ IPC_FOLDER = "/tmp"
 _SILENCE = 60
 #: .. and so many questions, at such a distance in seconds, that nobody answers.
 _QUESTIONS, _DISTANCE = 4, 15
+#: Who does not trust a client's certificate, or gets none, ends the connection with one of these alerts (RFC 8446, 6.2).
+_ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERTIFICATE", "ALERT_UNKNOWN_CA",
+           "ALERT_ACCESS_DENIED")  # fmt: skip
 
 
 def dial(
@@ -22,7 +25,8 @@ def dial(
 
     :param tls: how to speak TLS with ``tls://``; by default the system's authorities are trusted, and the certificate
         must be for the host of the URL.
-    :raises ConnectionLost: nobody listens there, or the certificate is not to be trusted.
+    :raises ConnectionLost: nobody listens there.
+    :raises Untrusted: one side does not trust the other's certificate.
     :raises SettingError: this form of the client cannot speak to such a URL.
     """
     if url.scheme not in ("tcp", "tls", "ipc"):
@@ -36,7 +40,7 @@ def dial(
         plain = _remote(host, url.port, timeout)
         return plain if url.scheme == "tcp" else _secured(plain, host, tls)
     except (OSError, ValueError) as error:  # a name that cannot be one is a ValueError, e.g. in IDNA
-        raise ConnectionLost(f"cannot connect to {url}: {reasonOf(error)}") from error
+        raise lostBy(error, f"cannot connect to {url}") from error
 
 
 def _local(path: str, timeout: float | None) -> socket.socket:
@@ -69,8 +73,11 @@ def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> soc
         raise
 
 
-def reasonOf(error: BaseException) -> str:
-    """Return in words why a socket failed."""
+def lostBy(error: BaseException, what: str) -> ConnectionLost:
+    """Return the error that says what a socket's failure means, and why it failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not to be trusted ({error.verify_message})"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Untrusted(f"{what}: its certificate is not to be trusted ({error.verify_message})")
+    if isinstance(error, ssl.SSLError) and any(word in (error.reason or "") for word in _ALERTS):
+        said = str(error.reason).lower().replace("_", " ")
+        return Untrusted(f"{what}: it does not trust this client's certificate, or wants one ({said})")
+    return ConnectionLost(f"{what}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}")

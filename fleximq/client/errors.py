@@ -13,6 +13,10 @@ class ConnectionLost(ClientError):
     """There is no connection: it could not be made, or it ended. What was under way may or may not have arrived."""
 
 
+class Untrusted(ConnectionLost):
+    """There is no connection, for one side does not trust the other's certificate: trying again changes nothing."""
+
+
 class Overrun(ClientError):
     """A subscription was ended, because far more came than was taken. What came before can still be taken."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fleximq.client.conversation import Conversation
-from fleximq.client.dial import reasonOf
+from fleximq.client.dial import lostBy
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Event, Pinged
 from fleximq.errors import BrokerError
@@ -179,7 +179,7 @@ class WireSocket:
         except _BLOCKED:
             return False
         except OSError as error:
-            self._end(f"the connection ended: {reasonOf(error)}")
+            self._endWith(lostBy(error, "the connection ended"))
             return False
         if not data:
             self._end("the broker closed the connection")
@@ -240,7 +240,7 @@ class WireSocket:
         except OSError as error:
             while self._take():  # what the broker said before it closed tells why
                 continue
-            self._end(f"the connection ended: {reasonOf(error)}")
+            self._endWith(lostBy(error, "the connection ended"))
             return 0
 
     def _waitToSend(self) -> None:
@@ -273,9 +273,12 @@ class WireSocket:
     # -- the end -----------------------------------------------------------------------------------
 
     def _end(self, words: str) -> None:
+        self._endWith(ConnectionLost(words))
+
+    def _endWith(self, lost: ConnectionLost) -> None:
         if self.lost is not None:
             return
-        self.lost = ConnectionLost(words)
+        self.lost = lost
         self._changed.notify_all()
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -284,4 +287,4 @@ class WireSocket:
 
     def _check(self) -> None:
         if self.lost is not None:
-            raise ConnectionLost(str(self.lost))
+            raise type(self.lost)(str(self.lost))

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from fleximq.client.blocking import Client, connect
-from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused, RequestFailed
+from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused, RequestFailed, Untrusted
 from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PipelineError
@@ -201,6 +201,8 @@ class Link:
         url = self.place.url
         if isinstance(error, JoinRefused):
             return BrokerRefused(f"the broker at {url} does not let the pipeline in: {error}")
+        if isinstance(error, Untrusted):
+            return BrokerRefused(f"the broker at {url} and the pipeline do not trust each other: {error}")
         if _TOO_LARGE in str(error):
             return BrokerRefused(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
         if isinstance(error, RequestFailed):
@@ -215,4 +217,4 @@ def _mayPass(error: Exception) -> bool:
     if isinstance(error, Answered):
         busy = error.status in (Status.SERVICE_UNAVAILABLE, Status.TOO_MANY_REQUESTS)
         return busy and error.words != _NO_JOURNAL
-    return _TOO_LARGE not in str(error)
+    return _TOO_LARGE not in str(error) and not isinstance(error, Untrusted)

@@ -43,12 +43,14 @@ class Answer(NamedTuple):
     next: int
 
 
-def ask(link: Link, position: int, most: int = PORTION) -> Answer:
+def ask(link: Link, journal: str, position: int, most: int = PORTION) -> Answer:
     """Return the whole frames from a position on, at most so many bytes, or one; none at the end.
 
-    :raises PipelineError: the broker is away, refuses, has no journal, or answers with something else.
+    :param journal: the id of the journal that is meant.
+    :raises PipelineError: the broker is away, refuses, has no journal or another one, or answers with something else.
     """
     answer = link.ask("/journal/read", {"position": position, "most": most})
+    _check(link, journal, answer["journal"])
     data = memoryview(answer["data"])
     frames, at = [], 0
     try:
@@ -61,6 +63,15 @@ def ask(link: Link, position: int, most: int = PORTION) -> Answer:
     except FrameError as error:
         raise BrokerRefused(f"the broker at {link.place.url} sent frames that cannot be read: {error}") from error
     return Answer(data, frames, answer["next"])
+
+
+def _check(link: Link, journal: str, found: str) -> None:
+    """Check that a broker that may have been started anew still has the journal that is meant.
+
+    :raises BrokerRefused: it has another one.
+    """
+    if found != journal:
+        raise BrokerRefused(f"the broker at {link.place.url} has the journal {found} now, not {journal} any more")
 
 
 class RemoteJournal:
@@ -87,8 +98,7 @@ class RemoteJournal:
     def end(self) -> End:
         """Return where all ends that is committed."""
         about = self._about()
-        if about["journal"] != self.id:
-            raise BrokerRefused(f"the broker at {self.path} has another journal now: {about['journal']}")
+        _check(self._link, self.id, about["journal"])
         return End(about["position"], about["end"])
 
     def bounds(self) -> Bounds:
@@ -96,7 +106,7 @@ class RemoteJournal:
         end = self.end()
         position = 0
         while True:
-            answer = ask(self._link, position, STEP)
+            answer = ask(self._link, self.id, position, STEP)
             for _, header in answer.frames:
                 if header.kind in (*_RECORDS, Kind.TRANSACTION, Kind.GAP):
                     return Bounds(min(header.baseOffset, end.offset), end.offset)
@@ -112,7 +122,7 @@ class RemoteJournal:
         end = self.end()
         position, _ = self._search(lambda header: header.lastTime >= time, end.position)
         while True:
-            answer = ask(self._link, position, STEP)
+            answer = ask(self._link, self.id, position, STEP)
             for at, header in answer.frames:
                 if header.lastTime < time:
                     continue
@@ -210,7 +220,7 @@ class RemoteJournal:
         """Return the header of the first frame at or behind a position; None at the end."""
         known = self._tried.get(position)
         if known is None:
-            frames = ask(self._link, position, 1).frames
+            frames = ask(self._link, self.id, position, 1).frames
             if not frames:
                 return None
             if len(self._tried) >= _TRIED:
@@ -230,10 +240,6 @@ def readRemote(
     """
     selection = wanted.within(slice.start, slice.end)
     with Link(place) as link, ThreadPoolExecutor(1) as pool:
-        journal = link.ask("/journal/bounds", {"limit": 1})["journal"]
-        if journal != slice.journal:
-            had = f"not {slice.journal} any more"
-            raise BrokerRefused(f"the broker at {slice.path} has the journal {journal} now, {had}")
         reader = _RemoteReader(link, pool, slice, missing)
         try:
             for data, places in reader.frames():
@@ -263,14 +269,14 @@ class _RemoteReader:
             self._reached(piece.next)
 
     def _answers(self, piece: Piece) -> Iterator[Answer]:
-        coming = self._pool.submit(ask, self._link, piece.position)
+        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position)
         while True:
             answer = coming.result()
             if not answer.frames or answer.frames[0][1].position >= piece.until:
                 return
             more = answer.next < piece.until
             if more:
-                coming = self._pool.submit(ask, self._link, answer.next)
+                coming = self._pool.submit(ask, self._link, self._slice.journal, answer.next)
             yield answer
             if not more:
                 return
@@ -348,7 +354,7 @@ class _RemoteReader:
         """Return the staged frame at a position, None if it is not there; others that are wanted come with it."""
         if position not in self._held:
             near = any(position < each < position + PORTION for each in wanted)
-            answer = self._pool.submit(ask, self._link, position, PORTION if near else 1).result()
+            answer = self._pool.submit(ask, self._link, self._slice.journal, position, PORTION if near else 1).result()
             self._held = {
                 header.position: (header, answer.data[at : at + header.length])
                 for at, header in answer.frames

@@ -85,7 +85,7 @@ class ReadingTests(JournalPathCase):
         """Bytes from a position on, and where to go on; nothing at the end."""
         self.keep("abc", "def")
         found = self.ask("/journal/read", position=1, most=4)
-        self.assertEqual(found, {"position": 1, "data": b"bcde", "end": 6, "next": 5})
+        self.assertEqual(found, {"position": 1, "data": b"bcde", "end": 6, "next": 5, "journal": "5e"})
         self.assertEqual(self.ask("/journal/read", position=6)["data"], b"")
 
     def test_readLimits(self) -> None:
@@ -122,7 +122,7 @@ class ReadingTests(JournalPathCase):
         self.askLater("/journal/read", position=0)
         self.assertEqual(self.answers, [])
         self.journal.answer()
-        self.assertEqual(self.answers, [{"position": 0, "data": b"", "end": 0, "next": 0}])
+        self.assertEqual(self.answers, [{"position": 0, "data": b"", "end": 0, "next": 0, "journal": "5e"}])
 
     def test_reopen(self) -> None:
         """After a fault it can be asked to keep things again."""

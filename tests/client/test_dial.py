@@ -8,8 +8,8 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client.dial import dial, reasonOf
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.dial import dial, lostBy
+from fleximq.client.errors import ConnectionLost, Untrusted
 from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate
@@ -68,7 +68,9 @@ class DialTests(SynchronousTestCase):
     def test_reasons(self) -> None:
         """A reason is never empty."""
         for error in (OSError(5, "broken"), OSError(), TimeoutError("late"), ValueError("odd")):
-            self.assertTrue(reasonOf(error))
+            lost = lostBy(error, "it ended")
+            self.assertEqual(type(lost), ConnectionLost)
+            self.assertGreater(len(str(lost)), len("it ended: "))
 
 
 class CertificateTests(SynchronousTestCase):
@@ -117,6 +119,6 @@ class CertificateTests(SynchronousTestCase):
     def test_otherName(self) -> None:
         """A certificate for another name than that in the URL is not trusted."""
         self.listen("elsewhere.example")
-        error = self.assertRaises(ConnectionLost, dial, self.url, PATIENCE, self.made.trusting())
+        error = self.assertRaises(Untrusted, dial, self.url, PATIENCE, self.made.trusting())
         self.assertIn("not to be trusted", str(error))
         self.assertRaises(OSError, self.accepting.result)

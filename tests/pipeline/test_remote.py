@@ -99,7 +99,7 @@ class NearPlace:
             first = first if pieces else at
             pieces.append(frame)
             behind = at + len(frame)
-        return {"position": first, "data": b"".join(pieces), "next": behind, "end": 1 << 40}
+        return {"position": first, "data": b"".join(pieces), "next": behind, "end": 1 << 40, "journal": self.written.id}
 
 
 class RemoteCase(SynchronousTestCase):

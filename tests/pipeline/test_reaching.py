@@ -1,0 +1,288 @@
+"""Brokers that cannot be reached, are not to be trusted or refuse: reading and writing say the same, at once or in time."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.blocking import connect
+from fleximq.client.errors import Untrusted
+from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.errors import BrokerGone, BrokerRefused, PipelineError
+from tests.broker_process import BrokerProcess
+from tests.certificates import Made, makeCertificate
+from tests.client.scripted import Peer, Scripted
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.relay import Relay
+
+if not skip:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from fleximq.pipeline.remote import RemoteJournal, readRemote
+    from fleximq.pipeline.selection import Selection
+    from fleximq.pipeline.sink import BatchSink
+    from fleximq.pipeline.slices import Slice
+
+#: How much of the journal is read: more than one answer has.
+ROWS = 60_000
+
+
+class ReachingCase(SynchronousTestCase):
+    """Brokers, relays and certificates in a folder; ways to read and to write."""
+
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="fleximq-reaching-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def start(self, journal: str = "journal", port: int = 0) -> BrokerProcess:
+        """Start a broker that ends with the test."""
+        listen = f"tcp:{port}:interface=127.0.0.1"
+        broker = BrokerProcess("--listen", listen, "--journal", str(self.folder / journal), "--durable", "#")
+        self.addCleanup(broker.stop)
+        return broker.__enter__()
+
+    def relay(self, *about: Any) -> Relay:
+        """Start a relay that ends with the test."""
+        relay = Relay(*about)
+        self.addCleanup(relay.__exit__, None, None, None)
+        return relay.__enter__()
+
+    def fill(self, broker: BrokerProcess) -> None:
+        """Publish rows that take several answers."""
+        with connect(f"tcp://127.0.0.1:{broker.port()}") as client:
+            client.publishMany("t", (b"%0100d" % number for number in range(ROWS)))
+            client.flush()
+
+    def slices(self, options: dict[str, str]) -> list[Slice]:
+        """Return what there is to read."""
+        journal = RemoteJournal(Place.of(options))
+        try:
+            return journal.split(0, journal.end().offset)
+        finally:
+            journal.close()
+
+    def read(self, options: dict[str, str], slices: list[Slice] | None = None) -> list[int]:
+        """Return all offsets, as the driver and a task do it."""
+        found: list[int] = []
+        for slice in self.slices(options) if slices is None else slices:
+            for batch in readRemote(slice, Place.of(options), ("offset",), Selection(), self.fail):
+                found += batch.column("offset").to_pylist()
+        return found
+
+    def write(self, options: dict[str, str]) -> None:
+        """Write a row, as the driver and a task do it."""
+        sink = BatchSink(options, StructType().add("topic", "string").add("value", "binary"))
+        rows = pa.record_batch({"topic": ["w"], "value": [b"x"]})
+        sink.commit([sink.write(iter([rows]))])
+
+    def refused(self, kind: type[PipelineError], seconds: float = 10, **options: str) -> str:
+        """Return the sentence that both ways end with, within so many seconds each."""
+        said = set()
+        for way in (self.read, self.write):
+            begun = time.monotonic()
+            said.add(str(self.assertRaises(kind, way, options)))
+            self.assertLess(time.monotonic() - begun, seconds)
+        [sentence] = said
+        return sentence
+
+
+class TlsTests(ReachingCase):
+    """A broker behind TLS."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.broker = self.start()
+        self.made = self.certificate("localhost")
+
+    def certificate(self, name: str, folder: str = "") -> Made:
+        """Make a certificate."""
+        parent = self.folder / (folder or name)
+        parent.mkdir()
+        return makeCertificate(parent, name)
+
+    def serving(self, made: Made, clients: Made | None = None) -> dict[str, str]:
+        """Return options for a relay that shows a certificate, and wants to see one that it trusts."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(made.certificate, made.key)
+        if clients is not None:
+            context.load_verify_locations(clients.certificate)
+            context.verify_mode = ssl.CERT_REQUIRED
+        self.between = self.relay(self.broker.port(), context)
+        return {"url": f"tls://localhost:{self.between.port}"}
+
+    def test_trusted(self) -> None:
+        """With the right authority rows are read and written."""
+        options = self.serving(self.made) | {"caFile": str(self.made.certificate)}
+        self.write(options)
+        self.assertEqual(len(self.read(options)), 1)
+
+    def test_wrongAuthority(self) -> None:
+        """With another one, or the system's, the broker is not trusted; nobody waits for that to change."""
+        options = self.serving(self.made)
+        other = self.certificate("localhost", "other")
+        for more in ({"caFile": str(other.certificate)}, {}):
+            words = self.refused(BrokerRefused, **options, **more)
+            self.assertTrue(
+                words.startswith(f"the broker at {options['url']} and the pipeline do not trust each other")
+            )
+            self.assertIn("its certificate is not to be trusted (self-signed certificate)", words)
+
+    def test_otherName(self) -> None:
+        """A certificate for another host is none for this one."""
+        made = self.certificate("elsewhere.example")
+        options = self.serving(made) | {"caFile": str(made.certificate)}
+        self.assertIn("certificate is not valid for 'localhost'", self.refused(BrokerRefused, **options))
+
+    def test_clientCertificate(self) -> None:
+        """A broker that wants a certificate is shown one."""
+        own = self.certificate("pipeline")
+        options = self.serving(self.made, own) | {"caFile": str(self.made.certificate)}
+        shown = {"certFile": str(own.certificate), "keyFile": str(own.key)}
+        self.write(options | shown)
+        self.assertEqual(len(self.read(options | shown)), 1)
+        self.assertIn("pipeline", str(self.between.certificates[0]))
+
+    def test_noClientCertificate(self) -> None:
+        """Without one, or with another, it is told so at once."""
+        own, other = self.certificate("pipeline"), self.certificate("pipeline", "other")
+        options = self.serving(self.made, own) | {"caFile": str(self.made.certificate)}
+        for more in ({}, {"certFile": str(other.certificate), "keyFile": str(other.key)}):
+            for way in (self.read, self.write):
+                words = str(self.assertRaises(BrokerRefused, way, options | more))
+                self.assertIn("it does not trust this client's certificate, or wants one", words)
+
+    def test_client(self) -> None:
+        """The client itself says what it is."""
+        options = self.serving(self.made, self.made)
+        error = self.assertRaises(Untrusted, connect, options["url"], tls=self.made.trusting())
+        self.assertIn("wants one", str(error))
+
+
+class TokenTests(ReachingCase):
+    """A broker that looks at tokens."""
+
+    def test_wrong(self) -> None:
+        """A wrong one is refused at once, and not told."""
+        joins = []
+
+        def script(peer: Peer) -> None:
+            joins.append(peer.hear("JOIN"))
+            peer.say("REP", 0, {"status": 604}, "no such token")
+
+        for way in (self.read, self.write):
+            with Scripted(script) as url:
+                error = self.assertRaises(BrokerRefused, way, {"url": url, "token": "s3cret"})
+            words = f"the broker at {url} does not let the pipeline in: 604 authentication failed: no such token"
+            self.assertEqual(str(error), words)
+        self.assertEqual([join.header["auth"] for join in joins], [{"type": "token", "token": "s3cret"}] * 2)
+
+
+class AwayTests(ReachingCase):
+    """A broker that is not there, for a while or longer."""
+
+    def port(self) -> int:
+        """Return a port on which nobody listens."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            return int(server.getsockname()[1])
+
+    def during(self, work: Callable[[], None]) -> None:
+        """Do something in a thread that ends with the test."""
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.addCleanup(thread.join, 30)
+
+    def test_atStart(self) -> None:
+        """It is waited for; both ways go on when it is there."""
+        port = self.port()
+        options = {"url": f"tcp://127.0.0.1:{port}"}
+        self.during(lambda: (time.sleep(0.2), self.start(port=port)))  # type: ignore[func-returns-value]
+        self.write(options)
+        self.assertEqual(len(self.read(options)), 1)
+
+    def test_tooLong(self) -> None:
+        """After ``brokerTimeout`` that is an error with the last reason."""
+        url = f"tcp://127.0.0.1:{self.port()}"
+        words = self.refused(BrokerGone, 3, url=url, brokerTimeout="0.3")
+        self.assertEqual(words, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
+
+    def test_inTheMiddle(self) -> None:
+        """A connection that is cut while rows are read is made again, and no row is lost or doubled."""
+        broker = self.start()
+        self.fill(broker)
+        for after in (1_000, 3_000_000, 6_000_000):
+            relay = self.relay(broker.port(), None, after)
+            self.assertEqual(self.read({"url": f"tcp://127.0.0.1:{relay.port}"}), list(range(1, ROWS + 1)))
+            self.assertEqual(relay.cuts, 1)
+
+    def test_killedInTheMiddle(self) -> None:
+        """So with a broker that is killed and started again between two answers."""
+        broker = self.start()
+        self.fill(broker)
+        port = broker.port()
+        options = {"url": f"tcp://127.0.0.1:{port}"}
+        [slice] = self.slices(options)
+        found: list[int] = []
+        for batch in readRemote(slice, Place.of(options), ("offset",), Selection(), self.fail):
+            if not found:
+                broker.stop(9)
+                self.during(lambda: (time.sleep(0.2), self.start(port=port)))  # type: ignore[func-returns-value]
+            found += batch.column("offset").to_pylist()
+        self.assertEqual(found, list(range(1, ROWS + 1)))
+
+    def test_goneInTheMiddle(self) -> None:
+        """One that does not come back ends the reading with its sentence; what was given before was right."""
+        broker = self.start()
+        self.fill(broker)
+        options = {"url": f"tcp://127.0.0.1:{broker.port()}", "brokerTimeout": "0.3"}
+        [slice] = self.slices(options)
+        found: list[int] = []
+        with contextlib.suppress(BrokerGone):
+            for batch in readRemote(slice, Place.of(options), ("offset",), Selection(), self.fail):
+                found += batch.column("offset").to_pylist()
+                broker.stop(9)
+            self.fail("the broker was not missed")
+        self.assertEqual(found, list(range(1, len(found) + 1)))
+        self.assertLess(len(found), ROWS)
+
+    def test_otherJournal(self) -> None:
+        """Another journal behind the same URL is not read for the first; nor is it while a stream goes on."""
+        one, other = self.start(), self.start("other")
+        for broker in (one, other):
+            self.fill(broker)
+        relay = self.relay(one.port())
+        options = {"url": f"tcp://127.0.0.1:{relay.port}"}
+        slices = self.slices(options)
+        journal = RemoteJournal(Place.of(options))
+        self.addCleanup(journal.close)
+        relay.target = other.port()
+        relay.cut()
+        error = self.assertRaises(BrokerRefused, self.read, options, slices)
+        self.assertIn(f"the broker at {options['url']} has the journal ", str(error))
+        self.assertIn(f"now, not {journal.id} any more", str(error))
+        self.assertIn(f"now, not {journal.id} any more", str(self.assertRaises(BrokerRefused, journal.end)))
+
+    def test_otherJournalInTheMiddle(self) -> None:
+        """Nor when it comes between two answers."""
+        one, other = self.start(), self.start("other")
+        for broker in (one, other):
+            self.fill(broker)
+        relay = self.relay(one.port())
+        options = {"url": f"tcp://127.0.0.1:{relay.port}"}
+        [slice] = self.slices(options)
+        batches = readRemote(slice, Place.of(options), ("offset",), Selection(), self.fail)
+        next(batches)
+        relay.target = other.port()
+        relay.cut()
+        error = self.assertRaises(BrokerRefused, list, batches)
+        self.assertIn(f"now, not {slice.journal} any more", str(error))
