@@ -148,6 +148,9 @@ class IJournal(Interface):
     def bounds() -> Mapping[str, Any]:
         """Return the :class:`fleximq.records.Bounds` of each topic that has messages."""
 
+    def behind(offset: int) -> Any:
+        """Return how much stands from an offset on, about: :class:`fleximq.records.Waiting`."""
+
     def offsetAt(time: int, found: Callable[[int], None]) -> None:
         """Find the first offset that was appended at this time (microseconds since 1970) or later, else ``end``."""
 

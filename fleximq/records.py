@@ -96,7 +96,25 @@ class ClientIds(NamedTuple):
     until: int
 
 
-Note = Opened | Closed | HandedOut | Acknowledged | ClientIds
+class Reached(NamedTuple):
+    """A consumer group is done with all before the offset ``next``; it said so at ``time`` (microseconds since 1970).
+
+    ``lost`` records it had to do without.
+    """
+
+    group: str
+    next: int
+    time: int
+    lost: int = 0
+
+
+class Forgotten(NamedTuple):
+    """Nobody wants to know of a consumer group any more."""
+
+    group: str
+
+
+Note = Opened | Closed | HandedOut | Acknowledged | ClientIds | Reached | Forgotten
 
 
 class Bounds(NamedTuple):
@@ -110,6 +128,13 @@ class Bounds(NamedTuple):
     firstTime: int
     lastTime: int
     count: int  # type: ignore[assignment]  # nobody counts the values of this tuple
+    bytes: int
+
+
+class Waiting(NamedTuple):
+    """How much stands from an offset on, about; ``bytes`` are those of headers and payloads."""
+
+    records: int
     bytes: int
 
 

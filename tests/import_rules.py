@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 _GROUND = frozenset({"status", "errors", "limits"})
-_VALUES = _GROUND | {"message", "interfaces", "records", "patterns"}
+_VALUES = _GROUND | {"message", "interfaces", "records", "patterns", "groups"}
 _CORE = frozenset({"wire", "broker", "journal", "security"})
 _OPTIONS = frozenset({"option_values", "journal_options", "extension_options"})
 _SETTINGS = _VALUES | _OPTIONS | {"settings"}
@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "limits": _GROUND,
     "message": _GROUND,
     "records": _GROUND | {"message"},
+    "groups": _GROUND | {"records"},
     "patterns": frozenset(),
     "interfaces": _GROUND | {"message"},
     "plugin": _VALUES,
@@ -31,9 +32,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "security": _VALUES,
     "extension_options": _VALUES,
     "option_values": _GROUND,
+    "command_line": frozenset(),
     "journal_options": _GROUND | {"option_values"},
     "client": _GROUND | {"patterns", "wire", "endpoints"},
-    "pipeline": _VALUES | {"journal", "client", "endpoints", "wire", "option_values", "settings_file"},
+    "pipeline": _VALUES | {"journal", "client", "endpoints", "wire", "option_values", "settings_file", "command_line"},
     "settings": _VALUES | _OPTIONS,
     "settings_file": _VALUES,
     "dialects": _VALUES | _CORE | _SETTINGS,
@@ -43,7 +45,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "options": _SETTINGS | {"settings_file", "endpoints", "dialects", "checking"},
     "services": _SETTINGS | _CORE | _FACES | {"checking"},
     "tap": _SETTINGS | _CORE | _FACES | {"options", "services"},
-    "cli": _SETTINGS | {"settings_file", "endpoints", "dialects", "checking", "wire", "client", "journal", "security"},
+    "cli": _SETTINGS
+    | {"command_line", "settings_file", "endpoints", "dialects", "checking", "wire", "client", "journal", "security"},
 }
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.message import Message
-from fleximq.records import Bounds
+from fleximq.records import Bounds, Waiting
 from tests.journal_records import Record, batchOf, recordsOf
 
 
@@ -200,6 +200,11 @@ class SlowJournal:
             count, total = (0, 0) if known is None else (known.count, known.bytes)
             found[record.topic] = Bounds(first, record.offset, time, record.time, count + 1, total + size)
         return found
+
+    def behind(self, offset: int) -> Waiting:
+        """Count the records that are committed."""
+        waiting = [record for record in self.records if record.offset >= offset]
+        return Waiting(len(waiting), sum(len(record.payload) for record in waiting))
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Give the first offset of this time or later."""

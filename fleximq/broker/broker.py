@@ -17,6 +17,7 @@ from fleximq.broker.dead_letters import DeadLetters
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.delivering import Delivering
 from fleximq.broker.feed import Outlet
+from fleximq.broker.groups import Groups
 from fleximq.broker.idempotence import Kept
 from fleximq.broker.keeper import Keeper
 from fleximq.broker.listening import Listening
@@ -144,9 +145,11 @@ class Broker:
         self._workQueues = WorkQueues(rules, journal, topics, openings, makeQueue, idOf, lasts)
         self.subscriptions = self._polling.subscriptions
         self.queues = self._workQueues.queues
-        #: Brings queues over a restart; the journal asks it for snapshots.
+        #: How far the pipeline's consumer groups are with the journal.
+        self.groups = Groups(journal, noting.wall)
+        #: Brings queues and groups over a restart; the journal asks it for snapshots.
         self.keeper = Keeper(
-            noting, openings, topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive
+            noting, openings, topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive, self.groups
         )
 
     def stop(self) -> None:

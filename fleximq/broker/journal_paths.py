@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from fleximq.broker.listings import Arguments, Path, array, listing, number, page, text
+from fleximq.broker.listings import Arguments, Path, array, journalOf, listing, number, page, text
 from fleximq.broker.transactions import RecordSource
 from fleximq.broker.values import Envelope
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept
@@ -42,7 +42,7 @@ def bounds(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     Beside them the ``journal``'s own id, and its ``end``: the offset and ``position`` behind all that is committed.
     """
     after, limit = page(arguments, str, "")
-    journal = _journal(broker)
+    journal = journalOf(broker)
     found = listing("topics", journal.bounds().items(), lambda row: row[0], after, limit, _bounds)
     found["journal"] = journal.id
     end = journal.end
@@ -74,7 +74,7 @@ def read(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     """
     position = number(arguments, "position")
     most = number(arguments, "most", READ_MOST, READ_MOST)
-    journal = _journal(broker)
+    journal = journalOf(broker)
 
     def told(first: int, content: bytes, end: int) -> None:
         next = first + len(content)
@@ -100,7 +100,7 @@ def advance(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
         else:
             answer({"offset": offset, "records": records, "bytes": size})
 
-    _journal(broker).advance(start, end, records, size, told)
+    journalOf(broker).advance(start, end, records, size, told)
 
 
 def reopen(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
@@ -109,7 +109,7 @@ def reopen(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     def told(reason: str | None) -> None:
         answer(broker.journalHealth() if reason is None else NoCapacity(reason))
 
-    _journal(broker).reopen(told)
+    journalOf(broker).reopen(told)
 
 
 def stage(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
@@ -124,7 +124,7 @@ def stage(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     records = array(arguments, "records")
     if len(records) > RECORDS_MOST:
         raise BadRequest(f"'records' may be at most {RECORDS_MOST}")
-    journal = _journal(broker)
+    journal = journalOf(broker)
     runs = _runs(broker, records)
 
     def told(token: str | None, reason: str | None) -> None:
@@ -142,7 +142,7 @@ def commit(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     tokens = array(arguments, "tokens")
     if not all(isinstance(token, str) for token in tokens) or len(tokens) > RECORDS_MOST:
         raise BadRequest(f"'tokens' must be strings, at most {RECORDS_MOST}")
-    _journal(broker)
+    journalOf(broker)
 
     def told(offset: int, reason: str | None) -> None:
         answer({"offset": offset} if reason is None else _refusal(broker, reason))
@@ -156,7 +156,7 @@ def commit(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
 def abort(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/abort``: what was staged for this ``query`` and ``batch``, and not committed, is forgotten."""
     query, batch = _batch(arguments)
-    _journal(broker).abortStaged(query, batch)
+    journalOf(broker).abortStaged(query, batch)
     answer({})
 
 
@@ -169,16 +169,6 @@ JOURNAL_PATHS: dict[str, Path] = {
     "/sink/commit": commit,
     "/sink/abort": abort,
 }
-
-
-def _journal(broker: "Broker") -> Any:
-    """Return the journal.
-
-    :raises NoCapacity: there is none on disk.
-    """
-    if not broker.journal.onDisk:
-        raise NoCapacity("there is no journal")
-    return broker.journal
 
 
 def _refusal(broker: "Broker", reason: str) -> BrokerError:

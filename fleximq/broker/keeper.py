@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fleximq.broker.arrival import Arrival
+from fleximq.broker.groups import Groups
 from fleximq.broker.idempotence import Idempotence
 from fleximq.broker.kept_queue import KeptQueue
 from fleximq.broker.noting import Noting
@@ -52,6 +53,7 @@ class Keeper:
         queues: TopicQueues,
         idempotence: Idempotence,
         timesToLive: TimesToLive,
+        groups: Groups,
     ) -> None:
         self._noting = noting
         self._openings = openings
@@ -60,6 +62,7 @@ class Keeper:
         self._queues = queues
         self._idempotence = idempotence
         self._timesToLive = timesToLive
+        self._groups = groups
         self._states: dict[str, QueueState] = {}
         self._byTopic: dict[str, list[QueueState]] = {}
         self._recent: list[Arrival] = []
@@ -78,6 +81,10 @@ class Keeper:
             needed[topic] = min(needed.get(topic, end), queue.lowest() or end)
         return needed
 
+    def reading(self) -> dict[str, int]:
+        """Return the offset that each consumer group reads next; nothing is kept for them."""
+        return self._groups.reading()
+
     def _kept(self) -> list[tuple[str, KeptQueue]]:
         found = [(each.topic, each.queue) for each in self._subscriptions] + [
             (each.name, each.queue) for each in self._queues
@@ -95,6 +102,7 @@ class Keeper:
             "lastId": max(self._subscriptions.lastId, self._openings.lastId),
             "queues": [state.dump() for state in states],
             "idempotence": self._idempotence.snapshot(),
+            "groups": self._groups.snapshot(),
         }
 
     def _stateOfSubscription(self, each: Subscription) -> QueueState:
@@ -128,6 +136,7 @@ class Keeper:
             for dumped in snapshot["queues"]:
                 self._know(QueueState.load(dumped))
             self._idempotence.restore(snapshot["idempotence"])
+            self._groups.restore(snapshot)
 
     def restored(self, batch: Batch) -> None:
         """Take in the next records of the log."""
@@ -152,6 +161,8 @@ class Keeper:
         elif isinstance(note, Acknowledged):
             if note.key in self._states:
                 self._states[note.key].acknowledged(note.offsets)
+        else:
+            self._groups.noted(note)
 
     def finish(self, clean: bool = True) -> None:
         """Make the queues of what was taken in.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
-from fleximq.errors import BadRequest
+from fleximq.errors import BadRequest, NoCapacity
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
@@ -73,3 +73,13 @@ def array(arguments: Arguments, name: str) -> list[Any]:
     if not isinstance(value, list):
         raise BadRequest(f"{name!r} must be an array")
     return value
+
+
+def journalOf(broker: "Broker") -> Any:
+    """Return the journal.
+
+    :raises NoCapacity: there is none on disk.
+    """
+    if not broker.journal.onDisk:
+        raise NoCapacity("there is no journal")
+    return broker.journal

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fleximq import __version__
+from fleximq.broker.group_paths import GROUP_PATHS
 from fleximq.broker.journal_paths import JOURNAL_PATHS, stage
 from fleximq.broker.listings import Arguments, Path, listing, page
 from fleximq.broker.topics import Topic
@@ -40,6 +41,7 @@ def about(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
         "topics": len(broker.topics),
         "queues": len(broker.queues),
         "subscriptions": len(broker.subscriptions),
+        "groups": len(broker.groups),
         "journal": broker.journalHealth(),
         "counts": dict(broker.counts.events),
     }
@@ -67,6 +69,7 @@ PATHS: dict[str, Path] = {
     "/broker/clients": _atOnce(clients),
     "/broker/topics": _atOnce(topics),
     **JOURNAL_PATHS,
+    **GROUP_PATHS,
 }
 
 

@@ -18,6 +18,9 @@ class Cleaner:
     """Starts one pass at a time. All methods are called on the reactor's thread.
 
     :param needed: returns, by topic, the lowest offset that a queue needs.
+    :param reading: returns the offset that each consumer group reads next.
+    :param unread: is told on the reactor's thread before what a group has not read is taken out: a sentence, and about
+        how many records it is about.
     :param now: microseconds since 1970.
     :param callFromThread: runs a function on the reactor's thread.
     :param log: is given a sentence, on the reactor's thread, when something could not be done.
@@ -34,6 +37,8 @@ class Cleaner:
         now: Callable[[], int],
         callFromThread: Callable[..., object],
         log: Callable[[str], None],
+        reading: Callable[[], Mapping[str, int]] = dict,
+        unread: Callable[[str, int], None] = lambda sentence, records: None,
     ) -> None:
         self._segments = segments
         self._reader = reader
@@ -41,7 +46,9 @@ class Cleaner:
         self._now = now
         self._callFromThread = callFromThread
         self._log = log
-        self._retention = Retention(files, folder, segments, rules, self._exclusively, self._tell)
+        self._reading = reading
+        self._unread = unread
+        self._retention = Retention(files, folder, segments, rules, self._exclusively, self._tell, self._tellUnread)
         self._stopped = False
         self._thread: Thread | None = None
 
@@ -52,10 +59,11 @@ class Cleaner:
         needed = dict(self._needed())
         open = frozenset(staged.position for staged in self._segments.staged())
         now = self._now()
+        reading = dict(self._reading())
         # A queue that is opened from here on needs nothing of them, but may need what comes into later ones.
         segments = self._segments.all
         self._thread = Thread(
-            target=lambda: self._work(lambda: self._retention.clean(needed, open, now, segments), done),
+            target=lambda: self._work(lambda: self._retention.clean(needed, open, now, segments, reading), done),
             name="journal-cleaner",
             daemon=True,
         )
@@ -82,6 +90,9 @@ class Cleaner:
 
     def _tell(self, sentence: str) -> None:
         self._callFromThread(self._log, sentence)
+
+    def _tellUnread(self, sentence: str, records: int) -> None:
+        self._callFromThread(self._unread, sentence, records)
 
     def _ended(self, freed: Freed, done: Callable[[Freed], None]) -> None:
         self._thread = None

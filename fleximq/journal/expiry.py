@@ -147,6 +147,23 @@ class Expiry:
             expired += weight * (each.position not in staged)
         return expired / total if total else 1.0
 
+    def gone(self, segment: Segment, offset: int) -> tuple[int, int, int]:
+        """Return about what expired of a segment from an offset on: from one offset up to before another, how many.
+
+        The records of a topic are taken for such that came evenly.
+        """
+        first, next, number = _NEVER, 0, 0
+        for topic, (low, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
+            bounds = Bounds(low, last, firstTime, lastTime, count, size)
+            excess = self.excess(segment, topic)
+            part = 0.0 if self.verdict(topic, bounds, excess) is Verdict.NONE else self._part(topic, bounds, excess)
+            until = last + 1 - round((last + 1 - low) * part)
+            begin = max(low, offset)
+            if begin < until:
+                first, next = min(first, begin), max(next, until)
+                number += -(-count * (until - begin) // (last + 1 - low))
+        return first, next, number
+
     def _part(self, topic: str, bounds: Bounds, excess: int) -> float:
         """Return about which part of the records of a topic stays, as if they came evenly."""
         need, time, _ = self.limit(topic)

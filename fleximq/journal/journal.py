@@ -30,11 +30,12 @@ from fleximq.journal.recovery import SKIP, recover, verifyTail
 from fleximq.journal.retention import Freed
 from fleximq.journal.room import Room
 from fleximq.journal.staging import Staging
+from fleximq.journal.weights import Weights
 from fleximq.journal.writer import Log, Worker, WriterThread, reasonOf
 from fleximq.journal_options import Fsync
 from fleximq.limits import MEBIBYTE
 from fleximq.message import Message
-from fleximq.records import Bounds, ClientIds, Note
+from fleximq.records import Bounds, ClientIds, Note, Waiting
 
 #: The longest that a stop waits for the disk, in seconds.
 PATIENCE = 30.0
@@ -136,6 +137,7 @@ class DiskJournal:
             raise
         self._found = found
         self._segments = found.segments
+        self._weights = Weights(found.segments)
         self._clientIds = found.nextClientId
         self._group = self._newGroup(found.nextOffset)
         self._staging = Staging(self._group, self._segments, found.transactions, self._now)
@@ -167,11 +169,17 @@ class DiskJournal:
             self._now,
             self._callFromThread,
             self._say,
+            lambda: self.keeper.reading(),
+            self._goesUnread,
         )
 
     def _count(self, event: str, number: int) -> None:
         if number:
             self._onEvent(event, number)
+
+    def _goesUnread(self, sentence: str, records: int) -> None:
+        self._count("journal: expired unread", records)
+        self._say(sentence)
 
     def _foundLost(self, lost: Lost, why: str) -> None:
         sentence = sentenceOf(lost, f"damaged ({why})")
@@ -372,6 +380,9 @@ class DiskJournal:
 
     def bounds(self) -> Mapping[str, Bounds]:
         return self._segments.bounds()
+
+    def behind(self, offset: int) -> Waiting:
+        return self._weights.behind(offset)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         self._reader.offsetAt(time, found)

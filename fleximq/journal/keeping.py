@@ -16,6 +16,9 @@ class Keeper(Protocol):
     def needed(self) -> Mapping[str, int]:
         """Return, by topic, the lowest offset that a queue still needs."""
 
+    def reading(self) -> Mapping[str, int]:
+        """Return the offset that each consumer group reads next; nothing is kept for them."""
+
 
 class NothingToKeep:
     """The keeper of a journal without queues."""
@@ -25,5 +28,9 @@ class NothingToKeep:
         return None
 
     def needed(self) -> Mapping[str, int]:
+        """Return nothing."""
+        return {}
+
+    def reading(self) -> Mapping[str, int]:
         """Return nothing."""
         return {}

@@ -11,6 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.message import Message
+from fleximq.records import Waiting
 
 _NONE = "there is no journal"
 
@@ -54,6 +55,10 @@ class MemoryJournal:
     def bounds(self) -> Mapping[str, Any]:
         """No topic has anything."""
         return {}
+
+    def behind(self, offset: int) -> Waiting:
+        """Nothing is kept."""
+        return Waiting(0, 0)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Nothing was ever appended."""

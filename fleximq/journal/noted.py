@@ -2,21 +2,23 @@
 
 from array import array
 
-from fleximq.records import Acknowledged, Closed, HandedOut, Note, Opened
+from fleximq.records import Acknowledged, Closed, Forgotten, HandedOut, Note, Opened, Reached
 
 
 class Noted:
     """The notes of one commit, in order, but of each queue all that was handed out is one, as is all acknowledged.
 
-    Only notes that open or close a queue stand between what came before and what came after them.
+    Only notes that open or close a queue stand between what came before and what came after them. Of a consumer group
+    the last word counts.
     """
 
-    __slots__ = ("_acknowledged", "_handedOut", "_notes")
+    __slots__ = ("_acknowledged", "_handedOut", "_notes", "_words")
 
     def __init__(self) -> None:
         self._notes: list[Note | None] = []
         self._handedOut: dict[str, tuple[int, HandedOut]] = {}
         self._acknowledged: dict[str, tuple[int, array[int]]] = {}
+        self._words: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._notes)
@@ -36,6 +38,12 @@ class Noted:
                 self._notes.append(None)
             else:
                 self._handedOut[note.key] = known[0], _together(known[1], note)
+        elif isinstance(note, Reached | Forgotten):
+            before = self._words.pop(note.group, None)
+            if before is not None:
+                self._notes[before] = None
+            self._words[note.group] = len(self._notes)
+            self._notes.append(note)
         else:
             if isinstance(note, Opened | Closed):
                 self._settle(note.key)

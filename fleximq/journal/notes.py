@@ -10,7 +10,7 @@ from typing import Any
 
 from fleximq.journal.body import frameOf, isNumber, readBody
 from fleximq.journal.frame import Frame, FrameError, FrameHeader, Kind
-from fleximq.records import Acknowledged, ClientIds, Closed, HandedOut, Note, Opened
+from fleximq.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Note, Opened, Reached
 
 _BIG_ENDIAN = sys.byteorder == "big"
 
@@ -83,5 +83,7 @@ NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (HandedOut, (_isText, isNumber, _areOffsets, isNumber)),
     (Acknowledged, (_isText, _areOffsets)),
     (ClientIds, (isNumber,)),
+    (Reached, (_isText, isNumber, isNumber, isNumber)),
+    (Forgotten, (_isText,)),
 )
 _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}

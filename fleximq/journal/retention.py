@@ -7,6 +7,7 @@ stays, even where nothing of it does, since positions must join. A crash at any 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import NamedTuple
 
 from fleximq.journal.expiry import Expiry, Judge, Rules, Verdict
@@ -17,6 +18,7 @@ from fleximq.journal.opened import OpenSegments
 from fleximq.journal.rewriting import Damaged, Rewriting, Stopped, newName
 from fleximq.journal.segment import segmentName
 from fleximq.journal.segments import Segments
+from fleximq.journal.unread import Unread
 
 #: A segment is written anew when more than this part of it has expired.
 _WORTH = 0.5
@@ -36,6 +38,8 @@ class Retention:
     :param exclusively: does something between two readings of the journal, and returns when it was done; raises what
         that raised.
     :param log: is given a sentence when something could not be done.
+    :param unread: is given a sentence, and about how many records it is about, before what a consumer group has not
+        read is taken out.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class Retention:
         rules: Rules,
         exclusively: Callable[[Callable[[], None]], None] = lambda work: work(),
         log: Callable[[str], None] = lambda sentence: None,
+        unread: Callable[[str, int], None] = lambda sentence, records: None,
     ) -> None:
         self._files = files
         self._folder = folder
@@ -53,6 +58,8 @@ class Retention:
         self._rules = rules
         self._exclusively = exclusively
         self._log = log
+        self._tellUnread = unread
+        self._unread = Unread()
         self._stopped = False
 
     def stop(self) -> None:
@@ -65,6 +72,7 @@ class Retention:
         open: frozenset[int],
         now: int,
         segments: Sequence[Segment] | None = None,
+        reading: Mapping[str, int] | None = None,
     ) -> Freed:
         """Take out what has expired. Blocks for as long as the disk takes.
 
@@ -72,11 +80,14 @@ class Retention:
         :param open: the positions of what is staged and may still be committed.
         :param now: microseconds since 1970.
         :param segments: all segments of the moment for which the others are true; None: of now.
+        :param reading: the offset that each consumer group reads next.
         """
         opened = OpenSegments(self._files, self._folder, self._segments)
         opened.end = self._segments.end
         one = _Pass(self._rules, self._segments.all if segments is None else segments, needed, open, now)
         freed = Freed()
+        for sentence, records in self._unread.of(one.going(), reading or {}, one.expiry):
+            self._tellUnread(sentence, records)
         try:
             for segment in one.touchable:
                 if self._stopped:
@@ -95,7 +106,7 @@ class Retention:
         if segment is self._segments.all[0] and one.isExpired(segment):
             self._exclusively(lambda: self._remove(segment))
             return Freed(removed + 1, rewritten, bytes + segment.bytes)
-        if segment.lost or one.expiry.share(segment, one.staged) <= _WORTH:
+        if not one.isWorth(segment):
             return freed
         judge = Judge(one.expiry, segment)
         try:
@@ -182,3 +193,12 @@ class _Pass:
         return all(
             others.isdisjoint(transaction.staged) for transaction, _, _ in segment.transactions if transaction.aborted
         )
+
+    def isWorth(self, segment: Segment) -> bool:
+        """Tell whether a segment is written anew without what has expired."""
+        return not segment.lost and self.expiry.share(segment, self.staged) > _WORTH
+
+    def going(self) -> list[Segment]:
+        """Return the segments of which something is about to be taken out."""
+        begins = list(takewhile(self.isExpired, self.touchable))
+        return begins + [segment for segment in self.touchable[len(begins) :] if self.isWorth(segment)]

@@ -10,7 +10,7 @@ from fleximq.broker.kept_queue import KEPT_BACK
 from fleximq.broker.queue_state import QueueState
 from fleximq.broker.subscriptions import DROPPED_EXPIRED
 from fleximq.errors import NotFound, NotKept, SubscriptionFailed
-from fleximq.records import Acknowledged, Closed, HandedOut, Opened
+from fleximq.records import Acknowledged, Closed, HandedOut, Opened, Reached
 from tests.broker.restarts import Restarts, payloads
 
 
@@ -542,3 +542,40 @@ class PresumedTests(RestartCase):
             state.arrive(range(1, 11))
         presume(states, 100, ofOne=4, inAll=6)
         self.assertEqual([state.lastTag for state in states], [0, 4, 2])
+
+
+class GroupTests(RestartCase):
+    """Consumer groups outlive the broker."""
+
+    def reached(self, *words: Reached) -> None:
+        """Let groups say how far they are, and let it be on disk."""
+        self.world.broker.groups.reached(list(words))
+        self.world.commit()
+
+    def groups(self) -> list[Reached]:
+        """Return the groups that the broker knows."""
+        return list(self.world.broker.groups)
+
+    def test_notes(self) -> None:
+        """By what was noted."""
+        self.reached(Reached("a", 5, 1, 2), Reached("b", 6, 1))
+        self.world.broker.groups.forget("b")
+        self.world.commit()
+        self.world.kill()
+        self.assertEqual(self.groups(), [Reached("a", 5, 1, 2)])
+
+    def test_snapshot(self) -> None:
+        """By a snapshot, and what was noted behind it."""
+        self.reached(Reached("a", 5, 1), Reached("b", 6, 1), Reached("c", 7, 1))
+        self.world.journal.roll(self.world.broker)
+        self.reached(Reached("b", 9, 2))
+        self.world.broker.groups.forget("c")
+        self.world.commit()
+        self.world.kill()
+        self.assertEqual(self.groups(), [Reached("a", 5, 1), Reached("b", 9, 2)])
+
+    def test_nothingIsKept(self) -> None:
+        """Nothing is kept for a group; retention is only told where it is."""
+        self.reached(Reached("a", 5, 1))
+        self.assertEqual(self.world.broker.keeper.needed(), {})
+        self.assertEqual(self.world.broker.keeper.reading(), {"a": 5})

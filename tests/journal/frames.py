@@ -34,7 +34,7 @@ from fleximq.journal.marks import (
     encodeTransaction,
 )
 from fleximq.journal.notes import decodeNotes, encodeNotes
-from fleximq.records import Acknowledged, ClientIds, Closed, HandedOut, Opened, Run
+from fleximq.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Opened, Reached, Run
 
 #: A time in microseconds since 1970.
 TIME = 1_790_000_000_000_000
@@ -133,6 +133,8 @@ def everyKind(position: int = 0) -> list[Frame]:
                 Acknowledged("s:1", array("Q", [4, 2**64 - 1])),
                 Closed("s:1"),
                 ClientIds(2000),
+                Reached("billing", 43, TIME, 2),
+                Forgotten("gone"),
             ],
             10,
             TIME + 6,

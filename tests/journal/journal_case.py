@@ -31,6 +31,10 @@ class FakeKeeper:
         """See Keeper."""
         return {}
 
+    def reading(self) -> Mapping[str, int]:
+        """See Keeper."""
+        return {}
+
 
 class JournalCase(SynchronousTestCase):
     """``journal`` is open and begun; what becomes of runs is in ``told``, sentences for the operator in ``log``."""

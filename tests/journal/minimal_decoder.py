@@ -30,6 +30,8 @@ NOTES: dict[int, tuple[str, list[str]]] = {
     2: ("HandedOut", ["key", "count", "again", "time"]),
     3: ("Acknowledged", ["key", "offsets"]),
     4: ("ClientIds", ["until"]),
+    5: ("Reached", ["group", "next", "time", "lost"]),
+    6: ("Forgotten", ["group"]),
 }
 
 

@@ -5,7 +5,7 @@ from array import array
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.noted import Noted
-from fleximq.records import Acknowledged, ClientIds, Closed, HandedOut, Note, Opened
+from fleximq.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Note, Opened, Reached
 
 OPENED = Opened("q:a", "a", 1, 0, None, 7)
 
@@ -41,6 +41,18 @@ class NotedTests(SynchronousTestCase):
             HandedOut("q:a", 3, [1, 2], 50), HandedOut("q:a", 5, [], 40), HandedOut("q:a", 4, [9], 45)
         )
         self.assertEqual(found, [HandedOut("q:a", 5, array("Q", [1, 2, 9]), 50)])
+
+    def test_lastWord(self) -> None:
+        """Of what consumer groups say the last word of each counts, behind what came before it."""
+        found = self.together(
+            Reached("a", 1, 10),
+            Reached("b", 1, 10),
+            Reached("a", 2, 20),
+            ClientIds(5),
+            Forgotten("b"),
+            Reached("c", 1, 9),
+        )
+        self.assertEqual(found, [Reached("a", 2, 20), ClientIds(5), Forgotten("b"), Reached("c", 1, 9)])
 
     def test_orderAroundOpenedAndClosed(self) -> None:
         """What came before a queue was closed or opened stays before it."""

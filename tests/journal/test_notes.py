@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.journal.body import frameOf
 from fleximq.journal.frame import Frame, FrameError, Kind
 from fleximq.journal.notes import decodeNotes, encodeNotes
-from fleximq.records import Acknowledged, ClientIds, Closed, HandedOut, Note, Opened
+from fleximq.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Note, Opened, Reached
 from tests.journal.frames import TIME, everyKind, read, written
 
 U64 = st.integers(0, 2**64 - 1)
@@ -22,6 +22,8 @@ NOTES = st.lists(
         st.builds(HandedOut, st.text(), U64, OFFSETS, U64),
         st.builds(Acknowledged, st.text(), OFFSETS),
         st.builds(ClientIds, U64),
+        st.builds(Reached, st.text(), U64, U64, U64),
+        st.builds(Forgotten, st.text()),
     ),
     max_size=8,
 )
@@ -64,7 +66,7 @@ class RefusalTests(SynchronousTestCase):
 
     def test_kinds(self) -> None:
         """A note is an array that begins with a kind that is known."""
-        for note in (5, {}, [], [5, 1], [-1, "k"], ["k"], [True, "k"], [None]):
+        for note in (5, {}, [], [7, 1], [-1, "k"], ["k"], [True, "k"], [None]):
             self.assertEqual(self.refusal(note), "a note must be an array that begins with its kind")
 
     def test_values(self) -> None:
@@ -73,6 +75,8 @@ class RefusalTests(SynchronousTestCase):
             ([1], "a note Closed has 1 values, not 0"),
             ([1, "k", 2], "a note Closed has 1 values, not 2"),
             ([1, b"k"], "'key' of a note Closed is wrong"),
+            ([5, "g", -1, 1, 0], "'next' of a note Reached is wrong"),
+            ([6, 1], "'group' of a note Forgotten is wrong"),
             ([0, "k", "t", 2, 1, None, 1], "'qos' of a note Opened is wrong"),
             ([0, "k", "t", True, 1, None, 1], "'qos' of a note Opened is wrong"),
             ([0, "k", "t", 1, -1, None, 1], "'id' of a note Opened is wrong"),
