@@ -13,7 +13,7 @@ IPC_FOLDER = "/tmp"
 _SILENCE = 60
 #: .. and so many questions, at such a distance in seconds, that nobody answers.
 _QUESTIONS, _DISTANCE = 4, 15
-#: Who does not trust a client's certificate, or gets none, ends the connection with one of these alerts (RFC 8446, 6.2).
+#: Who does not trust a client's certificate, or gets none, ends the connection with one of these (RFC 8446, 6.2).
 _ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERTIFICATE", "ALERT_UNKNOWN_CA",
            "ALERT_ACCESS_DENIED")  # fmt: skip
 

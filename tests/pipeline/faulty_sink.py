@@ -1,8 +1,9 @@
 """The sink with faults that a test has ordered, each of which happens once.
 
 A fault is a file in the folder of the option ``faults``: whoever can remove it lets it happen. ``<where>-<anything>``
-fails, ``kill-<anything>`` kills the broker whose process id stands in it. Where: ``task`` (in the middle of a task),
-``staged`` (when all of a task is staged), ``commit`` (before the driver's commit), ``committed`` (behind it).
+fails. If a process id stands in it, that process is killed instead, which may be the broker's; if the id is negative,
+it is the driver's with all of its group, and who does it ends as well. Where: ``task`` (in the middle of a task),
+``staged`` (when all of a task is staged), ``commit`` and ``kill`` (before the driver's commit), ``committed`` (behind it).
 """
 
 import os
@@ -32,6 +33,9 @@ def happen(options: Mapping[str, str], where: str) -> None:
         with suppress(FileNotFoundError):
             content = fault.read_text()
             fault.unlink()
+            if content.startswith("-"):
+                os.killpg(-int(content), signal.SIGKILL)
+                os._exit(1)
             if content:
                 os.kill(int(content), signal.SIGKILL)
                 return

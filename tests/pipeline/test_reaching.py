@@ -1,4 +1,4 @@
-"""Brokers that cannot be reached, are not to be trusted or refuse: reading and writing say the same, at once or in time."""
+"""Brokers that cannot be reached, are not to be trusted or refuse: reading and writing say the same, and in time."""
 
 from __future__ import annotations
 
