@@ -23,3 +23,7 @@ class RowRefused(PipelineError):
 
 class OptionRefused(PipelineError):
     """An option is missing, or has a value it cannot have."""
+
+
+class LakeRefused(PipelineError):
+    """A table of the lake cannot be read or written, or is not what it should be."""

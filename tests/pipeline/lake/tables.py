@@ -1,0 +1,116 @@
+"""Rows for tables of a lake, and a file system that fails at a chosen step."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fleximq.journal.files import Files
+from fleximq.pipeline.lake.columns import BASE
+from fleximq.pipeline.lake.naming import OWN
+from fleximq.pipeline.lake.publishing import STAGED, Staged
+from fleximq.pipeline.lake.ranges import dataFiles
+from fleximq.pipeline.lake.writing import Writer
+
+JOURNAL = "0123456789abcdef0123456789abcdef"
+#: 2023-11-14, 22:13:20 UTC.
+TIME = 1_700_000_000_000_000
+DAY = 86_400_000_000
+
+
+def rows(
+    offsets: Sequence[int], topic: str = "t", time: int = TIME, schema: pa.Schema = BASE, **more: Any
+) -> pa.RecordBatch:
+    """Return rows with these offsets, whose values are their offsets; ``more`` are columns."""
+    number = len(offsets)
+    columns: dict[str, Any] = {
+        "journal": [JOURNAL] * number,
+        "topic": [topic] * number,
+        "offset": list(offsets),
+        "timestamp": [time] * number,
+        "publisher": [7] * number,
+        "dialect": ["fleximq"] * number,
+        "value": [b"%d" % offset for offset in offsets],
+        **more,
+    }
+    found = [pa.array(columns.get(field.name, [None] * number), field.type) for field in schema]
+    return pa.record_batch(found, schema=schema)
+
+
+def stage(table: str, *batches: pa.RecordBatch, batch: int = 0, schema: pa.Schema = BASE) -> list[Staged]:
+    """Stage rows as a task does."""
+    folder = f"{table}/{OWN}/{STAGED}"
+    os.makedirs(folder, exist_ok=True)
+    writer = Writer(folder, schema, JOURNAL, batch)
+    for each in batches:
+        writer.add(each)
+    return writer.close()
+
+
+def offsetsIn(table: str) -> list[int]:
+    """Return the offsets of all rows that readers see."""
+    found: list[int] = []
+    for file in dataFiles(table):
+        found += pq.ParquetFile(f"{table}/{file.path}").read(["offset"]).column("offset").to_pylist()
+    return sorted(found)
+
+
+def staged(table: str) -> list[str]:
+    """Return the names of what is staged."""
+    return sorted(os.listdir(f"{table}/{OWN}/{STAGED}"))
+
+
+class Broken(OSError):
+    """The machine ends here."""
+
+
+class Failing(Files):
+    """Fails for good at the ``after``-th change; ``error`` is what each says then. ``done`` tells what was done."""
+
+    def __init__(self, after: int, error: OSError | None = None) -> None:
+        self.left = after
+        self.error = error or Broken("it ends here")
+        self.done: list[str] = []
+
+    def _step(self, what: str) -> None:
+        if self.left <= 0:
+            raise self.error
+        self.left -= 1
+        self.done.append(what)
+
+    def create(self, path: str) -> int:
+        """Count it."""
+        self._step(f"create {path}")
+        return super().create(path)
+
+    def write(self, descriptor: int, buffers: Any, position: int) -> int:
+        """Count it."""
+        self._step("write")
+        return super().write(descriptor, buffers, position)
+
+    def sync(self, descriptor: int) -> None:
+        """Count it."""
+        self._step("sync")
+        super().sync(descriptor)
+
+    def makeFolder(self, path: str) -> None:
+        """Count it."""
+        self._step(f"make {path}")
+        super().makeFolder(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Count it."""
+        self._step(f"rename {old} {new}")
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """Count it."""
+        self._step(f"remove {path}")
+        super().remove(path)
+
+    def syncFolder(self, path: str) -> None:
+        """Count it."""
+        self._step(f"sync {path}")
+        super().syncFolder(path)
