@@ -3,29 +3,26 @@
 Pure: Arrow in, Arrow out. A row that does not fit has an error and no values; nothing is raised for it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fleximq.message import Content, Message
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.payloads.ddl import written
-from fleximq.pipeline.payloads.identity import METADATA, VERBATIM, Identity, bodiesDecoded, metadataApart
+from fleximq.pipeline.payloads.identity import METADATA, VERBATIM, Identity
 from fleximq.pipeline.payloads.json_text import Json
 from fleximq.pipeline.payloads.maps import Maps
 from fleximq.pipeline.payloads.messagepack import MessagePack
 from fleximq.pipeline.payloads.plain import Raw, Text
-from fleximq.wire.payloads import toBytes, toUtf8
+from fleximq.pipeline.payloads.routing import Divided, arePacked, divided, takenApart
 
 FORMATS = ("messagepack", "json", "text", "raw")
 #: Formats whose columns are those that the schema names; the others have one.
 STRUCTURED = ("messagepack", "json")
 _ONE = {"text": pa.string(), "raw": pa.binary()}
-#: Dialects whose payloads are MessagePack.
-_PACKED = pa.array(["fleximq", "broker"])
 
 
 class Decoded(NamedTuple):
@@ -77,46 +74,22 @@ class Decoder:
             Identity are taken apart. Without it, all payloads are bytes of the format.
         """
         errors: dict[int, str] = {}
-        where = None if dialects is None else pc.equal(dialects, "identity").to_pylist()
-        metadata: list[pa.Array] = []
-        body = values
-        if self._identity.metadata:
-            body, found = metadataApart(body, where, errors)
-            metadata = [found]
-        if self._identity.base64:
-            body = bodiesDecoded(body, where, errors)
-        packed = self._packedAt(dialects)
-        columns = self._columns.columns(body, errors) if packed is None else self._mixed(body, packed, errors)
-        if metadata and errors:
-            metadata = [_without(found, errors)]
-        return self._together([*columns, *metadata], values, errors)
+        body, metadata = takenApart(values, dialects, self._identity, errors)
+        if arePacked(self.format, dialects):
+            columns = self._mixed(divided(self.format, body, dialects), errors)
+        else:
+            columns = self._columns.columns(body, errors)
+        if metadata is not None:
+            columns = [*columns, _without(metadata, errors) if errors else metadata]
+        return self._together(columns, values, errors)
 
-    def _packedAt(self, dialects: pa.Array | None) -> list[bool] | None:
-        """Return which payloads are MessagePack though the format is another; None where none is."""
-        if dialects is None or self.format not in ("json", "text"):
-            return None
-        packed = pc.is_in(dialects, _PACKED)
-        return packed.to_pylist() if pc.any(packed).as_py() else None
-
-    def _mixed(self, body: pa.Array, packed: Sequence[bool], errors: dict[int, str]) -> list[pa.Array]:
-        """Return columns where some payloads are MessagePack: the content of a str or bin is in the format, as others.
-
-        Other values are read as they are, or are the text of their JSON.
-        """
-        payloads: list[bytes | None] = body.to_pylist()
-        values: list[bytes | None] = [None] * len(payloads)
-        for place, payload in enumerate(payloads):
-            if packed[place] and payload:
-                if self._packed is None:
-                    payloads[place] = toUtf8(Message(payload, Content.MESSAGEPACK))
-                    continue
-                content = toBytes(Message(payload, Content.MESSAGEPACK))
-                payloads[place], values[place] = (None, payload) if content is payload else (content, None)
-        columns = self._columns.columns(pa.array(payloads, pa.binary()), errors)
-        if self._packed is None:
+    def _mixed(self, payloads: Divided, errors: dict[int, str]) -> list[pa.Array]:
+        """Return columns where some payloads are MessagePack."""
+        columns = self._columns.columns(pa.array(payloads.own, pa.binary()), errors)
+        if self._packed is None or payloads.packed is None:
             return columns
-        those = pa.array([value is not None for value in values])
-        others = self._packed.columnsOf(values, errors)
+        those = pa.array([payload is not None for payload in payloads.packed])
+        others = self._packed.columnsOf(payloads.packed, errors)
         return [pc.if_else(those, other, column) for other, column in zip(others, columns, strict=True)]
 
     def _together(self, columns: list[pa.Array], values: pa.Array, errors: dict[int, str]) -> Decoded:
