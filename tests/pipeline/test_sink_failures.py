@@ -1,4 +1,4 @@
-"""Rows are published once each while tasks fail and drivers and brokers are killed: ten times, in the order of a seed."""
+"""Rows are published once each while tasks fail and drivers and brokers are killed: ten times, as a seed says."""
 
 from __future__ import annotations
 
