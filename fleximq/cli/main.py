@@ -1,26 +1,14 @@
 """Finds the command that a command line names, and runs it."""
 
-import argparse
 from collections.abc import Sequence
-from typing import NoReturn
 
 from fleximq import __version__
 from fleximq.cli.check_config import CHECK_CONFIG
 from fleximq.cli.journal import JOURNAL
+from fleximq.command_line import Words
 
 #: All commands, in the order in which the help shows them.
 COMMANDS = (CHECK_CONFIG, JOURNAL)
-
-
-class Words(argparse.ArgumentParser):
-    """Says in one sentence what it cannot understand, and ends with 1 like every other mistake."""
-
-    def error(self, message: str) -> NoReturn:
-        """End with this sentence.
-
-        :raises SystemExit: always.
-        """
-        raise SystemExit(f"{self.prog}: {message}; {self.prog} --help says more")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -53,13 +53,14 @@ class Job(NamedTuple):
 
     ``words`` says in one sentence what it does, ``prepare`` adds its options to a parser, and ``run`` does it; whatever
     it raises as a :class:`~fleximq.pipeline.errors.PipelineError`, or a :class:`~fleximq.errors.SettingError`, is said
-    in its one sentence, and ends with 1.
+    in its one sentence, and ends with 1. ``brief``: it ends by itself, usually soon.
     """
 
     name: str
     words: str
     prepare: Callable[[ArgumentParser], object]
     run: Callable[[Namespace, Run], object]
+    brief: bool = False
 
 
 def option(

@@ -12,8 +12,8 @@ from tests.pipeline.session import sharedSession
 class FakeRun:
     """A run in the session that all tests share.
 
-    ``said`` has the lines that were said, ``done`` how far the job was by the names of its parts, and ``printed`` is what
-    it has written as its result.
+    ``said`` has the lines that were said, ``done`` how far the job was by the names of its parts, and ``printed`` is
+    what it has written as its result.
     """
 
     def __init__(self) -> None:
