@@ -45,14 +45,15 @@ class IdentitySession(Session):
     """One Identity client's conversation. Nothing it says closes its connection, but for a frame over the limit."""
 
     dialect = "identity"
-    form = IDENTITY_FORM
+    #: Runs are rendered by the first who writes them, or reads of the past; for slow readers when all have written.
+    form = RECALLING
     client: Client
 
     def __init__(
         self, context: Context, outbox: WebSocketOutbox, address: IAddress, channels: ChannelList | None = None
     ) -> None:
         super().__init__(context, outbox, address)
-        self.deliver = outbox.deliver
+        self.deliver = outbox.deliverLate
         outbox.cut = IDENTITY_FORM.cut
         self._channels = channels or ChannelList(context)
         self._envelopes: dict[bytes, Envelope] = {}

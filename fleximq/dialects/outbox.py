@@ -6,6 +6,9 @@ reactor and a copy: 12 us less per request and reply. What the peer does not rea
 the mark, counted together with what the transport has not sent; while it does not keep up, the policy of
 :mod:`fleximq.dialects.slow_consumer` decides on every further delivery. How bytes are held is told in
 :mod:`fleximq.dialects.held`.
+
+What a peer that does not keep up takes in a form of its own is rendered behind everybody's writes, and not at all where
+the policy would leave it out: 125 us for 16 messages of 4 KiB that become base64, for which 20 others waited before.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +18,9 @@ from twisted.internet.interfaces import IPullProducer, IPushProducer
 from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
+from fleximq.broker.feed import LateRun
 from fleximq.dialects.held import Chunk, Held
-from fleximq.dialects.slow_consumer import DISCONNECT, Policy, Reader
+from fleximq.dialects.slow_consumer import DISCONNECT, Block, Policy, Reader
 from fleximq.dialects.turn import Turn
 
 __all__ = ["ENOUGH", "Chunk", "Outbox", "markOf"]
@@ -48,8 +52,9 @@ class Outbox:
     before it. The session sets it to its form's.
     """
 
-    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_overflow", "_overflowed", "_paused", "_policy",
-                 "_registered", "_reliefs", "_transport", "_turn", "_unsent", "cut", "limit", "waiting")  # fmt: skip
+    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_late", "_overflow", "_overflowed", "_paused",
+                 "_policy", "_publisher", "_registered", "_reliefs", "_transport", "_turn", "_unsent", "cut", "limit",
+                 "waiting")  # fmt: skip
 
     def __init__(
         self,
@@ -66,6 +71,9 @@ class Outbox:
         self._direct = isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[Chunk] = []
         self._held = Held()
+        self._late: list[tuple[LateRun, int, Reader | None]] = []  # came while paused, with who published it
+        self._last = False
+        self._publisher: Reader | None = None
         self._unsent = 0
         self._paused = False
         self._closing = False
@@ -91,11 +99,13 @@ class Outbox:
     @property
     def reader(self) -> Reader | None:
         """Whose read is being worked through: who publishes, if somebody does."""
-        return self._turn.reader
+        return self._publisher or self._turn.reader
 
     def deliver(self, chunk: Chunk, count: int = 1) -> None:
         """Send a run of ``count`` messages at the end of the turn, behind all that was taken before."""
         if self._paused:
+            if self._late:
+                self._settle()
             if not self._closing:
                 self._policy.late(self, chunk, count)
             return
@@ -104,9 +114,24 @@ class Outbox:
             self._turn.add(self)
         fresh.append(chunk)
 
+    def deliverLate(self, run: LateRun, count: int = 1) -> None:
+        """Do the same with a run that is rendered here; behind everybody's writes, while the peer does not keep up."""
+        if self._paused:
+            if not self._closing:
+                if not self._late:
+                    self._turn.add(self)
+                self._late.append((run, count, self._turn.reader))
+            return
+        fresh = self._fresh
+        if not fresh:
+            self._turn.add(self)
+        fresh.append(run.rendered())
+
     def take(self, chunk: Chunk) -> None:
         """Send an answer at the end of the turn, behind all that was taken before."""
         if self._paused:
+            if self._late:
+                self._settle()
             if not self._closing:
                 self.hold(chunk)
                 if self.waiting + self._unsent > self.limit * self._policy.patience:
@@ -131,6 +156,8 @@ class Outbox:
 
     def flush(self) -> None:
         """Write what this turn brought, or hold it while the peer does not read."""
+        if self._late:
+            self._comeLast()
         fresh = self._fresh
         if not fresh:
             return
@@ -151,6 +178,7 @@ class Outbox:
         """Send all that waits, then close the connection; what comes later is dropped."""
         if self._closing:
             return
+        self._settle()
         self.flush()
         self._closing = True
         if not self._paused:
@@ -169,6 +197,26 @@ class Outbox:
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once, when the peer has read so much that nothing is held here any more, or is gone."""
         self._reliefs.append(call)
+
+    def _comeLast(self) -> None:
+        """Let all others write before what is late is settled."""
+        if self._last:
+            self._settle()
+        else:
+            self._last = True
+            self._turn.add(self)
+
+    def _settle(self) -> None:
+        """Let the policy decide on what came late. What it would leave out anyway is not rendered."""
+        late, self._late = self._late, []
+        self._last = False
+        keepsAll = isinstance(self._policy, Block)
+        for run, count, publisher in late:
+            if self._closing:
+                break
+            self._publisher = publisher
+            self._policy.late(self, run.rendered() if keepsAll or self.room > 0 else b"", count)
+        self._publisher = None
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
         """Give the kernel what it takes, and hold the rest."""
@@ -205,6 +253,7 @@ class Outbox:
     def resumeProducing(self) -> None:
         """The transport has sent what it had and can take more."""
         self._unsent = 0
+        self._settle()
         if self._direct:
             if self._held:
                 self._catchUp()
@@ -245,6 +294,7 @@ class Outbox:
     def _forget(self) -> None:
         """Drop all that waits."""
         self._fresh = []
+        self._late = []
         self.waiting = 0
         if self._held:
             self._turn.freeLater(self._held.clear())

@@ -10,6 +10,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.values import Envelope
 from fleximq.dialects.fleximq import FlexiFactory
+from fleximq.dialects.identity_form import IdentityForm
 from fleximq.dialects.identity_ws import IdentityFactory, IdentitySession
 from fleximq.dialects.session import LINGER
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
@@ -336,6 +337,33 @@ class RunTests(IdentityCase):
             [f"MSG:{each}" for each in ("a:user-00000000:x", "a:user-00000000::b", "a/b:user-00000000:a:",
                                         "a:user-00000000:PUBLISH:a:")],
         )  # fmt: skip
+
+    def test_slowReader(self) -> None:
+        """Texts for one that does not keep up are made when all others were written to; it gets them in order."""
+        order: list[str] = []
+        render = IdentityForm.render
+
+        def rendering(form: IdentityForm, envelope: Envelope, body: Any, count: int) -> bytes:
+            order.append("rendered")
+            return render(form, envelope, body, count)
+
+        self.patch(IdentityForm, "render", rendering)
+        slow = self.user("a")
+        factory = FlexiFactory(self.context)
+        other, publisher = FlexiPeer(factory).join().subscribe("a"), FlexiPeer(factory).join()
+        write = other.transport.write
+
+        def writing(data: bytes) -> None:
+            order.append("written")
+            write(data)
+
+        self.patch(other.transport, "write", writing)
+        producer: Any = slow.transport.producer
+        producer.pauseProducing()
+        publisher.publish("a", "1").publish("a", "2")
+        self.assertEqual(order, ["written", "rendered"] * 2)
+        producer.resumeProducing()
+        self.assertEqual(slow.texts(), [f"MSG:a:fleximq-{publisher.id}:{text}" for text in "12"])
 
 
 class ConnectionTests(IdentityCase):
