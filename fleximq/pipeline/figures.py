@@ -1,0 +1,127 @@
+"""What happened in each topic in windows of time: the columns that ``fleximq-pipeline stats`` writes.
+
+``topic``, ``start`` and ``end`` name a window. ``messages`` and ``bytes`` (of payloads) are counts. ``publishers`` is
+how many clients published, 5 % more or less where they are many. A second in which nothing was published is silent;
+``gaps`` counts the silences within the window that were as long as asked or longer, and ``longest_gap`` is the longest
+silence in seconds. ``latency_p50``, ``latency_p90``, ``latency_p99`` and ``latency_max`` are milliseconds from when
+messages were sent, as their headers say, until the broker took them; null where no header says it.
+
+What a window holds in memory does not grow with its messages: 3,600 numbers for the silences, and a sketch each for
+publishers and latency. Windows longer than an hour have silences in steps of a 3,600th of them.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleximq.pipeline.durations import interval
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Where rows are published.
+STATS = "$stats/"
+#: The most steps in which a window is told silent or not.
+_STEPS = 3600
+_SECOND = 1_000_000
+#: Percentiles are right within a 1,000th of the messages.
+_ACCURACY = 1000
+
+
+def figures(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | None = None) -> "DataFrame":
+    """Return one row for each topic and window, as a stream that appends those of windows that are over.
+
+    :param rows: as the source reads them: journal, topic, timestamp, publisher, value, and headers where ``sentAt``
+        names the one with the time when a message was sent. The topics of these rows' own kind are left out.
+    :param window: its length, ``late`` how much later than their time messages may come, ``gap`` how long a silence
+        counts as one, all in microseconds.
+    """
+    from pyspark.sql import functions as F
+
+    step = _step(window)
+    latency = F.lit(None).cast("double") if sentAt is None else _latency(F.col("headers")[sentAt])
+    counted = (
+        rows.where(~F.startswith("topic", F.lit(STATS)))
+        .withColumn("latency", latency)
+        .withWatermark("timestamp", interval(late))
+        .groupBy(F.window("timestamp", interval(window)).alias("window"), "topic")
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum(F.coalesce(F.octet_length("value"), F.lit(0))).cast("bigint").alias("bytes"),
+            F.approx_count_distinct(F.struct("journal", "publisher")).alias("publishers"),
+            F.collect_set(F.expr(f"unix_micros(timestamp) div {step}")).alias("steps"),
+            F.percentile_approx("latency", [0.5, 0.9, 0.99], _ACCURACY).alias("latencies"),
+            F.max("latency").alias("latency_max"),
+        )
+    )
+    # Between two steps with messages lie so many silent ones; so they do before the first and behind the last.
+    silences = F.expr(f"""
+        zip_with(
+            concat(array(unix_micros(window.start) div {step} - 1), array_sort(steps)),
+            concat(array_sort(steps), array((unix_micros(window.end) + {step} - 1) div {step})),
+            (before, after) -> (after - before - 1) * {step}
+        )
+    """)
+    return counted.withColumn("silences", silences).select(
+        "topic",
+        F.col("window.start").alias("start"),
+        F.col("window.end").alias("end"),
+        "messages",
+        "bytes",
+        "publishers",
+        F.expr(f"size(filter(silences, each -> each >= {gap}))").cast("bigint").alias("gaps"),
+        (F.array_max("silences") / _SECOND).alias("longest_gap"),
+        *(F.col("latencies")[place].alias(f"latency_p{of}") for place, of in enumerate((50, 90, 99))),
+        "latency_max",
+    )
+
+
+def _step(window: int) -> int:
+    """Return how long the steps are that divide a window: a second, or as few whole seconds as can be."""
+    seconds = max(1, -(-window // (_STEPS * _SECOND)))
+    return seconds * _SECOND
+
+
+def _latency(sent: "Column") -> "Column":
+    """Return the milliseconds since a time that was sent as a text."""
+    from pyspark.sql import functions as F
+
+    moment = F.coalesce(sent.try_cast("double"), F.unix_micros(F.try_to_timestamp(sent)) / 1000)
+    return F.unix_micros("timestamp") / 1000 - moment
+
+
+def written(rows: "DataFrame", table: str, name: str) -> None:
+    """Write rows as one file of a table; written again, it takes the place of the first.
+
+    :param name: of the file, which nobody else may have.
+    """
+    import pyarrow.parquet as pq
+
+    found = rows.toArrow()
+    if not found.num_rows:
+        return
+    folder = Path(table)
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"_{name}.draft"
+    with open(draft, "wb") as file:
+        pq.write_table(found, file, compression="zstd")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, folder / f"{name}.parquet")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def published(rows: "DataFrame", options: Mapping[str, str]) -> None:
+    """Publish rows, each as a map to the topic that :func:`topicOf` names."""
+    from pyspark.sql import functions as F
+
+    names = F.concat(F.lit(STATS), F.col("topic"))
+    # A name that would be too long is told by its hash; the map itself has it whole.
+    short = F.when(F.octet_length(names) > TOPIC_BYTES, F.concat(F.lit(STATS), F.sha2("topic", 256))).otherwise(names)
+    messages = rows.select(short.alias("topic"), F.struct(*rows.columns).alias("value"))
+    messages.coalesce(1).write.format("fleximq").mode("append").options(**options).save()
