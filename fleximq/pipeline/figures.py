@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleximq.limits import TOPIC_BYTES
 from fleximq.pipeline.durations import interval
 
 if TYPE_CHECKING:

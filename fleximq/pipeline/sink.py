@@ -28,7 +28,6 @@ from fleximq.pipeline.errors import (
     NotJournalled,
     OptionRefused,
     PipelineError,
-    RowRefused,
 )
 from fleximq.pipeline.rows import Record, Rows
 from fleximq.pipeline.sink_options import SinkOptions, checkColumns
@@ -229,7 +228,4 @@ def _valueOf(record: Record) -> Any:
 
 
 def _keys(headers: Mapping[str, Any]) -> dict[str, Any]:
-    for taken in ("self", "value"):
-        if taken in headers:
-            raise RowRefused(f"a header cannot be called {taken!r} where the broker has no journal")
     return {name: value for name, value in headers.items() if name not in _NOT_HEADERS}

@@ -146,16 +146,15 @@ def follow(query: "StreamingQuery", run: Run) -> None:
     """
     done, last = 0, -1
     try:
-        while not query.awaitTermination(_LOOK):
+        while query.isActive and not run.stopping.wait(_LOOK):
             progress = query.lastProgress
             if progress is not None and progress["batchId"] != last:
                 last = progress["batchId"]
                 done += progress["numInputRows"]
                 run.progress("counted", done, None, "messages")
-            if run.stopping.is_set():
-                break
     finally:
         query.stop()
+    query.awaitTermination()
 
 
 STATS = Job("stats", "count messages, bytes, publishers and gaps of each topic in windows of time", prepare, run)
