@@ -10,6 +10,7 @@ from fleximq import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.lag import groupName
 from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Points, pointsOf, timesOf
 from fleximq.pipeline.schema import ALL_COLUMNS, COLUMNS
 from fleximq.pipeline.selection import Topics
@@ -37,6 +38,8 @@ _KNOWN = {
     "minPartitions",
     "partitionBytes",
     "failOnDataLoss",
+    "consumerGroup",
+    "lagUrl",
 }
 _SPELLED = {name.lower(): name for name in _KNOWN}
 _TRUTH = {"true": True, "false": False}
@@ -48,7 +51,7 @@ class SourceOptions:
 
     ``paths`` are folders or globs of folders, ``brokers`` what has journals that are read through them; there are only
     the ones or the others. ``start`` and ``end`` are None where nothing was said: a stream begins
-    with what comes next, a batch reads all.
+    with what comes next, a batch reads all. A stream of the ``group`` tells those ``told`` how far it is.
     """
 
     paths: tuple[str, ...]
@@ -62,6 +65,8 @@ class SourceOptions:
     partitionBytes: int = SLICE_BYTES
     failOnDataLoss: bool = True
     brokers: tuple[Place, ...] = ()
+    group: str | None = None
+    told: tuple[Place, ...] = ()
 
     @classmethod
     def of(cls, written: Mapping[str, str]) -> "SourceOptions":
@@ -93,6 +98,7 @@ class SourceOptions:
             _number(options, "partitionBytes", option_values.size, SLICE_BYTES) or SLICE_BYTES,
             _flag(options, "failOnDataLoss", True),
             brokers,
+            *_group(options, brokers),
         )
 
 
@@ -100,12 +106,27 @@ def _brokers(options: Mapping[str, str]) -> tuple[Place, ...]:
     """Return the brokers at the URLs, which are separated by commas; none where no URL is given."""
     given = [name for name in _BROKER if name in options]
     if "url" not in options:
-        if given:
+        if given and "lagUrl" not in options:
             raise OptionRefused(f"the option {given[0]!r} belongs to 'url', which is missing")
         return ()
     if "path" in options or "paths" in options:
         raise OptionRefused("the options 'path' and 'url' exclude each other: a folder is read, or brokers are asked")
     return tuple(Place.of(options, url) for url in _list(options, "url"))
+
+
+def _group(options: Mapping[str, str], brokers: tuple[Place, ...]) -> tuple[str | None, tuple[Place, ...]]:
+    """Return the consumer group, and the brokers that are told how far it is: those that are read, or of ``lagUrl``."""
+    if "consumerGroup" not in options:
+        if "lagUrl" in options:
+            raise OptionRefused("the option 'lagUrl' belongs to 'consumerGroup', which is missing")
+        return None, ()
+    if "lagUrl" in options:
+        if brokers:
+            raise OptionRefused("the options 'url' and 'lagUrl' exclude each other: who is asked is told, too")
+        brokers = tuple(Place.of(options, url) for url in _list(options, "lagUrl"))
+    if not brokers:
+        raise OptionRefused("the option 'consumerGroup' needs 'lagUrl', the broker that is to know of it, or 'url'")
+    return groupName(options["consumerGroup"]), brokers
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from fleximq.pipeline.group_progress import GroupProgress
 from fleximq.pipeline.journals import Journal, Journals, SlicePartition, read
 from fleximq.pipeline.offsets import (
     LATEST,
@@ -45,10 +46,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._wanted = Selection(options.topics)
         self._journals: Journals | None = None
         self._target: Offsets | None = None
+        self._progress: GroupProgress | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks need no more than what was asked for."""
-        return {**self.__dict__, "_journals": None, "_target": None}
+        return {**self.__dict__, "_journals": None, "_target": None, "_progress": None}
 
     def _all(self) -> Journals:
         if self._journals is None:
@@ -94,6 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises RecordsMissing: a journal that was being read is gone.
         """
+        self._tell(start)
         journals = self._find()
         begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
         for journal, offset in begin.items():
@@ -111,6 +114,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             size,
             lambda journal, *span: journals[journal].advance(*span),
         )
+
+    def _tell(self, start: Mapping[str, int]) -> None:
+        """Say how far the group is: Spark asks for more when it is done with all before."""
+        if self._options.group is not None:
+            if self._progress is None:
+                self._progress = GroupProgress(self._options.group, self._options.told)
+            self._progress.reached(start)
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         if isinstance(limit, ReadMaxRows):
@@ -144,6 +154,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if id in start:
                 begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss, _log.warning)
+                if self._progress is not None:
+                    self._progress.passedOver(id, start[id], begin)
             found += self._all().partitions(journal, begin, until, self._options, self._wanted)
         return found
 
@@ -158,3 +170,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """End the connections."""
         if self._journals is not None:
             self._journals.close()
+        if self._progress is not None:
+            self._progress.close()

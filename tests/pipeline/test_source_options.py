@@ -43,6 +43,28 @@ class SourceOptionsTests(SynchronousTestCase):
             error = self.assertRaises(OptionRefused, SourceOptions.of, options)
             self.assertIn("must name the folder", str(error))
 
+    def test_group(self) -> None:
+        """A consumer group is told to the brokers that are asked, or to others where folders are read."""
+        options = SourceOptions.of({"url": "tcp://a:1,tcp://b:2", "consumerGroup": "g"})
+        self.assertEqual((options.group, options.told), ("g", options.brokers))
+        options = SourceOptions.of({"path": "/j", "consumergroup": "g", "lagurl": "tcp://a:1", "token": "secret"})
+        self.assertEqual((options.group, options.paths, options.brokers), ("g", ("/j",), ()))
+        self.assertEqual(
+            [(place.url, place.credentials) for place in options.told],
+            [("tcp://a:1", {"type": "token", "token": "secret"})],
+        )
+        self.assertEqual(SourceOptions.of({"url": "tcp://a:1"}).told, ())
+
+    def test_groupRefused(self) -> None:
+        """A group needs a name, and somebody who is told."""
+        self.assertIn("needs 'lagUrl'", self.refused(consumerGroup="g"))
+        self.assertIn("belongs to 'consumerGroup'", self.refused(lagUrl="tcp://a:1"))
+        self.assertIn("1 to 256 bytes", self.refused(consumerGroup="", lagUrl="tcp://a:1"))
+        self.assertIn("'lagUrl' is empty", self.refused(consumerGroup="g", lagUrl=","))
+        self.assertIn("cannot be used", self.refused(consumerGroup="g", lagUrl="nowhere"))
+        options = {"url": "tcp://a:1", "lagUrl": "tcp://b:1", "consumerGroup": "g"}
+        self.assertIn("exclude each other", str(self.assertRaises(OptionRefused, SourceOptions.of, options)))
+
     def test_url(self) -> None:
         """Brokers are asked instead of folders; what belongs to them goes nowhere else."""
         options = SourceOptions.of({"url": "tcp://a:1, tcp://b:2", "token": "secret", "brokerTimeout": "5"})

@@ -1,0 +1,93 @@
+"""Streams that tell brokers how far they are: by an option, and by a listener."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.blocking import connect
+from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.lag import Group, groups, report
+from tests.broker_process import BrokerProcess
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from fleximq.pipeline.lag_listener import together
+    from tests.pipeline.session import sharedSession
+
+ONE, OTHER = "1" * 32, "2" * 32
+
+
+class LiveTests(SynchronousTestCase):
+    """A broker with a journal of 500 records."""
+
+    def setUp(self) -> None:
+        self.spark = sharedSession()
+        self.parent = Path(tempfile.mkdtemp(prefix="fleximq-groups-"))
+        self.addCleanup(shutil.rmtree, self.parent, ignore_errors=True)
+        self.folder = str(self.parent / "journal")
+        broker = BrokerProcess("--journal", self.folder, "--durable", "#")
+        self.addCleanup(broker.stop)
+        broker.__enter__()
+        self.url = f"tcp://127.0.0.1:{broker.port()}"
+        self.publish(500)
+
+    def publish(self, count: int) -> None:
+        """Publish numbers, and return when they are on disk."""
+        with connect(self.url) as client:
+            client.publishMany("numbers", range(count))
+            client.flush()
+
+    def run_(self, name: str, **options: str) -> None:
+        """Read what there is, in micro-batches of 200."""
+        stream = self.spark.readStream.format("fleximq").option("startingOffsets", "earliest")
+        rows = stream.options(maxOffsetsPerTrigger="200", columns="offset", **options).load()
+        writer = rows.writeStream.format("noop").queryName(name).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(self.parent / name)).start()
+        self.assertTrue(query.awaitTermination(90))
+
+    def groups(self) -> list[Group]:
+        """Return what the broker knows."""
+        return groups(Place.of({"url": self.url}))
+
+    def where(self) -> list[Any]:
+        """Return where each group is."""
+        return [(group.name, group.next, group.records) for group in self.groups()]
+
+    def test_option(self) -> None:
+        """A stream of ``url``, or of a folder with ``lagUrl``, says where it is up to the last micro-batch."""
+        self.run_("byUrl", url=self.url, consumerGroup="byUrl")
+        self.run_("byPath", path=self.folder, consumerGroup="byPath", lagUrl=self.url)
+        self.assertEqual(self.where(), [("byPath", 501, 0), ("byUrl", 501, 0)])
+        self.publish(100)
+        self.assertEqual(self.where(), [("byPath", 501, 100), ("byUrl", 501, 100)])
+        self.run_("byUrl", url=self.url, consumerGroup="byUrl")
+        self.assertEqual(self.where(), [("byPath", 501, 100), ("byUrl", 601, 0)])
+
+    def test_listener(self) -> None:
+        """What listens to the session tells for streams that do not."""
+        listener = report(self.spark, self.url)
+        other = report(self.spark, self.url, group="chosen", query="second")
+        try:
+            self.run_("first", path=self.folder)
+            self.run_("second", path=self.folder)
+        finally:
+            listener.close()
+            other.close()
+        self.assertEqual(self.where(), [("chosen", 501, 0), ("first", 501, 0), ("second", 501, 0)])
+
+
+class TogetherTests(SynchronousTestCase):
+    """The offsets in a query's progress."""
+
+    def test_sources(self) -> None:
+        """Of several sources; of the same journal the lower one."""
+        ends = [f'{{"{ONE}": 5, "{OTHER}": 7}}', f'{{"{ONE}": 4}}', {OTHER: 9}]
+        self.assertEqual(together(ends), {ONE: 4, OTHER: 7})
+
+    def test_others(self) -> None:
+        """Sources of another kind have other offsets."""
+        for end in (None, "", "5", "null", '{"topic": {"0": 5}}', f'{{"{ONE}": "5"}}', f'{{"{ONE}": true}}', "{", [5]):
+            self.assertEqual(together([end]), {})
