@@ -59,4 +59,5 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one slice."""
-        return read(partition, self._columns, self._wanted, self._options.failOnDataLoss)
+        options = self._options
+        return read(partition, self._columns, self._wanted, options.failOnDataLoss, options.decoding)

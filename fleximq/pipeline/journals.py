@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.decoding import Decoding, decoded, needed
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.layout import JournalFiles, readSlice
 from fleximq.pipeline.offsets import RecordsMissing
@@ -90,19 +91,25 @@ class Journals:
 
 
 def read(
-    partition: InputPartition | None, columns: Sequence[str], wanted: Selection, failOnDataLoss: bool
+    partition: InputPartition | None,
+    columns: Sequence[str],
+    wanted: Selection,
+    failOnDataLoss: bool,
+    decoding: Decoding | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a partition; nothing of one that is none, which Spark makes where there are none.
 
+    :param decoding: how the columns that are made of payloads are made, where there are such.
     :raises RecordsMissing: something is missing that was there, and that matters.
     """
     if not isinstance(partition, SlicePartition):
         return
     slice, tell = partition.slice, teller(partition.slice.journal, failOnDataLoss)
     if partition.broker is not None:
-        yield from readRemote(slice, partition.broker, columns, wanted, tell)
+        batches = readRemote(slice, partition.broker, needed(columns), wanted, tell)
     else:
-        yield from readSlice(slice, columns, wanted, tell)
+        batches = readSlice(slice, needed(columns), wanted, tell)
+    yield from decoded(batches, columns, decoding)
 
 
 def teller(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:

@@ -9,9 +9,11 @@ from typing import Any
 from fleximq import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.decoding import MADE, OPTIONS, Decoding
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lag import groupName
 from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Points, pointsOf, timesOf
+from fleximq.pipeline.payloads.identity import Identity
 from fleximq.pipeline.schema import ALL_COLUMNS, COLUMNS
 from fleximq.pipeline.selection import Topics
 from fleximq.pipeline.slices import SLICE_BYTES
@@ -20,6 +22,7 @@ from fleximq.pipeline.slices import SLICE_BYTES
 _BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brokerTimeout")
 _KNOWN = {
     *_BROKER,
+    *OPTIONS,
     "path",
     "paths",
     "subscribe",
@@ -52,6 +55,7 @@ class SourceOptions:
     ``paths`` are folders or globs of folders, ``brokers`` what has journals that are read through them; there are only
     the ones or the others. ``start`` and ``end`` are None where nothing was said: a stream begins
     with what comes next, a batch reads all. A stream of the ``group`` tells those ``told`` how far it is.
+    ``decoding`` is None where payloads stay as they are.
     """
 
     paths: tuple[str, ...]
@@ -64,6 +68,7 @@ class SourceOptions:
     minPartitions: int = 1
     partitionBytes: int = SLICE_BYTES
     failOnDataLoss: bool = True
+    decoding: Decoding | None = None
     brokers: tuple[Place, ...] = ()
     group: str | None = None
     told: tuple[Place, ...] = ()
@@ -86,10 +91,12 @@ class SourceOptions:
         if end is not None and any(point.kind is Kind.EARLIEST for point in (end.others, *end.named.values())):
             raise OptionRefused("the option 'endingOffsets' cannot be earliest")
         brokers = _brokers(options)
+        identity = Identity(_flag(options, "identityMetadata", False), _flag(options, "identityBase64", False))
+        decoding = Decoding.of(options, identity)
         return cls(
             () if brokers else _paths(options),
             _topics(options),
-            _columns(options),
+            _columns(options, () if decoding is None else MADE),
             _points(options, "starting"),
             end,
             _number(options, "maxOffsetsPerTrigger", option_values.count, None),
@@ -97,6 +104,7 @@ class SourceOptions:
             _number(options, "minPartitions", option_values.count, 1) or 1,
             _number(options, "partitionBytes", option_values.size, SLICE_BYTES) or SLICE_BYTES,
             _flag(options, "failOnDataLoss", True),
+            decoding,
             brokers,
             *_group(options, brokers),
         )
@@ -157,14 +165,15 @@ def _topics(options: Mapping[str, str]) -> Topics:
     return Topics(pattern=pattern)
 
 
-def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+def _columns(options: Mapping[str, str], made: tuple[str, ...]) -> tuple[str, ...]:
     headers = _flag(options, "includeHeaders", True)
     if "columns" not in options:
-        return COLUMNS if headers else tuple(name for name in COLUMNS if name != "headers")
+        return tuple(name for name in (*COLUMNS, *made) if headers or name != "headers")
+    known = (*ALL_COLUMNS, *made)
     columns = _list(options, "columns")
     for name in columns:
-        if name not in ALL_COLUMNS:
-            raise OptionRefused(f"the option 'columns' names {name!r}, but there are only {', '.join(ALL_COLUMNS)}")
+        if name not in known:
+            raise OptionRefused(f"the option 'columns' names {name!r}, but there are only {', '.join(known)}")
     if len(set(columns)) < len(columns):
         raise OptionRefused("the option 'columns' names a column twice")
     return tuple(columns)

@@ -1,6 +1,7 @@
 """The columns of what is read. Names are those of Spark's Kafka source where it has them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -36,6 +37,7 @@ _NAMED = pa.schema([("content", pa.int32())])
 _NAMED_DDL = {"content": "INT"}
 #: All that can be named.
 ALL_COLUMNS = (*COLUMNS, *_NAMED_DDL)
+_NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 def schemaOf(columns: Sequence[str]) -> pa.Schema:
@@ -43,7 +45,7 @@ def schemaOf(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(SCHEMA if name in DDL else _NAMED).field(name) for name in columns])
 
 
-def ddlOf(columns: Sequence[str]) -> str:
-    """Return the schema of these columns as Spark reads it."""
-    types = DDL | _NAMED_DDL
+def ddlOf(columns: Sequence[str], made: Mapping[str, str] = _NO_MORE) -> str:
+    """Return the schema of these columns as Spark reads it; ``made``: types of columns beside its own."""
+    types = {**DDL, **_NAMED_DDL, **made}
     return ", ".join(f"{name} {types[name]}" for name in columns)

@@ -23,8 +23,10 @@ from pyspark.sql.types import (
 )
 
 from fleximq.pipeline.batch_reader import BatchReader
+from fleximq.pipeline.decoding import Decoding
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.options import SourceOptions
+from fleximq.pipeline.payloads.spark_types import sparkType
 from fleximq.pipeline.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.sink import BatchSink, StreamSink
 from fleximq.pipeline.stream_reader import StreamReader
@@ -56,15 +58,18 @@ class FlexiMQSource(DataSource):
 
         :raises OptionRefused: an option is wrong.
         """
-        return ddlOf(SourceOptions.of(self.options).columns)
+        options = SourceOptions.of(self.options)
+        return ddlOf(options.columns, options.decoding.ddl() if options.decoding else {})
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
-        return BatchReader(SourceOptions.of(self.options), columnsOf(schema))
+        options = SourceOptions.of(self.options)
+        return BatchReader(options, columnsOf(schema, options.decoding))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return what reads a stream."""
-        return StreamReader(SourceOptions.of(self.options), columnsOf(schema))
+        options = SourceOptions.of(self.options)
+        return StreamReader(options, columnsOf(schema, options.decoding))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what publishes a table."""
@@ -82,13 +87,16 @@ class FlexiMQSource(DataSource):
         return StreamSink(self.options, schema)
 
 
-def columnsOf(schema: StructType) -> list[str]:
+def columnsOf(schema: StructType, decoding: Decoding | None = None) -> list[str]:
     """Return the columns of a schema, which may be the user's own.
 
     :raises OptionRefused: one of them is not what the source has.
     """
+    made = decoding.types() if decoding else {}
+    types = {**_TYPES, **{name: sparkType(type) for name, type in made.items()}}
     for field in schema.fields:
-        if _TYPES.get(field.name) != field.dataType:
+        if types.get(field.name) != field.dataType:
             written = f"{field.name} of type {field.dataType.simpleString()}"
-            raise OptionRefused(f"the source has no column {written}, only {ddlOf(ALL_COLUMNS)}")
+            only = ddlOf((*ALL_COLUMNS, *made), decoding.ddl() if decoding else {})
+            raise OptionRefused(f"the source has no column {written}, only {only}")
     return [field.name for field in schema.fields]

@@ -161,7 +161,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one slice."""
-        return read(partition, self._columns, self._wanted, self._options.failOnDataLoss)
+        options = self._options
+        return read(partition, self._columns, self._wanted, options.failOnDataLoss, options.decoding)
 
     def commit(self, end: Mapping[str, int]) -> None:
         """Keep nothing: Spark's checkpoint knows how far the query is."""

@@ -3,7 +3,8 @@
 from typing import Any
 
 from fleximq.journal.files import Files
-from fleximq.records import QOS1
+from fleximq.message import Content, Message
+from fleximq.records import contentOf
 from tests.journal.at_once import JournalAtOnce, Payloads, envelope
 
 #: What the first record's time is, unless a test says otherwise.
@@ -31,7 +32,15 @@ class Written:
         """The offset of the next record."""
         return self.journal._segments.nextOffset
 
-    def publish(self, topic: str, *payloads: bytes, header: bytes = b"", publisher: int = 7, **more: Any) -> None:
+    def publish(
+        self,
+        topic: str,
+        *payloads: bytes,
+        header: bytes = b"",
+        publisher: int = 7,
+        content: Content = Content.MESSAGEPACK,
+        **more: Any,
+    ) -> None:
         """Append one run; it is committed by the next :meth:`commit`."""
 
         def committed(offset: int, reason: str | None) -> None:
@@ -39,7 +48,7 @@ class Written:
                 self.rows[offset + place] = topic, header, payload
 
         sender = envelope(topic, publisher, header=header, **more)
-        sender.source = Payloads(header, QOS1)
+        sender.source = Payloads(header, contentOf(Message(b"", content)))
         self.journal.append(sender, list(payloads), len(payloads), committed)
 
     def commit(self) -> None:

@@ -17,7 +17,7 @@ from fleximq.pipeline.payloads.json_text import Json
 from fleximq.pipeline.payloads.maps import Maps
 from fleximq.pipeline.payloads.messagepack import MessagePack
 from fleximq.pipeline.payloads.plain import Raw, Text
-from fleximq.pipeline.payloads.routing import Divided, arePacked, divided, takenApart
+from fleximq.pipeline.payloads.routing import Divided, divided, packedAt, takenApart
 
 FORMATS = ("messagepack", "json", "text", "raw")
 #: Formats whose columns are those that the schema names; the others have one.
@@ -65,20 +65,24 @@ class Decoder:
         schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
         return Decoder, (self.format, schema, self._identity)
 
-    def decode(self, values: pa.BinaryArray, dialects: pa.StringArray | None = None) -> Decoded:
+    def decode(
+        self, values: pa.BinaryArray, dialects: pa.StringArray | None = None, contents: pa.Int32Array | None = None
+    ) -> Decoded:
         """Return what payloads say.
 
         :param values: payloads, as the source's column ``value`` has them.
-        :param dialects: the column ``dialect``. With it, the formats ``json`` and ``text`` see payloads of FlexiMQ
-            clients, which are MessagePack, as the text or the value that they are; and only messages of the dialect
-            Identity are taken apart. Without it, all payloads are bytes of the format.
+        :param dialects: the column ``dialect``: with it, only messages of the dialect Identity are taken apart.
+        :param contents: the column ``content``, which says what is MessagePack; without it, it is what comes from
+            FlexiMQ's dialect. The formats ``json`` and ``text`` see such payloads as the values or texts that they
+            are. Without both columns, all payloads are bytes of the format.
         """
         errors: dict[int, str] = {}
         body, metadata = takenApart(values, dialects, self._identity, errors)
-        if arePacked(self.format, dialects):
-            columns = self._mixed(divided(self.format, body, dialects), errors)
-        else:
+        packed = packedAt(self.format, dialects, contents)
+        if packed is None:
             columns = self._columns.columns(body, errors)
+        else:
+            columns = self._mixed(divided(self.format, body, packed), errors)
         if metadata is not None:
             columns = [*columns, _without(metadata, errors) if errors else metadata]
         return self._together(columns, values, errors)

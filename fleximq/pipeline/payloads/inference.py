@@ -31,7 +31,7 @@ from fleximq.pipeline.payloads.ddl import NESTING
 from fleximq.pipeline.payloads.decoder import STRUCTURED, Decoder
 from fleximq.pipeline.payloads.formats import FAULTS
 from fleximq.pipeline.payloads.identity import VERBATIM, Identity
-from fleximq.pipeline.payloads.routing import divided, takenApart
+from fleximq.pipeline.payloads.routing import divided, packedAt, takenApart
 
 #: Columns, and fields of a STRUCT, at most; what has more keys is better a MAP, which a schema can say.
 MOST = 1000
@@ -55,6 +55,7 @@ def inferred(
     known: pa.Schema | None = None,
     identity: Identity = VERBATIM,
     dialects: pa.StringArray | None = None,
+    contents: pa.Int32Array | None = None,
     widen: bool = True,
 ) -> pa.Schema:
     """Return the known columns, perhaps of a wider type, and behind them those that payloads have besides.
@@ -63,6 +64,8 @@ def inferred(
     equal to another but for its capitals, which Spark could not tell apart. Payloads that are no maps are the column
     ``value``, as long as there are only such.
 
+    Values, dialects and contents are as for :meth:`fleximq.pipeline.payloads.decoder.Decoder.decode`.
+
     :param known: without the column of metadata, which is the decoder's own.
     :param widen: False only adds columns: what is known stays as it is.
     :raises OptionRefused: there is no such format.
@@ -70,7 +73,7 @@ def inferred(
     if format not in STRUCTURED:
         return Decoder(format, known).schema
     body, _ = takenApart(values, dialects, identity, {})
-    own, packed = divided(format, body, dialects)
+    own, packed = divided(format, body, packedAt(format, dialects, contents))
     decode = msgspec.msgpack.decode if format == "messagepack" else msgspec.json.decode
     kinds = _kinds(own, decode) | _kinds(packed or (), msgspec.msgpack.decode)
     maps = [kind for kind in kinds if _isMap(kind)]

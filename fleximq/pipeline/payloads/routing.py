@@ -1,6 +1,6 @@
 """Which bytes of a message are read in which format, as its dialect has it.
 
-Without dialects, all payloads are bytes of the format that was asked for.
+Where neither contents nor dialects are known, all payloads are bytes of the format that was asked for.
 """
 
 from typing import NamedTuple
@@ -10,10 +10,14 @@ import pyarrow.compute as pc
 
 from fleximq.message import Content, Message
 from fleximq.pipeline.payloads.identity import Identity, bodiesDecoded, metadataApart
+from fleximq.records import contentOf
 from fleximq.wire.payloads import toBytes, toUtf8
 
-#: Dialects whose payloads are MessagePack.
+#: Dialects whose payloads are MessagePack, where nothing else says what they are.
 _PACKED = pa.array(["fleximq", "broker"])
+#: The part of a content's code that says what the bytes are, and what it is for MessagePack.
+_KIND = pa.scalar(0xFF, pa.int32())
+_MESSAGEPACK = pa.scalar(contentOf(Message(b"", Content.MESSAGEPACK, qos=0)), pa.int32())
 
 Payloads = list[bytes | None]
 
@@ -43,28 +47,35 @@ def takenApart(
     return values, metadata
 
 
-def arePacked(format: str, dialects: pa.Array | None) -> bool:
-    """Return whether there are payloads in MessagePack where another format was asked for."""
-    return dialects is not None and format in ("json", "text") and bool(pc.any(pc.is_in(dialects, _PACKED)).as_py())
+def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) -> pa.Array | None:
+    """Return where payloads are MessagePack though another format was asked for; None where there are none."""
+    if format not in ("json", "text"):
+        return None
+    packed = None
+    if contents is not None:
+        packed = pc.equal(pc.bit_wise_and(contents, _KIND), _MESSAGEPACK)
+    elif dialects is not None:
+        packed = pc.is_in(dialects, _PACKED)
+    return packed if packed is not None and pc.any(packed).as_py() else None
 
 
-def divided(format: str, values: pa.Array, dialects: pa.Array | None) -> Divided:
-    """Return payloads by their format.
+def divided(format: str, values: pa.Array, packed: pa.Array | None) -> Divided:
+    """Return payloads by their format; ``packed`` is what :func:`packedAt` has found.
 
-    Where JSON or text was asked for and a FlexiMQ client has sent a str or a bin, its content is it. Other values of
-    such clients are read as MessagePack for JSON, and are the text of their JSON for text.
+    Where JSON or text was asked for and a payload is a str or bin of MessagePack, its content is it. Other values are
+    read as MessagePack for JSON, and are the text of their JSON for text.
     """
     own: Payloads = values.to_pylist()
-    if not arePacked(format, dialects):
+    if packed is None:
         return Divided(own, None)
-    packed: Payloads = [None] * len(own)
-    for place, isPacked in enumerate(pc.is_in(dialects, _PACKED).to_pylist()):
+    others: Payloads = [None] * len(own)
+    for place in pc.indices_nonzero(packed).to_pylist():
         payload = own[place]
-        if isPacked and payload:
+        if payload:
             message = Message(payload, Content.MESSAGEPACK)
             if format == "text":
                 own[place] = toUtf8(message)
                 continue
             content = toBytes(message)
-            own[place], packed[place] = (None, payload) if content is payload else (content, None)
-    return Divided(own, packed)
+            own[place], others[place] = (None, payload) if content is payload else (content, None)
+    return Divided(own, others)
