@@ -15,11 +15,19 @@ _ORDINARY = r"(?!\$)"
 
 def anyOf(patterns: Iterable[str]) -> Callable[[str], bool]:
     """Return what tells whether a name matches one of these patterns or is one of these names."""
-    expressions = [_expression(pattern) for pattern in patterns]
-    if not expressions:
+    expression = expressionOf(patterns)
+    if not expression:
         return _none
-    match = re.compile("|".join(expressions), re.DOTALL).fullmatch
+    match = re.compile(expression, re.DOTALL).fullmatch
     return lambda name: match(name) is not None
+
+
+def expressionOf(patterns: Iterable[str]) -> str:
+    """Return a regular expression for the whole of a name that matches one of these patterns; empty without any.
+
+    Python and Java understand it alike; a dot in it means any character at all.
+    """
+    return "|".join(map(_expression, patterns))
 
 
 def _none(name: str) -> bool:

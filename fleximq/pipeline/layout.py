@@ -129,6 +129,26 @@ class JournalFiles:
         header = self._folder.header(position, limit)
         return 0 if header is None else header.length
 
+    def complete(self) -> list[Slice]:
+        """Return a slice for each segment that has its end, in their order: for all but the last one.
+
+        Where two segments are neighbours, their offsets are, too.
+        """
+        last = self.end()
+        try:
+            segments = self._sketches.all(last.position)
+            spans = _spans(segments, last.offset)
+            found = []
+            for place, (_, sketch) in enumerate(segments[:-1]):
+                first, next = spans[place]
+                if segments[place + 1][1].base == sketch.end:
+                    next = max(next, spans[place + 1][0])
+                piece = Piece(sketch.base, sketch.base, sketch.end, first, next)
+                found.append(Slice(self.path, self.id, first, next, last.position, (piece,)))
+            return found
+        finally:
+            self._folder.close()
+
     def split(
         self,
         start: int,

@@ -1,0 +1,212 @@
+"""All that journals had and have as one table: what is sealed natively from Parquet, the rest from the journals.
+
+Which files are sealed is looked up once. What they do not have is read by the source, so each record comes once, also
+while ``seal`` goes on and while retention removes what is sealed. The records of a segment that retention had removed
+before it was sealed are in neither.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from fleximq.errors import JournalError
+from fleximq.patterns import expressionOf
+from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.journals import Journal, Journals
+from fleximq.pipeline.layout import Bounds
+from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Points, RecordsMissing, resolved
+from fleximq.pipeline.options import SourceOptions
+from fleximq.pipeline.schema import ALL_COLUMNS, ddlOf
+from fleximq.pipeline.sealed import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
+from fleximq.pipeline.selection import FOREVER, Topics
+
+_log = logging.getLogger("fleximq.pipeline")
+
+#: Where a reading of a journal begins, and where it ends; None: with all there is when the query runs.
+Range = tuple[int, int | None]
+
+
+def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, **options: str) -> DataFrame:
+    """Return the records of journals, sealed or not, each once.
+
+    The table can be asked again and again: it keeps to the files that were sealed when it was made, and has what the
+    journals get meanwhile.
+
+    :param journal: the folder of a journal, or a glob, or several; None: brokers are asked that the option ``url``
+        names, or without it only what is sealed is read.
+    :param sealed: the folder into which ``seal`` writes. All journals in it are read.
+    :param options: those of the source, in the same words. A ``subscribePattern`` has to mean the same to Java.
+    :raises OptionRefused: an option is wrong, or cannot be used here.
+    :raises RecordsMissing: records are asked for by their offsets and are in neither (not with
+        ``failOnDataLoss=false``).
+    :raises PipelineError: the folder or a journal cannot be read, or a broker is away or refuses.
+    """
+    sealed = os.path.abspath(os.path.expanduser(sealed))
+    given = {name: str(value) for name, value in options.items()}
+    if journal is not None:
+        paths = [journal] if isinstance(journal, str) else list(journal)
+        given["path"] = paths[0] if len(paths) == 1 else json.dumps(paths)
+    isAlone = journal is None and not any(name.lower() == "url" for name in given)
+    chosen = SourceOptions.of({**given, "path": sealed} if isAlone else given)
+    if any(name not in ALL_COLUMNS for name in chosen.columns):
+        raise OptionRefused("sealed history has the columns of the source only")
+    journals = None if isAlone else Journals(chosen)
+    try:
+        found = {} if journals is None else journals.find()
+        known = {id: sealedFiles(sealed, id) for id in {*journalsIn(sealed), *found}}
+        spans = {id: _range(id, known[id], found.get(id), chosen) for id in sorted(known)}
+        parts = [_native(spark, known, spans, chosen)]
+        given = {name: value for name, value in given.items() if not name.lower().startswith(("starting", "ending"))}
+        parts += _rest(spark, known, spans, found, chosen, given)
+    except (JournalError, OSError) as error:
+        raise PipelineError(str(error)) from error
+    finally:
+        if journals is not None:
+            journals.close()
+    return reduce(DataFrame.unionAll, parts)
+
+
+class _Whole(NamedTuple):
+    """A journal with what was sealed of it, as something that has bounds and times."""
+
+    files: Sequence[SealedFile]
+    journal: Journal | None
+
+    def bounds(self) -> Bounds:
+        """Return the first offset that is sealed or kept, and the next one."""
+        kept = self.journal.bounds() if self.journal is not None else Bounds(FOREVER, 0)
+        firsts, nexts = [file.first for file in self.files], [file.next for file in self.files]
+        return Bounds(min([kept.first, *firsts]), max([kept.next, *nexts]))
+
+    def offsetAt(self, time: int) -> int:
+        """Return the offset of the first record of this time or later, or else the next one."""
+        found = offsetIn(self.files, time)
+        if self.journal is None:
+            return self.bounds().next if found is None else found
+        later = self.journal.offsetAt(time)
+        return later if found is None else min(found, later)
+
+
+def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, options: SourceOptions) -> Range:
+    """Return which offsets of a journal are asked for."""
+    whole = _Whole(files, journal)
+    start = (options.start or Points(EARLIEST)).of(id)
+    end = (options.end or Points(LATEST)).of(id)
+    first = resolved(start, whole)
+    if start.kind is Kind.OFFSET and first > whole.bounds().next:
+        _missing(f"journal {id} has no offset {first} yet: the next one is {whole.bounds().next}", options)
+    return first, None if end.kind is Kind.LATEST else resolved(end, whole)
+
+
+def _missing(sentence: str, options: SourceOptions) -> None:
+    if options.failOnDataLoss:
+        raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
+    _log.warning("%s", sentence)
+
+
+# -- what is sealed --------------------------------------------------------------------------------
+
+
+def _native(
+    spark: SparkSession, known: Mapping[str, Sequence[SealedFile]], spans: Mapping[str, Range], options: SourceOptions
+) -> DataFrame:
+    """Return what is sealed of these ranges; the files' own schema is known, so none is opened before the query."""
+    paths: list[str] = []
+    cuts: list[Column] = []
+    for id, files in known.items():
+        start, end = spans[id]
+        wanted = [file for file in files if file.next > start and (end is None or file.first < end)]
+        paths += [file.path for file in wanted]
+        if wanted and (wanted[0].first < start or (end is not None and end < wanted[-1].next)):
+            within = (F.col("offset") >= start) & (F.col("offset") < (FOREVER if end is None else end))
+            cuts.append((F.col("journal") != id) | within)
+    if paths:
+        table = spark.read.schema(ddlOf(ALL_COLUMNS)).parquet(*[_literal(path) for path in paths])
+    else:
+        table = spark.createDataFrame([], ddlOf(ALL_COLUMNS))
+    for condition in [*cuts, *_topicConditions(options.topics)]:
+        table = table.where(condition)
+    return table.select(*options.columns)
+
+
+def _literal(path: str) -> str:
+    """Return a path as Spark takes it, for which some characters mean patterns."""
+    for character in "\\*?[]{}":
+        path = path.replace(character, f"\\{character}")
+    return path
+
+
+def _topicConditions(topics: Topics) -> list[Column]:
+    column = F.col("topic")
+    conditions = [] if topics.names is None else [column.isin(sorted(topics.names))]
+    expressions = [topics.pattern] if topics.pattern is not None else []
+    expressions += [f"(?s){expressionOf(topics.levels)}"] if topics.levels else []
+    return [*conditions, *(column.rlike(rf"\A(?:{expression})\z") for expression in expressions)]
+
+
+# -- what is not -----------------------------------------------------------------------------------
+
+
+def _rest(
+    spark: SparkSession,
+    known: Mapping[str, Sequence[SealedFile]],
+    spans: Mapping[str, Range],
+    found: Mapping[str, Journal],
+    options: SourceOptions,
+    given: Mapping[str, str],
+) -> list[DataFrame]:
+    """Return what the source has to read: behind what is sealed, of all journals at once, and what lies between."""
+    tails: dict[str, Range] = {}
+    between: list[DataFrame] = []
+    for id, (start, end) in spans.items():
+        journal = found.get(id)
+        ranges = uncovered(known[id], start, end)
+        if journal is None:
+            continue
+        # A segment without an offset of its own may stand between two that are sealed.
+        bounds = journal.bounds()
+        kept = [_kept(id, each, bounds, options) for each in ranges]
+        last = known[id][-1].next if known[id] else 0
+        for begin, until in [each for each in kept if each is not None]:
+            if until is None or begin >= last:
+                tails[id] = begin, until
+            else:
+                between.append(_load(spark, {id: (begin, until)}, found, given))
+    return [*between, _load(spark, tails, found, given)] if tails else between
+
+
+def _kept(id: str, wanted: Range, bounds: Bounds, options: SourceOptions) -> Range | None:
+    """Return what of a range the journal has; what retention had removed before it was sealed is told."""
+    start, end = wanted
+    if start < bounds.first:
+        gone = bounds.first if end is None else min(end, bounds.first)
+        sentence = (
+            f"journal {id} has no offsets {start} to {gone - 1} any more: retention has removed them before they were "
+            "sealed"
+        )
+        point = (options.start or Points(EARLIEST)).of(id)
+        if point.kind is Kind.OFFSET:
+            _missing(sentence, options)
+        else:
+            _log.warning("%s", sentence)
+        start = gone
+    return None if end is not None and start >= end else (start, end)
+
+
+def _load(
+    spark: SparkSession, ranges: Mapping[str, Range], found: Mapping[str, Journal], given: Mapping[str, str]
+) -> DataFrame:
+    """Return ranges of journals as the source reads them; of journals that are not named, nothing."""
+    starts = {id: ranges[id][0] if id in ranges else found[id].bounds().next for id in found}
+    ends = {id: end for id, (_, end) in ranges.items() if end is not None}
+    ends |= {id: starts[id] for id in found if id not in ranges}
+    reader = spark.read.format("fleximq").options(**given).option("startingOffsets", json.dumps(starts))
+    if ends:
+        reader = reader.option("endingOffsets", json.dumps(ends))
+    return reader.load()

@@ -1,0 +1,219 @@
+"""``seal``: segments of journals as Parquet."""
+
+import errno
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.written import Written
+
+if not skip:
+    import pyarrow.parquet as pq
+
+    from fleximq.journal.files import Files
+    from fleximq.pipeline.errors import OptionRefused, PipelineError
+    from fleximq.pipeline.jobs.seal import SEAL
+    from fleximq.pipeline.layout import JournalFiles
+    from fleximq.pipeline.sealed import SEGMENT, missingIn, sealedFiles
+    from fleximq.pipeline.sealing import STAGED, sealSegment
+    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.session import sharedSession
+
+
+class SealCase(SynchronousTestCase):
+    """``written`` is a journal of several segments; ``sealed`` is where they are to stand."""
+
+    def setUp(self) -> None:
+        self.spark = sharedSession()
+        parent = Path(self.mktemp()).absolute()
+        parent.mkdir()
+        self.folder = str(parent / "journal")
+        self.sealed = str(parent / "sealed")
+        self.written = Written(self.folder, segmentBytes=4000)
+        self.fill(50)
+        self.addCleanup(self.written.close)
+
+    def fill(self, number: int) -> None:
+        """Write some records of two topics."""
+        for each in range(number):
+            self.written.time += 1_000_000
+            self.written.publish("a", b"%d" % each * 20, publisher=8)
+            self.written.publish("b", b"x")
+            self.written.commit()
+
+    def seal(self, *more: str, run: Any = None) -> list[str]:
+        """Run the job and return what it said."""
+        parser = ArgumentParser()
+        SEAL.prepare(parser)
+        run = run or FakeRun()
+        SEAL.run(parser.parse_args(["--journal", self.folder, "--sealed", self.sealed, *more]), run)
+        said: list[str] = run.said
+        return said
+
+    def files(self) -> list[Any]:
+        """Return what is sealed."""
+        return sealedFiles(self.sealed, self.written.id)
+
+    def offsets(self) -> list[int]:
+        """Return the offsets in all files, as any reader of Parquet finds them."""
+        rows = self.spark.read.parquet(f"{self.sealed}/*").select("offset").collect()
+        return sorted(row.offset for row in rows)
+
+
+class SealTests(SealCase):
+    """What there is afterwards."""
+
+    def test_rows(self) -> None:
+        """All segments but the last are files, whose records are as the source has them."""
+        self.seal()
+        segments = JournalFiles(self.folder).complete()
+        self.assertGreater(len(segments), 3)
+        self.assertEqual([file[1:] for file in self.files()], [(each.start, each.end) for each in segments])
+        end = segments[-1].end
+        table = self.spark.read.parquet(f"{self.sealed}/*")
+        source = self.spark.read.format("fleximq").option("columns", ",".join(table.columns)).load(self.folder)
+        expected = sorted(source.where(f"offset < {end}").collect(), key=lambda row: row.offset)
+        self.assertEqual(sorted(table.collect(), key=lambda row: row.offset), expected)
+        self.assertEqual([row.offset for row in expected], list(range(1, end)))
+
+    def test_again(self) -> None:
+        """What is sealed stays as it is; only what came since is done."""
+        self.seal()
+        before = {path: path.stat().st_mtime_ns for path in Path(self.sealed).glob("*/*.parquet")}
+        self.assertEqual(self.seal(), ["0 segments sealed"])
+        self.fill(10)
+        self.seal()
+        after = {path: path.stat().st_mtime_ns for path in Path(self.sealed).glob("*/*.parquet")}
+        self.assertGreater(len(after), len(before))
+        self.assertEqual({path: after[path] for path in before}, before)
+        self.assertEqual(self.offsets(), list(range(1, self.files()[-1].next)))
+
+    def test_removedLater(self) -> None:
+        """What retention removes from the journal stays sealed."""
+        self.seal()
+        sealed = self.offsets()
+        for path in sorted(Path(self.folder).glob("*.fxj"))[:2]:
+            path.unlink()
+        self.fill(10)
+        self.seal()
+        self.assertEqual(self.offsets()[: len(sealed)], sealed)
+        self.assertEqual(self.offsets(), list(range(1, self.files()[-1].next)))
+
+    def test_itself(self) -> None:
+        """Each file says of which segment it is."""
+        self.seal()
+        bases = sorted(int(path.name[:20]) for path in Path(self.folder).glob("*.fxj"))[:-1]
+        metadata = [pq.read_metadata(file.path).metadata for file in self.files()]
+        self.assertEqual([int(each[SEGMENT]) for each in metadata], bases)
+        self.assertEqual([missingIn(each) for each in metadata], [[]] * len(bases))
+
+    def test_several(self) -> None:
+        """Each journal of a glob has a folder of its own."""
+        other = Written(f"{os.path.dirname(self.folder)}/journal2", segmentBytes=2000)
+        self.addCleanup(other.close)
+        for number in range(60):
+            other.kept("c", b"%d" % number * 20)
+        parser = ArgumentParser()
+        SEAL.prepare(parser)
+        SEAL.run(parser.parse_args(["--journal", f"{self.folder}*", "--sealed", self.sealed]), FakeRun())
+        self.assertGreater(len(sealedFiles(self.sealed, other.id)), 1)
+        self.assertGreater(len(self.files()), 1)
+
+    def test_transaction(self) -> None:
+        """What was staged in one segment and published in another is in the file of the latter, once."""
+        token = self.written.stage("q", 1, "0", "staged", b"s1", b"s2")
+        self.fill(30)
+        first = self.written.publishStaged("q", 1, token)
+        self.fill(30)
+        self.seal()
+        rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
+        self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
+
+    def test_options(self) -> None:
+        """Both folders are needed, and the first has to be a journal."""
+        parser = ArgumentParser()
+        SEAL.prepare(parser)
+        error = self.assertRaises(OptionRefused, SEAL.run, parser.parse_args(["--sealed", "x"]), FakeRun())
+        self.assertIn("--journal FOLDER and --sealed FOLDER are needed", str(error))
+        wrong = parser.parse_args(["--journal", self.sealed, "--sealed", self.sealed])
+        self.assertIn("is no journal", str(self.assertRaises(PipelineError, SEAL.run, wrong, FakeRun())))
+
+    def test_stopped(self) -> None:
+        """When it is to stop it says what is left, and goes on with that the next time."""
+        run = FakeRun()
+        run.stopping.set()
+        said = self.seal(run=run)
+        self.assertEqual(said, [f"0 segments sealed, {len(JournalFiles(self.folder).complete())} left"])
+        self.seal()
+        self.assertGreater(len(self.files()), 3)
+
+
+class FailureTests(SealCase):
+    """What goes wrong."""
+
+    def test_damaged(self) -> None:
+        """A segment that is damaged is left out with a sentence; or only what is damaged, and the file says so."""
+        path = sorted(Path(self.folder).glob("*.fxj"))[1]
+        content = path.read_bytes()
+        place = content.index(b"\x00x", len(content) // 2)
+        path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
+        run = FakeRun()
+        error = self.assertRaises(PipelineError, self.seal, run=run)
+        self.assertEqual(str(error), "1 segments are not sealed, for something of them is missing")
+        self.assertIn("bytes are damaged", run.said[0])
+        segments = JournalFiles(self.folder).complete()
+        self.assertEqual(len(self.files()), len(segments) - 1)
+        self.seal("--damaged")
+        self.assertEqual(len(self.files()), len(segments))
+        (missing,) = missingIn(pq.read_metadata(self.files()[1].path).metadata)
+        self.assertTrue(missing.lost)
+        self.assertEqual(
+            sorted({*range(1, segments[-1].end)} - {*self.offsets()}), [*range(missing.first, missing.next)]
+        )
+
+    def test_gone(self) -> None:
+        """A segment that retention removes while it is to be sealed leaves no file."""
+        segment = JournalFiles(self.folder).complete()[0]
+        sorted(Path(self.folder).glob("*.fxj"))[0].unlink()
+        os.makedirs(self.sealed)
+        outcome = sealSegment(segment, self.sealed, False)
+        self.assertIn("retention has removed them while they were being read", outcome.why)
+        self.assertEqual(os.listdir(self.sealed), [])
+
+    def test_cannotRename(self) -> None:
+        """Where a file cannot get its name, there is a sentence, and nothing half made."""
+
+        class Full(Files):
+            """A disk that is full."""
+
+            def rename(self, old: str, new: str) -> None:
+                """Fail."""
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        os.makedirs(self.sealed)
+        segment = JournalFiles(self.folder).complete()[0]
+        error = self.assertRaises(PipelineError, sealSegment, segment, self.sealed, False, Full())
+        self.assertIn("cannot be written: no space left on device", str(error))
+        self.assertEqual(os.listdir(self.sealed), [])
+
+    def test_leftOver(self) -> None:
+        """What a run that was killed has left is no row, and is removed by the next."""
+        os.makedirs(f"{self.sealed}/{self.written.id}")
+        rubbish = Path(self.sealed, self.written.id, f"{STAGED}abc")
+        rubbish.write_bytes(b"half a file")
+        self.seal()
+        self.assertFalse(rubbish.exists())
+        self.assertEqual(self.offsets(), list(range(1, self.files()[-1].next)))
+
+    def test_twice(self) -> None:
+        """Two runs do not seal the same journal at once."""
+        self.seal()
+        files = Files()
+        descriptor = files.openLock(f"{self.sealed}/{self.written.id}/_lock")
+        self.addCleanup(files.close, descriptor)
+        self.assertTrue(files.lock(descriptor))
+        self.assertIn("is in use: another run seals into it", str(self.assertRaises(PipelineError, self.seal)))
