@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ class Beside:
     Either is done with a broker that was just started and has done the same for a second; every second pair begins
     with the slow reader. Growth is from before the slow reader comes to the peak. Where messages have to be asked for,
     the process that asks runs in both, alone at a connection that nobody reads: what it takes of the processors is the
-    benchmark's, and no slow reader's doing.
+    benchmark's, and no slow reader's doing. The broker has a processor of its own, so that the system does not put its
+    subscribers in front of it by chance.
     """
 
     dialect: type[Peer]
@@ -74,6 +76,7 @@ class Beside:
             for line in healthy:
                 peer.subscribe(line, [topic])
             crew = _Crew(peer, publisher, healthy, Layout(peer, publisher, topic, self.size))
+            lines.enter_context(apart(peer.pid))
             crew.p99(Paced.at(self.rate, effort.seconds))
             yield crew
 
@@ -118,6 +121,23 @@ class Beside:
         with forked(asking) as go:
             go()
             yield
+
+
+@contextmanager
+def apart(pid: int) -> Iterator[None]:
+    """Let a process run on the first processor, and this one and those it forks on the others, until this is left.
+
+    Where there is only one processor, they share it.
+    """
+    all = os.sched_getaffinity(0)
+    first = {min(all)}
+    if len(all) > 1:
+        os.sched_setaffinity(pid, first)
+        os.sched_setaffinity(0, all - first)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all)
 
 
 def _question(slow: Peer, topic: bytes, subscription: int) -> bytes:
