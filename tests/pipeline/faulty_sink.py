@@ -3,7 +3,7 @@
 A fault is a file in the folder of the option ``faults``: whoever can remove it lets it happen. ``<where>-<anything>``
 fails. If a process id stands in it, that process is killed instead, which may be the broker's; if the id is negative,
 it is the driver's with all of its group, and who does it ends as well. Where: ``task`` (in the middle of a task),
-``staged`` (when all of a task is staged), ``commit`` or ``kill`` (before the driver commits), ``committed`` (behind it).
+``staged`` (when all of a task is staged), ``commit`` or ``kill`` (before the driver commits), ``committed`` (behind).
 """
 
 import os
