@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 READ_MOST = 4 * MEBIBYTE
 #: The most bytes of the names that a sink gives to its queries and parts.
 NAME_BYTES = 256
-#: The most records of one part, and parts of one batch.
-RECORDS_MOST = 100_000
+#: The most records of one part, and tokens of one batch.
+RECORDS_MOST, TOKENS_MOST = 100_000, 1_000_000
 
 Answer = Callable[[Any], None]
 _BEHIND_ALL = (1 << 63) - 1
@@ -140,8 +140,8 @@ def commit(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     """
     query, batch = _batch(arguments)
     tokens = array(arguments, "tokens")
-    if not all(isinstance(token, str) for token in tokens) or len(tokens) > RECORDS_MOST:
-        raise BadRequest(f"'tokens' must be strings, at most {RECORDS_MOST}")
+    if not all(isinstance(token, str) for token in tokens) or len(tokens) > TOKENS_MOST:
+        raise BadRequest(f"'tokens' must be strings, at most {TOKENS_MOST}")
     journalOf(broker)
 
     def told(offset: int, reason: str | None) -> None:

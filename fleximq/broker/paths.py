@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleximq import __version__
 from fleximq.broker.group_paths import GROUP_PATHS
-from fleximq.broker.journal_paths import JOURNAL_PATHS, stage
+from fleximq.broker.journal_paths import JOURNAL_PATHS, commit, stage
 from fleximq.broker.listings import Arguments, Path, listing, page
 from fleximq.broker.topics import Topic
 from fleximq.broker.values import Client
@@ -91,7 +91,7 @@ def argumentBytes(path: str) -> int:
 
     :raises NotFound: there is no such path.
     """
-    return 0 if find(path) is stage else ARGUMENT_BYTES
+    return 0 if find(path) in (stage, commit) else ARGUMENT_BYTES
 
 
 def answer(broker: "Broker", path: str, arguments: Any, give: Callable[[Any], None]) -> None:

@@ -12,6 +12,8 @@ from fleximq.journal.segments import Segments
 
 #: What was staged so long ago, in microseconds, is forgotten.
 STAGED_LIFE = 24 * 3600 * 1_000_000
+#: So often, in microseconds, it is looked for such: there may be a hundred thousand portions of one batch.
+_LOOK = 60 * 1_000_000
 #: About what a transaction takes for each position in it.
 _POSITION_BYTES = 9
 
@@ -36,6 +38,7 @@ class Staging:
         self._now = now
         self._committed = {query: Committed(query, *each) for query, each in committed.items()}
         self._onTheirWay: dict[str, Committed] = {}
+        self._look = 0
 
     @property
     def committed(self) -> tuple[Committed, ...]:
@@ -129,8 +132,12 @@ class Staging:
             self._group.add(part, self._group.next, 0, _POSITION_BYTES * len(positions), lambda offset, reason: None)
 
     def expire(self) -> None:
-        """Forget what was staged more than 24 hours ago."""
-        before = self._now() - STAGED_LIFE
+        """Forget what was staged more than 24 hours ago; about, for it is looked for that once a minute."""
+        now = self._now()
+        if self._look <= now < self._look + _LOOK:
+            return
+        self._look = now
+        before = now - STAGED_LIFE
         self._segments.forget([each.position for each in self._segments.staged() if each.time < before])
 
     @staticmethod

@@ -17,7 +17,7 @@ from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused, RequestFailed, Untrusted
 from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
-from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PipelineError
+from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PipelineError, TooLarge
 from fleximq.status import Status
 
 #: Seconds for which a broker that is away, or keeps nothing at the moment, is waited for.
@@ -204,7 +204,7 @@ class Link:
         if isinstance(error, Untrusted):
             return BrokerRefused(f"the broker at {url} and the pipeline do not trust each other: {error}")
         if _TOO_LARGE in str(error):
-            return BrokerRefused(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
+            return TooLarge(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
         if isinstance(error, RequestFailed):
             if error.words == _NO_JOURNAL:
                 return NotJournalled(f"the broker at {url} has no journal; start it with --journal DIR")

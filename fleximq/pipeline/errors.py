@@ -13,6 +13,10 @@ class BrokerRefused(PipelineError):
     """The broker does not let the pipeline in, or will not do what it was asked."""
 
 
+class TooLarge(BrokerRefused):
+    """The broker takes no message as large as what it was told."""
+
+
 class NotJournalled(PipelineError):
     """The broker has no journal, and what was asked for needs one."""
 

@@ -28,14 +28,13 @@ from fleximq.pipeline.errors import (
     NotJournalled,
     OptionRefused,
     PipelineError,
+    TooLarge,
 )
 from fleximq.pipeline.rows import Record, Rows
 from fleximq.pipeline.sink_options import SinkOptions, checkColumns
 from fleximq.records import CONTENTS
 
 _log = logging.getLogger("fleximq.pipeline")
-#: The broker takes arguments of 64 KiB, and the tokens of a batch have to be among them.
-TOKEN_BYTES = 60 * 1024
 #: Keys of a header that a message has by itself.
 _NOT_HEADERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
 _said: set[tuple[str, bool]] = set()
@@ -111,13 +110,15 @@ class _Sink:
         if not tokens:
             return
         query, batch = parts[0].query, parts[0].batch
-        if sum(map(len, tokens)) + 5 * len(tokens) > TOKEN_BYTES:
-            raise BrokerRefused(
-                f"batch {batch} has {len(tokens)} portions, which is more than one transaction can hold: "
-                f"let the batch be smaller"
-            )
         with Link(self._options.place) as link:
-            link.ask("/sink/commit", {"query": query, "batch": batch, "tokens": tokens})
+            try:
+                link.ask("/sink/commit", {"query": query, "batch": batch, "tokens": tokens})
+            except TooLarge as error:
+                raise TooLarge(
+                    f"batch {batch} has {len(tokens)} portions, which is more than the broker at "
+                    f"{self._options.place.url} takes in one transaction, see its --max-message: let the batch be "
+                    f"smaller, or portionBytes larger"
+                ) from error
         if batch:
             # What failed attempts have left behind can be told from what was published only when a batch is over.
             self._forget(query, batch - 1)

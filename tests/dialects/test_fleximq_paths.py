@@ -111,6 +111,9 @@ class StagingTests(PathCase):
         self.clock.advance(0)
         [heard] = self.alice.messages()
         self.assertEqual((heard.status, heard.value), (200, {"token": "1"}))
+        self.ask("c", "/sink/commit", query="q", batch=1, tokens=["1" * 12] * 10_000)
+        [heard] = self.alice.messages()
+        self.assertEqual(heard.status, 409)
 
     def test_sinkHeaders(self) -> None:
         """FlexiMQ subscribers get all keys that a sink gave, with and without offsets."""

@@ -184,7 +184,7 @@ class AbortTests(StagingCase):
         self.assertEqual(self.steps.work, [])
 
     def test_expires(self) -> None:
-        """After 24 hours it is forgotten, not before."""
+        """After 24 hours it is forgotten, not before; once a minute it is looked for."""
         old = self.stage(b"a")
         self.now += HOUR
         young = self.stage(b"b", batch=2)
@@ -193,6 +193,10 @@ class AbortTests(StagingCase):
         self.assertEqual(len(self.journal._segments.staged()), 3)
         self.now += 1
         self.stage(b"c", batch=3)
+        self.assertEqual(len(self.journal._segments.staged()), 4)
+        self.now += 60_000_000 - 1
+        self.stage(b"c", batch=3)
+        self.assertEqual(len(self.journal._segments.staged()), 4)
         self.commit(old)
         self.commit(young, batch=2)
         self.assertEqual([offset for offset, _ in self.answers], [0, 1])

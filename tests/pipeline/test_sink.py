@@ -16,7 +16,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused
+from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, TooLarge
 from tests.broker_process import BrokerProcess
 from tests.pipeline.installed import missing as skip
 
@@ -27,7 +27,7 @@ if not skip:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from fleximq.pipeline.sink import TOKEN_BYTES, BatchSink, StreamSink, Written
+    from fleximq.pipeline.sink import BatchSink, StreamSink, Written
     from tests.pipeline.faulty_sink import FaultySource
     from tests.pipeline.session import sharedSession
 
@@ -397,11 +397,11 @@ class SinkTests(SinkCase):
         self.assertEqual(len(names), 2)
 
     def test_tooManyPortions(self) -> None:
-        """More tokens than the broker takes at once are refused before it is asked."""
+        """A transaction may name as many portions as fit into a message of the broker, and no more."""
         sink = BatchSink({"url": self.url}, self.schema)
-        messages = [Written("q", 0, 0, 1, ("x" * 95,) * (TOKEN_BYTES // 100 + 1))]
-        self.assertIn("let the batch be smaller", str(self.assertRaises(BrokerRefused, sink.commit, messages)))
-        most = [Written("q", 0, 0, 1, ("x" * 95,) * (TOKEN_BYTES // 100))]
+        messages = [Written("q", 0, 0, 1, ("x" * 95,) * 180_000)]
+        self.assertIn("let the batch be smaller", str(self.assertRaises(TooLarge, sink.commit, messages)))
+        most = [Written("q", 0, 0, 1, ("x" * 95,) * 160_000)]
         self.assertIn("409 conflict", str(self.assertRaises(BrokerRefused, sink.commit, most)))
 
     def test_abortWithoutBroker(self) -> None:
