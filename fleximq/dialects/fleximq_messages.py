@@ -12,6 +12,7 @@ import msgpack
 from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.feed import LateForm
+from fleximq.broker.names import isPattern
 from fleximq.broker.replay import Start
 from fleximq.broker.values import BROKER_ID, Envelope
 from fleximq.dialects.context import Context
@@ -157,13 +158,17 @@ class FlexiMessages(FlexiVoice):
         self._inOrder(self._subscribe, header)
 
     def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:
-        """Do this behind what this client published to the same topic, which is brought when it is kept."""
-        topic = self.broker.topics.find(header.topic)
-        if not self._later and (topic is None or not topic.line or self.broker.isSafe(self._me)):
+        """Do this behind what this client published to the same topics, which is brought when it is kept."""
+        if not self._later and (not self._concerns(header.topic) or self.broker.isSafe(self._me)):
             act(header)
             return
         self._later += 1
         self.broker.whenKept(partial(self._actLater, act, header), self._me)
+
+    def _concerns(self, name: str) -> bool:
+        """Tell whether something that is not brought yet may be about this name or pattern."""
+        topic = self.broker.topics.find(name)
+        return isPattern(name) or (topic is not None and bool(topic.line))
 
     def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
         self._later -= 1

@@ -106,6 +106,24 @@ class FlexiDurableTests(FlexiCase):
         self.commit()
         self.assertEqual(self.alice.values(), [10])
 
+    def test_patternsInOrder(self) -> None:
+        """So with a pattern, whichever topics the messages were published to."""
+        for number, kind in enumerate(("PUB", "SUB", "PUB", "UNSUB", "PUB")):
+            if kind == "PUB":
+                self.alice.publish("d", number)
+            else:
+                self.alice.tell(kind, {"topic": "#"})
+        self.ping(self.alice)
+        self.commit()
+        heard = self.alice.messages()
+        self.assertEqual(([each.value for each in heard[:-1]], heard[-1].kind), ([2], "PONG"))
+
+    def test_patternAtOnce(self) -> None:
+        """Where nothing of its client waits, a pattern is subscribed to at once."""
+        self.alice.tell("SUB", {"topic": "#"})
+        self.bob.publish("t", 1)
+        self.assertEqual(self.alice.values(), [1])
+
     def test_subscribingRefusedInOrder(self) -> None:
         """What a SUB is refused with comes before the PONG behind it, and not when its client is gone."""
         self.alice.publish("d", 1).tell("SUB", {"topic": "d", "from": 99}).tell("SUB", {"topic": "d", "from": 0})
