@@ -48,10 +48,13 @@ def checkPattern(name: str, value: str, pattern: str) -> None:
     """See that a pattern is one that topics of clients can match.
 
     :param value: the text of the option in which the pattern stands, for the sentence.
-    :raises SettingError: it is empty, too long, or begins with ``$sys``, where nothing is kept.
+    :raises SettingError: it is empty, too long, has a level ``#`` that is not the last, which would be one of that very
+        name, or begins with ``$sys``, where nothing is kept.
     """
     if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
         raise SettingError(f"{name} is {value!r}, but needs a pattern of 1 to {TOPIC_BYTES} bytes, e.g. orders.#")
+    if "#" in re.split("[./]", pattern)[:-1]:
+        raise SettingError(f"{name} is {value!r}, but only the last level of a pattern can be #, e.g. orders.#")
     if pattern.startswith(("$sys.", "$sys/")) or pattern == "$sys":
         raise SettingError(f"{name} is {value!r}, but what the broker says of itself is not kept")
 
@@ -84,7 +87,10 @@ def timeToLiveOf(line: str) -> TimeToLive:
     """
     pattern, equals, rest = line.rpartition("=")
     if not equals or not _SECONDS.fullmatch(rest) or not 0 < float(rest) <= OLDEST:
-        raise SettingError(f"message-ttl is {line!r}, but must be PATTERN=SECONDS, e.g. prices.#=60")
+        raise SettingError(
+            f"message-ttl is {line!r}, but must be PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to "
+            f"{OLDEST}"
+        )
     checkPattern("message-ttl", line, pattern)
     return TimeToLive(pattern, float(rest))
 
@@ -105,4 +111,7 @@ def fsyncOf(written: str) -> Fsync:
 
 
 def _noRetention(line: str) -> SettingError:
-    return SettingError(f"retention is {line!r}, but must be PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB")
+    return SettingError(
+        f"retention is {line!r}, but must be PATTERN=AGE[,SIZE] or PATTERN=SIZE, e.g. orders.#=7d,10GiB, with an age in "
+        "s, m, h, d or w, over 0 and up to 100 years, and a size over 0 in B, KiB, MiB or GiB"
+    )

@@ -30,9 +30,11 @@ class JournalOptionsTests(SynchronousTestCase):
         """Everything else is refused in one sentence."""
         for line in ("", "a", "a=", "a=0s", "a=0", "a=7d,", "a=7y", "a=1MiB,7d", "a=7d,1,2", "a=-1d", "a=999999999w"):
             error = self.assertRaises(SettingError, retentionOf, line)
-            self.assertEqual(
-                str(error), f"retention is {line!r}, but must be PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB"
+            words = (
+                "PATTERN=AGE[,SIZE] or PATTERN=SIZE, e.g. orders.#=7d,10GiB, with an age in s, m, h, d or w, over 0 "
+                "and up to 100 years, and a size over 0 in B, KiB, MiB or GiB"
             )
+            self.assertEqual(str(error), f"retention is {line!r}, but must be {words}")
         self.assertRaises(SettingError, retentionOf, "=7d")
 
     def test_oldest(self) -> None:
@@ -46,7 +48,8 @@ class JournalOptionsTests(SynchronousTestCase):
         self.assertEqual(timeToLiveOf("a=b=0.5"), ("a=b", 0.5))
         for line in ("", "a", "a=", "a=0", "a=-1", "a=1h", "a=nan", f"a={OLDEST + 1}"):
             error = self.assertRaises(SettingError, timeToLiveOf, line)
-            self.assertEqual(str(error), f"message-ttl is {line!r}, but must be PATTERN=SECONDS, e.g. prices.#=60")
+            words = f"PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to {OLDEST}"
+            self.assertEqual(str(error), f"message-ttl is {line!r}, but must be {words}")
 
     def test_fsync(self) -> None:
         """Three modes, one of them with milliseconds."""
@@ -61,6 +64,17 @@ class JournalOptionsTests(SynchronousTestCase):
             checkPattern("durable", good, good)
         for bad in ("", "a" * 1025, "é" * 513, "$sys/#", "$sys.clients", "$sys"):
             self.assertRaises(SettingError, checkPattern, "durable", bad, bad)
+
+    def test_onlyLast(self) -> None:
+        """A level # anywhere but at the end would be one of that name, which nobody means."""
+        words = "only the last level of a pattern can be #, e.g. orders.#"
+        for bad in ("a.#.b", "#.a", "#/#", "a/#.b", "#."):
+            error = self.assertRaises(SettingError, checkPattern, "durable", bad, bad)
+            self.assertEqual(str(error), f"durable is {bad!r}, but {words}")
+        for read, line in ((retentionOf, "a.#.b=7d"), (timeToLiveOf, "a.#.b=7")):
+            self.assertIn(words, str(self.assertRaises(SettingError, read, line)))
+        for good in ("a#.b", "a.#", "a.b#", "#a.b", "a/#"):
+            checkPattern("durable", good, good)
 
     @given(st.text())
     def test_anyText(self, line: str) -> None:

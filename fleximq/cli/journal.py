@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleximq.cli.command import Command
-from fleximq.errors import JournalError
+from fleximq.errors import JournalError, SettingError
 from fleximq.journal.files import Files
 from fleximq.journal.identity import readIdentity
 from fleximq.journal.lock import Lock
@@ -21,6 +21,7 @@ from fleximq.journal.recovery import recover
 from fleximq.journal.rehearsal import Rehearsal
 from fleximq.journal.survey import Finding, Survey
 from fleximq.journal.tally import tallyOf
+from fleximq.journal_options import checkPattern
 from fleximq.message import Content
 from fleximq.option_values import spelledSize
 from fleximq.patterns import anyOf
@@ -53,7 +54,7 @@ def check(arguments: Namespace) -> int:
 
 
 def stat(arguments: Namespace) -> int:
-    """Show the files, and what there is of each topic."""
+    """Show the files, what there is of each topic, and how far consumer groups are."""
     survey = _survey(arguments.folder)
     print(f"journal {readIdentity(Files(), arguments.folder)}")
     print(f"{_many(len(survey.files), 'file')}, {spelledSize(survey.bytes)} bytes")
@@ -67,11 +68,22 @@ def stat(arguments: Namespace) -> int:
             f"{json.dumps(topic, ensure_ascii=False)}: {_many(bounds.count, 'record')}, {bounds.bytes} bytes, "
             f"offsets {bounds.first} to {bounds.last}, {_time(bounds.firstTime)} to {_time(bounds.lastTime)}"
         )
+    for name, word in sorted(survey.groups().items()):
+        lost = f", {_many(word.lost, 'record')} lost to it" if word.lost else ""
+        print(
+            f"consumer group {json.dumps(name, ensure_ascii=False)}: next offset {word.next}, as it said at "
+            f"{_time(word.time)}{lost}"
+        )
     return 0
 
 
 def cat(arguments: Namespace) -> int:
-    """Write the messages of a range as JSON, one on each line."""
+    """Write the messages of a range as JSON, one on each line.
+
+    :raises JournalError: the range ends before it begins.
+    """
+    if arguments.last < arguments.first:
+        raise JournalError(f"--to is {arguments.last}, which is before --from, {arguments.first}")
     wanted = (lambda topic: True) if arguments.topic is None else anyOf([arguments.topic])
     for batch in _survey(arguments.folder).batches(arguments.first):
         if len(batch) and batch.offsets[0] > arguments.last:
@@ -197,11 +209,19 @@ def _offset(written: str) -> int:
     return int(written)
 
 
+def _pattern(written: str) -> str:
+    try:
+        checkPattern("it", written, written)
+    except SettingError as error:
+        raise ArgumentTypeError(str(error)) from None
+    return written
+
+
 def _prepare(parser: ArgumentParser) -> None:
     works = parser.add_subparsers(metavar="WORK", required=True)
     for name, work, words in (
         ("check", check, "Compare every check sum, and say what is damaged, missing or unfinished; changes nothing."),
-        ("stat", stat, "Show how large the journal is, and what there is of each topic."),
+        ("stat", stat, "Show how large the journal is, what there is of each topic, and how far consumer groups are."),
         ("cat", cat, "Write messages as JSON, one on each line."),
         ("repair", repair, "Say what the start of a broker would cut and set aside; do it with --yes."),
     ):
@@ -211,7 +231,9 @@ def _prepare(parser: ArgumentParser) -> None:
         if name == "repair":
             own.add_argument("--yes", action="store_true", help="do what is said")
         if name == "cat":
-            own.add_argument("--topic", metavar="PATTERN", default=None, help="only topics that match; all without it")
+            own.add_argument(
+                "--topic", metavar="PATTERN", type=_pattern, default=None, help="only topics that match; all without it"
+            )
             own.add_argument("--from", metavar="OFFSET", type=_offset, default=1, dest="first", help="begin here")
             own.add_argument("--to", metavar="OFFSET", type=_offset, default=1 << 64, dest="last", help="end here")
 

@@ -5,15 +5,18 @@ What a running broker needs at its start is in recovery.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from fleximq.groups import follow, groupsIn
 from fleximq.journal.columns import decodeRecords, decodeStaged
 from fleximq.journal.files import Files
 from fleximq.journal.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
-from fleximq.journal.marks import decodeGap, decodeLost, decodeTransaction
+from fleximq.journal.marks import decodeCheckpoint, decodeGap, decodeLost, decodeTransaction
+from fleximq.journal.notes import decodeNotes
 from fleximq.journal.scan import Hole, Whole, framesOf
 from fleximq.journal.window import Window
-from fleximq.records import Batch
+from fleximq.records import Batch, Note, Reached
 
 SUFFIX = ".fxj"
 
@@ -88,6 +91,34 @@ class Survey:
             for found in self.frames(file):
                 if isinstance(found, Whole):
                     yield from self._batchesOf(found)
+
+    def groups(self) -> dict[str, Reached]:
+        """Return what consumer groups said last, as far as it is whole: the last checkpoint knows what was before."""
+        notes: list[Note] = []
+        for file in reversed(self.files):
+            known, behind = self._lastCheckpoint(file)
+            notes = behind + notes
+            if known is not None:
+                break
+        else:
+            known = {}
+        for note in notes:
+            follow(known, note)
+        return known
+
+    def _lastCheckpoint(self, file: File) -> tuple[dict[str, Reached] | None, list[Note]]:
+        """Return the groups in a file's last checkpoint, None if it has none, and the notes behind it."""
+        known: dict[str, Reached] | None = None
+        notes: list[Note] = []
+        for found in self.frames(file):
+            if not isinstance(found, Whole):
+                continue
+            with suppress(FrameError):
+                if found.header.kind == Kind.NOTES:
+                    notes += decodeNotes(*found)
+                elif found.header.kind == Kind.CHECKPOINT:
+                    known, notes = groupsIn(decodeCheckpoint(*found).snapshot), []
+        return known, notes
 
     def check(self) -> Iterator[Finding | Summary]:
         """Yield what there is to say about each file, and behind that its summary."""

@@ -13,12 +13,24 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.main import main
+from fleximq.groups import dumped
 from fleximq.journal.columns import encodeStaged
 from fleximq.journal.files import Files
 from fleximq.journal.frame import HEADER_BYTES
 from fleximq.journal.lock import Lock
-from fleximq.journal.marks import Gap, Lost, Transaction, encodeGap, encodeLost, encodeTransaction
+from fleximq.journal.marks import (
+    Checkpoint,
+    Gap,
+    Lost,
+    Transaction,
+    encodeCheckpoint,
+    encodeGap,
+    encodeLost,
+    encodeTransaction,
+)
+from fleximq.journal.notes import encodeNotes
 from fleximq.message import Content
+from fleximq.records import Forgotten, Reached
 from tests.cli.journals import BEGIN, Folder, appended, flip, message, records
 
 
@@ -186,6 +198,17 @@ class CatTests(JournalCase):
         ):
             self.assertEqual([row["offset"] for row in self.cat(*words)], list(offsets), words)
 
+    def test_noRange(self) -> None:
+        """A range that ends before it begins is refused; one of a single offset is none of those."""
+        self.folder.file(records(1, appended("t", message(b"1"), message(b"2"))))
+        code, lines, words = self.run_("cat", "--from", "9", "--to", "2")
+        self.assertEqual((code, lines, words), (1, [], "fleximq: --to is 2, which is before --from, 9\n"))
+        self.assertEqual([row["offset"] for row in self.cat("--from", "2", "--to", "2")], [2])
+
+    def test_noPattern(self) -> None:
+        """A pattern that looks as if it matched what it does not is refused."""
+        self.assertRaises(SystemExit, self.run_, "cat", "--topic", "a.#.b")
+
     def test_topics(self) -> None:
         """Topics that match a pattern."""
         self.folder.file(
@@ -212,6 +235,14 @@ class CatTests(JournalCase):
             [(row["offset"], row["value"]) for row in self.cat()], [(1, "2"), (2, "22"), (3, "1"), (4, "11")]
         )
 
+    def test_largeTransaction(self) -> None:
+        """A transaction may name more than a MiB of positions."""
+        large = encodeTransaction(Transaction("q", 3, tuple(range(1 << 40, (1 << 40) + 600_000)), True), 1, 0, BEGIN)
+        self.assertGreater(large.length, 5 << 20)
+        self.folder.file([large, *records(1, appended("t", message(b"behind")))])
+        self.assertEqual([row["value"] for row in self.cat()], ["behind"])
+        self.assertEqual(self.run_("check")[0], 0)
+
     def test_stat(self) -> None:
         """The journal's id, its size, and each topic by name."""
         path, _ = self.folder.file(
@@ -228,6 +259,24 @@ class CatTests(JournalCase):
             [
                 '"a": 2 records, 2 bytes, offsets 2 to 3, 2026-01-01T00:00:01.500Z to 2026-01-01T00:00:01.500Z',
                 '"b": 1 record, 2 bytes, offsets 1 to 1, 2026-01-01T00:00:00.000Z to 2026-01-01T00:00:00.000Z',
+            ],
+        )
+
+    def test_groups(self) -> None:
+        """What consumer groups said last: by the last checkpoint, and the notes behind it."""
+        early = [encodeNotes([Reached("old", 1, BEGIN), Reached("gone", 1, BEGIN)], 1, BEGIN)]
+        known = {"groups": dumped([Reached("a", 5, BEGIN), Reached("b", 6, BEGIN), Reached("c", 7, BEGIN)])}
+        notes = encodeNotes([Reached("b", 8, BEGIN + 1_500_000, 3), Forgotten("c")], 1, BEGIN)
+        self.folder.file(early)
+        self.assertEqual(len(self.run_("stat")[1]), 4)
+        self.folder.file([*early, encodeCheckpoint(Checkpoint(0, False, known), 1, BEGIN), notes])
+        self.folder.file([encodeNotes([Reached('d"', 9, BEGIN)], 1, BEGIN)])
+        self.assertEqual(
+            self.run_("stat")[1][2:],
+            [
+                'consumer group "a": next offset 5, as it said at 2026-01-01T00:00:00.000Z',
+                'consumer group "b": next offset 8, as it said at 2026-01-01T00:00:01.500Z, 3 records lost to it',
+                'consumer group "d\\"": next offset 9, as it said at 2026-01-01T00:00:00.000Z',
             ],
         )
 
