@@ -4,7 +4,7 @@ Costs some microseconds for each column.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -14,7 +14,6 @@ from fleximq.pipeline.payloads.formats import FAULTS, Format, annotation, exact
 
 #: A clause is cut behind so many characters.
 LONGEST = 300
-_ABSENT = msgspec.Raw()
 _LARGEST_FLOAT = 3.4028234663852886e38
 
 
@@ -38,13 +37,10 @@ class Fields:
     """Reads the fields of a map, each by itself."""
 
     def __init__(self, format: Format, fields: Sequence[pa.Field]) -> None:
-        names = {f"f{place}": field.name for place, field in enumerate(fields)}
-        raws = msgspec.defstruct("Raws", [(each, msgspec.Raw, _ABSENT) for each in names], rename=names)
-        self._split = format.decoder(raws)
+        raws: Any = {field.name: msgspec.Raw for field in fields}
+        self._split = format.decoder(TypedDict("Raws", raws, total=False))  # type: ignore[operator]
         self._format = format
-        self._fields = [
-            (each, field.name, _Value(format, field.type)) for each, field in zip(names, fields, strict=True)
-        ]
+        self._fields = [(field.name, _Value(format, field.type)) for field in fields]
 
     def read(self, packed: bytes) -> list[Any]:
         """Return the values of a payload's fields, None for those that it does not have.
@@ -55,8 +51,8 @@ class Fields:
         """
         if not packed:
             raise Misfit("the payload is empty")
-        if len(self._fields) == 1 and self._fields[0][1] == "value" and not self._format.isMap(packed):
-            return [self._fields[0][2].read(packed, "value")]
+        if len(self._fields) == 1 and self._fields[0][0] == "value" and not self._format.isMap(packed):
+            return [self._fields[0][1].read(packed, "value")]
         try:
             found = self._split(packed)
         except FAULTS as error:
@@ -66,14 +62,12 @@ class Fields:
     def nested(self, packed: bytes, where: str) -> dict[str, Any]:
         """Return the fields of a map inside a payload."""
         values = self._each(self._split(packed), f"{where}.")
-        return dict(zip((name for _, name, _ in self._fields), values, strict=True))
+        return dict(zip((name for name, _ in self._fields), values, strict=True))
 
-    def _each(self, found: Any, prefix: str) -> list[Any]:
-        values = []
-        for attribute, name, value in self._fields:
-            raw = bytes(getattr(found, attribute))
-            values.append(value.read(raw, f"{prefix}{name}") if raw else None)
-        return values
+    def _each(self, found: dict[str, msgspec.Raw], prefix: str) -> list[Any]:
+        return [
+            value.read(bytes(found[name]), f"{prefix}{name}") if name in found else None for name, value in self._fields
+        ]
 
 
 class _Value:

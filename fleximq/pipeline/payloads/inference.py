@@ -22,6 +22,7 @@ in an INT, FLOAT or DECIMAL, texts in a DATE, TIMESTAMP, DECIMAL or BINARY, of w
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -83,7 +84,12 @@ def inferred(
     seen: list[pa.Field] = []
     for kind in maps:
         seen = _merged(seen, _fieldsOf(kind), _nothing)
-    return pa.schema(_merged(fields, seen, _takes if widen else _everything))
+    return pa.schema(_admitted(_merged(fields, seen, _takes if widen else _everything), fields))
+
+
+def together(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """Return one schema for what two were found for: the columns of both, those of two types as wide as both need."""
+    return pa.schema(_merged(list(one), list(other), _nothing))
 
 
 def _kinds(payloads: Iterable[bytes | None], decode: Callable[..., Any]) -> dict[Kind, None]:
@@ -105,7 +111,7 @@ def _kindOf(value: Any, depth: int) -> Kind:
     known = type(value)
     if known is dict:
         if depth > NESTING or not all(type(key) is str for key in value):
-            return _STRING
+            return _STRING if depth else None
         return "map", tuple([(key, _kindOf(each, depth + 1)) for key, each in value.items()])
     if known is list:
         return _STRING if depth > NESTING else ("array", tuple({_kindOf(each, depth + 1): None for each in value}))
@@ -125,11 +131,8 @@ def _typeOf(kind: Kind) -> pa.DataType | None:
     if _isMap(kind):
         fields = _merged([], _fieldsOf(kind), _nothing)
         return pa.struct(fields) if fields else None
-    element: pa.DataType | None = None
-    for each in kind[1]:
-        type = _typeOf(each)
-        element = type if element is None or type is None else _common(element, type, _nothing)
-    return None if element is None else pa.list_(element)
+    types = [type for each in kind[1] if (type := _typeOf(each)) is not None]
+    return pa.list_(reduce(lambda one, other: _common(one, other, _nothing), types)) if types else None
 
 
 def _fieldsOf(kind: Kind) -> list[pa.Field]:
@@ -139,15 +142,40 @@ def _fieldsOf(kind: Kind) -> list[pa.Field]:
 def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays) -> list[pa.Field]:
     """Return the known fields with those that were seen."""
     fields = {field.name: field for field in known}
-    lowered = {name.lower() for name in fields}
     for field in seen:
         old = fields.get(field.name)
-        if old is not None:
-            fields[field.name] = old.with_type(_common(old.type, field.type, stays))
-        elif len(fields) < MOST and field.name.lower() not in lowered and _isName(field.name):
-            fields[field.name] = field
-            lowered.add(field.name.lower())
+        fields[field.name] = field if old is None else old.with_type(_common(old.type, field.type, stays))
     return list(fields.values())
+
+
+def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.Field]:
+    """Return fields without those that are new and cannot be columns; the known ones come first."""
+    old = {field.name: field.type for field in known}
+    lowered = {name.lower() for name in old}
+    found: list[pa.Field] = []
+    for field in fields:
+        name, type = field.name, _admittedType(field.type, old.get(field.name))
+        isNew = len(found) < MOST and name.lower() not in lowered and _isName(name) and type is not None
+        if name in old or isNew:
+            found.append(field.with_type(type))
+            lowered.add(name.lower())
+    return found
+
+
+def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType | None:
+    """Return the same of a type; None where nothing of it is left."""
+    if pa.types.is_struct(type):
+        fields = _admitted(type, known if known is not None and pa.types.is_struct(known) else ())
+        return pa.struct(fields) if fields else None
+    if pa.types.is_list(type):
+        inner = _admittedType(
+            type.value_type, known.value_type if known is not None and pa.types.is_list(known) else None
+        )
+        return None if inner is None else pa.list_(inner)
+    if pa.types.is_map(type):
+        # Only a schema that was given has these.
+        return pa.map_(pa.string(), _admittedType(type.item_type, None if known is None else known.item_type))
+    return type
 
 
 def _isName(name: str) -> bool:

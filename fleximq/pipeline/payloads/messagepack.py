@@ -31,7 +31,7 @@ class MessagePack:
         return packed == b"\xc0"
 
     def text(self, packed: bytes) -> str:
-        """Return a str as it is, a bin as its text or else as base64, and anything else as JSON."""
+        """Return a str as it is, a bin as its text or else as base64, a timestamp as in ISO 8601, all else as JSON."""
         if packed[:1] and packed[0] in _BINS:
             content = msgspec.msgpack.decode(packed, type=bytes)
             try:
@@ -40,7 +40,9 @@ class MessagePack:
                 return b64encode(content).decode()
         if _isString(packed):
             return msgspec.msgpack.decode(packed, type=str)
-        return toJson(packed).decode()
+        text = toJson(packed)
+        # What JSON has no type for, it has as a string.
+        return msgspec.json.decode(text, type=str) if text.startswith(b'"') else text.decode()
 
     def binary(self, packed: bytes) -> bytes:
         """Return a bin as it is, and a str as its UTF-8."""

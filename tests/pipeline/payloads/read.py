@@ -1,0 +1,52 @@
+"""Decodes a few payloads, so that tests can say what becomes of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from fleximq.message import Content, Message
+from fleximq.pipeline.payloads.ddl import parsed
+from fleximq.pipeline.payloads.decoder import Decoded, Decoder
+from fleximq.pipeline.payloads.identity import VERBATIM, Identity
+from fleximq.records import contentOf
+
+
+def binary(payloads: Sequence[bytes | None]) -> pa.BinaryArray:
+    """Return payloads as a column."""
+    return pa.array(payloads, pa.binary())
+
+
+def texts(found: Sequence[str | None] | None) -> pa.StringArray | None:
+    """Return a column of texts."""
+    return None if found is None else pa.array(found, pa.string())
+
+
+def codes(contents: Sequence[Content]) -> pa.Int32Array:
+    """Return the column ``content``."""
+    return pa.array([contentOf(Message(b"", content)) for content in contents], pa.int32())
+
+
+def decode(
+    format: str,
+    ddl: str | None,
+    *payloads: bytes | None,
+    identity: Identity = VERBATIM,
+    dialects: Sequence[str] | None = None,
+) -> Decoded:
+    """Return what a decoder says."""
+    decoder = Decoder(format, None if ddl is None else parsed(ddl), identity)
+    return decoder.decode(binary(payloads), texts(dialects))
+
+
+def rowsOf(decoded: Decoded) -> list[dict[str, Any] | str | None]:
+    """Return for each row its values, or its error; None for one that has neither."""
+    rows: list[dict[str, Any] | None] = decoded.columns.to_pylist()
+    errors = [None] * len(rows) if decoded.errors is None else decoded.errors.to_pylist()
+    return [row if error is None else error for row, error in zip(rows, errors, strict=True)]
+
+
+def valueOf(format: str, type: str, payload: bytes) -> Any:
+    """Return the value of the field ``a`` of this type in a payload, or the error."""
+    [row] = rowsOf(decode(format, f"a {type}", payload))
+    return row["a"] if isinstance(row, dict) else row
