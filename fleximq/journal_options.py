@@ -112,6 +112,6 @@ def fsyncOf(written: str) -> Fsync:
 
 def _noRetention(line: str) -> SettingError:
     return SettingError(
-        f"retention is {line!r}, but must be PATTERN=AGE[,SIZE] or PATTERN=SIZE, e.g. orders.#=7d,10GiB, with an age in "
-        "s, m, h, d or w, over 0 and up to 100 years, and a size over 0 in B, KiB, MiB or GiB"
+        f"retention is {line!r}, but must be PATTERN=AGE[,SIZE] or PATTERN=SIZE, e.g. orders.#=7d,10GiB, with an age "
+        "in s, m, h, d or w, over 0 and up to 100 years, and a size over 0 in B, KiB, MiB or GiB"
     )

@@ -79,6 +79,10 @@ class Files:
         """Return the length of a file."""
         return os.fstat(descriptor).st_size
 
+    def isGone(self, descriptor: int) -> bool:
+        """Tell whether a file that is open was deleted: what is written to it is lost when it is closed."""
+        return os.fstat(descriptor).st_nlink == 0
+
     def lock(self, descriptor: int) -> bool:
         """Take the lock of a file for this process, and return False at once if another one has it.
 
@@ -127,6 +131,12 @@ class Files:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def wordsOf(error: OSError) -> str:
+    """Return the system's own words for an error, as the end of a sentence."""
+    words = error.strerror or str(error)
+    return words[:1].lower() + words[1:] if words[1:2].islower() else words
 
 
 def readWhole(files: Files, path: str) -> bytes:

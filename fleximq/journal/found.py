@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from fleximq.errors import JournalError
-from fleximq.journal.files import Files
+from fleximq.journal.files import Files, wordsOf
 from fleximq.journal.frame import FrameError, Kind
 from fleximq.journal.indexed import Segment
 from fleximq.journal.marks import Lost
@@ -98,4 +98,4 @@ def sentenceOf(lost: Lost, what: str = "damaged or missing") -> str:
 def unreadable(folder: str, error: OSError) -> JournalError:
     """Return the error that says that a journal's folder cannot be read, and why."""
     where = f" ({error.filename})" if error.filename else ""
-    return JournalError(f"the journal in {folder} cannot be read: {error.strerror or error}{where}")
+    return JournalError(f"the journal in {folder} cannot be read: {wordsOf(error)}{where}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 from fleximq.errors import JournalError
-from fleximq.journal.files import Files, putWhole, readWhole
+from fleximq.journal.files import Files, putWhole, readWhole, wordsOf
 from fleximq.journal.lock import LOCK
 
 IDENTITY = "identity"
@@ -35,7 +35,7 @@ def checkFolder(files: Files, folder: str) -> None:
             raise JournalError(f"{folder} is not a folder, so it cannot hold a journal")
         _checkNames(folder, files.names(folder))
     except OSError as error:
-        raise JournalError(f"the journal in {folder} cannot be opened: {error.strerror or error}") from error
+        raise JournalError(f"the journal in {folder} cannot be opened: {wordsOf(error)}") from error
 
 
 def _checkNames(folder: str, names: list[str]) -> None:
@@ -60,7 +60,7 @@ def identify(files: Files, folder: str, randomHex: Callable[[int], str]) -> str:
         line = f"{_MAGIC} {VERSION} {journal} "
         putWhole(files, folder, IDENTITY, f"{line}{crc32(line.encode()):08x}\n".encode())
     except OSError as error:
-        raise JournalError(f"the journal in {folder} cannot be opened: {error.strerror or error}") from error
+        raise JournalError(f"the journal in {folder} cannot be opened: {wordsOf(error)}") from error
     return journal
 
 

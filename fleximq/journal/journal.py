@@ -102,6 +102,7 @@ class DiskJournal:
         self._group = self._newGroup(1)
         self._clientIds = 0
         self._length = self._frames = 0
+        self._unsaid: list[str] = []
         self._began = self._closed = self._reopening = False
 
     def _newGroup(self, next: int) -> GroupCommit:
@@ -127,7 +128,7 @@ class DiskJournal:
         self._lock = Lock(self._files, self._folder)
         try:
             self.id = identify(self._files, self._folder, _randomHex)
-            found = recover(self._files, self._folder, self.id, self._say)
+            found = recover(self._files, self._folder, self.id, self._unsaid.append)
             self._durableEnd = DurableEnd(self._files, self._folder)
         except OSError as error:
             self._lock.release()
@@ -207,6 +208,9 @@ class DiskJournal:
         self._reader.begin()
         self._group.begin(log, self._worker)
         self._began = True
+        # Where the journal cannot be written either, that is what there is to say.
+        while self._unsaid:
+            self._say(self._unsaid.pop(0))
 
     def close(self) -> None:
         """Write all that waits, a last checkpoint, and give the lock back. Blocks, for half a minute at most."""
@@ -303,6 +307,19 @@ class DiskJournal:
     def clean(self, done: Callable[[Freed], None] = lambda freed: None) -> bool:
         """Take out what the rules let go, elsewhere and bit by bit; False if that is going on, or there are none."""
         return self._began and not self._closed and self._room.clean(done)
+
+    def look(self) -> None:
+        """See that the journal's files are still there; if they are not, nothing is kept any more.
+
+        Each commit looks for itself, so this is for times when there are none.
+        """
+        if self._began and not self._closed and self._group.readOnly is None:
+            reasons: list[str | None] = []
+            self._worker.hand(lambda: reasons.append(self._log.look()), lambda: self._looked(reasons[0]))
+
+    def _looked(self, reason: str | None) -> None:
+        if reason is not None:
+            self._group.refuse(reason)
 
     def _failed(self, commit: Commit) -> None:
         self._onEvent("journal: read-only", 1)

@@ -1,7 +1,7 @@
 """One broker to a journal: the lock that the one which writes holds on DIR/lock."""
 
 from fleximq.errors import JournalError
-from fleximq.journal.files import Files
+from fleximq.journal.files import Files, wordsOf
 
 #: Its bytes mean nothing, only who has locked it.
 LOCK = "lock"
@@ -18,7 +18,7 @@ class Lock:
         try:
             self._descriptor = files.openLock(f"{folder}/{LOCK}")
         except OSError as error:
-            raise JournalError(f"the journal in {folder} cannot be written: {error.strerror or error}") from error
+            raise JournalError(f"the journal in {folder} cannot be written: {wordsOf(error)}") from error
         if not self._taken(folder):
             files.close(self._descriptor)
             raise JournalError(f"the journal in {folder} is in use by another broker")
@@ -28,7 +28,7 @@ class Lock:
             return self._files.lock(self._descriptor)
         except OSError as error:
             self._files.close(self._descriptor)
-            raise JournalError(f"the journal in {folder} cannot be locked: {error.strerror or error}") from error
+            raise JournalError(f"the journal in {folder} cannot be locked: {wordsOf(error)}") from error
 
     def release(self) -> None:
         """Give it back."""

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from fleximq.journal.advancing import advance
-from fleximq.journal.files import Files
+from fleximq.journal.files import Files, wordsOf
 from fleximq.journal.frame import FrameError, FrameHeader, Kind
 from fleximq.journal.index import writeIndex
 from fleximq.journal.indexed import Segment
@@ -130,7 +130,7 @@ class Reader:
                 if error.errno not in _PASSING or self._stopping.is_set():
                     raise
                 if not said:
-                    self._callFromThread(self._log, f"the journal cannot be read for now: {error.strerror}")
+                    self._callFromThread(self._log, f"the journal cannot be read for now: {wordsOf(error)}")
                     said = True
                 self._stopping.wait(_PATIENCE)
 
@@ -375,7 +375,7 @@ class Reader:
                 break
             except OSError as error:
                 _raisePassing(error)
-                hole = Hole(position, segment.behind(position), f"it cannot be read: {error.strerror or error}")
+                hole = Hole(position, segment.behind(position), f"it cannot be read: {wordsOf(error)}")
                 position = hole.until
                 yield hole
         if hole is not None:

@@ -18,7 +18,7 @@ from itertools import pairwise
 from fleximq.errors import JournalError
 from fleximq.journal.counting import countTransaction
 from fleximq.journal.damage import frameAt
-from fleximq.journal.files import Files, readUpTo, writeAll
+from fleximq.journal.files import Files, readUpTo, wordsOf, writeAll
 from fleximq.journal.found import Found, sentenceOf, unreadable
 from fleximq.journal.frame import FrameError
 from fleximq.journal.index import readIndex, writeIndex
@@ -172,7 +172,7 @@ class _Recovery:
             try:
                 writeIndex(self._files, self._folder, segment)
             except OSError as error:
-                self._log(f"the index of {segmentName(segment.base)} could not be written: {error.strerror or error}")
+                self._log(f"the index of {segmentName(segment.base)} could not be written: {wordsOf(error)}")
 
     def _join(self, segments: list[Segment]) -> None:
         """Report what is missing between segments, and at the end of one."""

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fleximq.journal.expiry import Expiry, Judge, Rules, Verdict
-from fleximq.journal.files import Files
+from fleximq.journal.files import Files, wordsOf
 from fleximq.journal.index import indexName, writeIndex
 from fleximq.journal.indexed import Segment, Staged
 from fleximq.journal.opened import OpenSegments
@@ -96,7 +96,7 @@ class Retention:
         except Stopped:
             pass
         except OSError as error:
-            self._log(f"what has expired could not be taken out of the journal: {error.strerror or error}")
+            self._log(f"what has expired could not be taken out of the journal: {wordsOf(error)}")
         finally:
             opened.close()
         return freed

@@ -9,6 +9,7 @@ others have in memory stays there.
 """
 
 from collections.abc import Iterable
+from errno import ENOENT
 
 from fleximq.journal.files import Files, writeAll
 from fleximq.journal.frame import Frame, seal
@@ -80,6 +81,14 @@ class WrittenSegment:
         if until - self._forgotten >= _PORTION:
             self._files.forget(self._descriptor, self._forgotten, until - self._forgotten)
             self._forgotten = until
+
+    def checkThere(self) -> None:
+        """See that the file is still in a folder: what is written to one that was deleted is lost with the process.
+
+        :raises FileNotFoundError: it was deleted.
+        """
+        if self._files.isGone(self._descriptor):
+            raise FileNotFoundError(ENOENT, "the journal's files were deleted")
 
     def cut(self, end: int) -> None:
         """Take back what a group that failed left behind this position.

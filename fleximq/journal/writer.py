@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Protocol
 
 from fleximq.journal.commit import Commit
-from fleximq.journal.files import Files
+from fleximq.journal.files import Files, wordsOf
 from fleximq.journal.segment import WrittenSegment, segmentName
 from fleximq.journal_options import Fsync
 
@@ -68,6 +68,7 @@ class Log:
             raise ValueError("no segment is open")
         commit.written = list(zip(segment.write(frames), frames, strict=True))
         self._settle(segment, commit.opening is not None or commit.closing is not None)
+        segment.checkThere()
         commit.end = self._end = segment.end
         commit.length = segment.length
 
@@ -90,6 +91,15 @@ class Log:
         if self._sealed is not None:
             self._sealed.close()
             self._sealed = None
+
+    def look(self) -> str | None:
+        """See that the file that is written is still there; return the reason if it is not, and write no more."""
+        if self._broken is None and self._segment is not None:
+            try:
+                self._segment.checkThere()
+            except OSError as error:
+                return self._break(error)
+        return None
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -156,7 +166,7 @@ class Log:
 def reasonOf(error: Exception) -> str:
     """Return why something failed, in the system's words where they are all there is to say."""
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        return wordsOf(error)
     return str(error) or type(error).__name__
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fleximq.errors import JournalError
 from fleximq.journal.durable_end import END, readEnd
-from fleximq.journal.files import Files, readWhole
+from fleximq.journal.files import Files, readWhole, wordsOf
 from fleximq.journal.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
 from fleximq.journal.identity import IDENTITY, readIdentity
 from fleximq.journal.marks import decodeGap
@@ -53,7 +53,7 @@ class Folder:
         except FileNotFoundError:
             raise JournalError(f"{path} is no journal: it has no file {IDENTITY}") from None
         except OSError as error:
-            raise JournalError(f"the journal in {path} cannot be read: {error.strerror or error}") from error
+            raise JournalError(f"the journal in {path} cannot be read: {wordsOf(error)}") from error
 
     @property
     def files(self) -> Files:

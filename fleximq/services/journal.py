@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = Logger()
 
-#: Seconds between two looks at what has expired.
+#: Seconds between two looks at what has expired, and whether the journal's files are there.
 CLEANING = 60.0
 
 
@@ -157,6 +157,7 @@ class JournalService(MultiService):
             self._bell.takeDown()
 
     def _clean(self) -> None:
+        self.journal.look()
         self.journal.clean(_cleaned)
 
     def _signalled(self, *ignored: object) -> None:

@@ -58,6 +58,8 @@ class ListenerService(Service):
         super().startService()
         if self._opening is None:
             self._open()
+        elif self.port is not None:
+            self._tell()
 
     def stopService(self) -> Deferred[None]:
         """Close it; what is returned fires when it is closed, and a UNIX socket's file removed."""
@@ -94,10 +96,15 @@ class ListenerService(Service):
 
     def _opened(self, port: Any) -> None:
         self.port = port
-        where = spelt(self.listen.kind, port.getHost())
-        _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)
+        if self.running:
+            self._tell()
         if isinstance(port, StandardStreams):
             port.ended.addCallback(lambda _: self._clientGone())
+
+    def _tell(self) -> None:
+        """Say where it listens, once it is sure that the broker starts: the journal is opened between the two steps."""
+        where = spelt(self.listen.kind, self.port.getHost())
+        _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)
 
     def _clientGone(self) -> None:
         if self.running:

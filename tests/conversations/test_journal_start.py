@@ -86,6 +86,7 @@ class NotStartingTests(SynchronousTestCase):
         self.assertEqual((code, len(said)), (1, 1), output)
         self.assertIn(words, said[0])
         self.assertNotIn("Traceback", output)
+        self.assertNotIn("Listening", output)
 
     def test_second(self) -> None:
         """One that another broker has; that one goes on."""
@@ -109,7 +110,7 @@ class NotStartingTests(SynchronousTestCase):
         path = Path(self.mktemp()).absolute()
         path.write_text("x")
         self.assertRefused(str(path), "not a folder")
-        self.assertRefused(f"{path}-no/such/folder", "No such file or directory")
+        self.assertRefused(f"{path}-no/such/folder", "no such file or directory")
 
     def test_newer(self) -> None:
         """One of a version that is not known yet."""

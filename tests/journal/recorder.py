@@ -158,6 +158,10 @@ class Recorder(Files):
         """Return the length of a file."""
         return len(self._files[self._open[descriptor]])
 
+    def isGone(self, descriptor: int) -> bool:
+        """Tell whether no name leads to it."""
+        return self._open[descriptor] not in self._names.values()
+
     def lock(self, descriptor: int) -> bool:
         """Nobody else is there."""
         return True

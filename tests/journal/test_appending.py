@@ -196,7 +196,7 @@ class WhenSafeTests(GroupCase):
         number = self.made.append(b"a")
         self.wait("after", number)
         self.made.steps.all()
-        self.assertEqual(self.made.told, [(b"a", 0, "Input/output error"), "after"])
+        self.assertEqual(self.made.told, [(b"a", 0, "input/output error"), "after"])
 
 
 class NotesTests(GroupCase):
@@ -298,11 +298,11 @@ class FaultTests(GroupCase):
             self.files.fail(operation)
             del self.files.calls[:]
             made.steps.all()
-            self.assertEqual(made.told, [(b"a", 0, "Input/output error"), (b"b", 0, "Input/output error")])
+            self.assertEqual(made.told, [(b"a", 0, "input/output error"), (b"b", 0, "input/output error")])
             self.assertEqual(self.files.calls.count("sync"), operation == "sync")
             self.files.heal()
             error = self.assertRaises(NotKept, made.append, b"cd")
-            self.assertEqual((error.refused, error.reason), (range(2), "Input/output error"))
+            self.assertEqual((error.refused, error.reason), (range(2), "input/output error"))
             self.assertEqual((made.group.safe, made.group.end, len(made.failed)), (2, 1, 1))
 
     def test_fullDisk(self) -> None:
@@ -319,7 +319,7 @@ class FaultTests(GroupCase):
             self.files.takeOnly(room)
             made.steps.all()
             self.files.heal()
-            self.assertEqual(made.told[1:], [(b"b", 0, os.strerror(errno.ENOSPC))])
+            self.assertEqual(made.told[1:], [(b"b", 0, os.strerror(errno.ENOSPC).lower())])
             self.assertEqual(len(made.frames()), len(whole))
 
     def test_roll(self) -> None:
@@ -333,7 +333,7 @@ class FaultTests(GroupCase):
             made.append(b"b")
             self.files.fail(operation)
             made.steps.all()
-            self.assertEqual(made.told, [(b"a", 1, None), (b"b", 0, "Input/output error")], operation)
+            self.assertEqual(made.told, [(b"a", 1, None), (b"b", 0, "input/output error")], operation)
             self.assertEqual(self.files.names(made.folder), ["00000000000000000000.fxj"], operation)
 
     def test_cannotBeEncoded(self) -> None:
@@ -358,7 +358,7 @@ class FaultTests(GroupCase):
         self.assertRaises(NotKept, made.append, b"d")
         self.assertEqual(made.told, [(b"a", 1, None)])
         made.steps.all()
-        self.assertEqual(made.told[1:], [(b"b", 0, "Input/output error"), (b"c", 0, "Input/output error")])
+        self.assertEqual(made.told[1:], [(b"b", 0, "input/output error"), (b"c", 0, "input/output error")])
         self.assertEqual((made.group.safe, len(made.failed)), (3, 1))
 
     def test_inBetweenWhileIdle(self) -> None:

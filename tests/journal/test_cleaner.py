@@ -114,6 +114,6 @@ class CleanerTests(JournalCase):
         self.files.fail("remove")
         self.assertEqual(self.cleaned(), Freed())
         self.pump(lambda: bool(self.log))
-        self.assertEqual(self.log, ["what has expired could not be taken out of the journal: Input/output error"])
+        self.assertEqual(self.log, ["what has expired could not be taken out of the journal: input/output error"])
         self.files.heal()
         self.assertEqual(self.cleaned().removed, 1)

@@ -104,7 +104,7 @@ class IdentityTests(SynchronousTestCase):
     def test_noParent(self) -> None:
         """A folder in one that is not there is not made."""
         self.folder += "/deep"
-        self.assertEqual(self.refused(), f"the journal in {self.folder} cannot be opened: No such file or directory")
+        self.assertEqual(self.refused(), f"the journal in {self.folder} cannot be opened: no such file or directory")
 
     def test_onlyRead(self) -> None:
         """Reading the identity of what is no journal changes nothing."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from array import array
 from typing import Any
 
@@ -183,10 +184,31 @@ class OpeningTests(JournalCase):
         journal.open()
         self.files.fail("write", code=errno.ENOSPC)
         error = self.assertRaises(JournalError, journal.begin)
-        self.assertEqual(str(error), f"the journal in {self.folder} cannot be written: No space left on device")
+        self.assertEqual(str(error), f"the journal in {self.folder} cannot be written: no space left on device")
+        self.assertEqual(self.log, [])
         journal.close()
         self.files.heal()
         self.begin()
+
+    def test_indexOnFullDisk(self) -> None:
+        """That an index could not be written is said only where the journal goes on; else it looks like the cause."""
+        for heals in (False, True):
+            self.kept(b"a")
+            self.crash()
+            journal = self.make()
+            self.files.fail("write", code=errno.ENOSPC)
+            journal.open()
+            if heals:
+                self.files.heal()
+                journal.begin()
+                self.assertEqual(len(self.log), 1)
+                self.assertRegex(self.log[0], "^the index of .* could not be written: no space left on device$")
+            else:
+                self.assertRaises(JournalError, journal.begin)
+                self.assertEqual(self.log, [])
+            self.files.heal()
+            journal.close()
+            self.begin()
 
     def test_damagedIdentity(self) -> None:
         """Whatever is wrong, the lock is given back."""
@@ -328,10 +350,43 @@ class FaultTests(JournalCase):
         self.kept(b"a")
         self.fault()
         health = self.journal.health()
-        self.assertEqual((health["state"], health["reason"]), ("read-only", "Input/output error"))
-        self.assertEqual(self.log, ["nothing is kept any more, since writing failed: Input/output error"])
+        self.assertEqual((health["state"], health["reason"]), ("read-only", "input/output error"))
+        self.assertEqual(self.log, ["nothing is kept any more, since writing failed: input/output error"])
         self.assertIn(("journal: read-only", 1), self.events)
         self.assertEqual(self.records(), [(1, "a", b"a")])
+
+    def test_deleted(self) -> None:
+        """A folder that is deleted under it is noticed by the next commit, which nobody is told is safe."""
+        self.kept(b"a")
+        shutil.rmtree(self.folder)
+        self.kept(b"b")
+        self.assertEqual(self.told[1][2], "the journal's files were deleted")
+        self.assertEqual(self.log, ["nothing is kept any more, since writing failed: the journal's files were deleted"])
+        self.assertRaises(NotKept, self.append, b"c")
+        self.assertEqual(self.reopen(), ["no such file or directory"])
+
+    def test_deletedUnnoticed(self) -> None:
+        """Without commits it is noticed by a look."""
+        self.kept(b"a")
+        self.journal.look()
+        self.steps.all()
+        self.assertEqual(self.journal.health()["state"], "ok")
+        shutil.rmtree(self.folder)
+        for _ in range(2):
+            self.journal.look()
+            self.steps.all()
+        health = self.journal.health()
+        self.assertEqual((health["state"], health["reason"]), ("read-only", "the journal's files were deleted"))
+        self.assertEqual(len(self.log), 1)
+
+    def test_moved(self) -> None:
+        """A folder that is only called otherwise is still there."""
+        self.kept(b"a")
+        os.rename(self.folder, f"{self.folder}-moved")
+        self.journal.look()
+        self.kept(b"b")
+        self.assertEqual(self.told[1][2], None)
+        os.rename(f"{self.folder}-moved", self.folder)
 
     def test_nothingAfterTheFault(self) -> None:
         """Nothing is acknowledged any more, and nothing that was refused comes back."""
@@ -339,7 +394,7 @@ class FaultTests(JournalCase):
         for operation in ("write", "sync"):
             self.fault(operation)
             self.assertRaises(NotKept, self.append, b"b")
-            self.assertEqual([reason for _, _, reason in self.told][1:], ["Input/output error"])
+            self.assertEqual([reason for _, _, reason in self.told][1:], ["input/output error"])
             self.journal.close()
             self.begin()
             self.assertEqual(self.records(), [(1, "a", b"a")], operation)
@@ -384,7 +439,7 @@ class FaultTests(JournalCase):
         self.fault()
         for operation in ("create", "write", "sync", "syncFolder"):
             self.files.fail(operation)
-            self.assertEqual(self.reopen(), ["Input/output error"], operation)
+            self.assertEqual(self.reopen(), ["input/output error"], operation)
             self.assertEqual(self.journal.health()["state"], "read-only")
             self.assertRaises(NotKept, self.append, b"b")
             self.files.heal()

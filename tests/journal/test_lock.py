@@ -27,7 +27,7 @@ class LockTests(SynchronousTestCase):
     def test_noFolder(self) -> None:
         """Where no file can be made, the sentence says why."""
         error = self.assertRaises(JournalError, Lock, Files(), self.folder)
-        self.assertEqual(str(error), f"the journal in {self.folder} cannot be written: No such file or directory")
+        self.assertEqual(str(error), f"the journal in {self.folder} cannot be written: no such file or directory")
 
     def test_cannotBeLocked(self) -> None:
         """Nor does a file system without locks pass for an unlocked one."""
@@ -38,4 +38,4 @@ class LockTests(SynchronousTestCase):
 
         os.mkdir(self.folder)
         error = self.assertRaises(JournalError, Lock, NoLocks(), self.folder)
-        self.assertEqual(str(error), f"the journal in {self.folder} cannot be locked: Function not implemented")
+        self.assertEqual(str(error), f"the journal in {self.folder} cannot be locked: function not implemented")

@@ -27,7 +27,7 @@ class Unreadable(Recorder):
         """Read, unless it is what cannot be."""
         name, start, end = self.bad
         if name and self._open[descriptor] == self._names[name] and position < end and start < position + size:
-            raise OSError(5, "Input/output error")
+            raise OSError(5, "input/output error")
         return super().read(descriptor, size, position)
 
 
@@ -391,7 +391,7 @@ class ThreadTests(SynchronousTestCase):
         self.answered()
         self.answered()
         self.assertEqual([message.offset for message in answers[0]], [1])
-        self.assertEqual(self.said, ["the journal cannot be read for now: Too many open files"])
+        self.assertEqual(self.said, ["the journal cannot be read for now: too many open files"])
 
     def test_stop(self) -> None:
         """What was asked before is still answered, and the files are closed."""

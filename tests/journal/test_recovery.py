@@ -31,7 +31,7 @@ class Failing(Recorder):
     def read(self, descriptor: int, size: int, position: int) -> bytes:
         """Read, or fail."""
         if self.fails("read", self._path(descriptor)):
-            raise OSError(5, "Input/output error")
+            raise OSError(5, "input/output error")
         return super().read(descriptor, size, position)
 
     def write(self, descriptor: int, buffers: Any, position: int) -> int:
@@ -165,7 +165,7 @@ class ErrorTests(SynchronousTestCase):
         small = makeSmall(clean=False)
         disk = Failing(small.state)
         disk.fails = lambda what, path: what == "read" and path == small.segments()[-1]  # type: ignore[method-assign]
-        self.assertEqual(self.refused(disk), f"the journal in {FOLDER} cannot be read: Input/output error")
+        self.assertEqual(self.refused(disk), f"the journal in {FOLDER} cannot be read: input/output error")
 
     def test_otherJournal(self) -> None:
         """A segment of another journal is not read."""
@@ -184,7 +184,7 @@ class ErrorTests(SynchronousTestCase):
         found = recover(disk, FOLDER, readIdentity(disk, FOLDER), said.append)
         self.assertEqual(found.records, len(small.records))
         self.assertEqual(len(said), 1)
-        self.assertIn("No space left on device", said[0])
+        self.assertIn("no space left on device", said[0])
 
     def test_cannotKeepWhatIsCut(self) -> None:
         """Where the copy of an unfinished end cannot be written, nothing is cut."""

@@ -594,7 +594,7 @@ class CrashTests(RetentionCase):
             self.clean(files=files)
             if files.left >= 0:
                 break
-            words = "what has expired could not be taken out of the journal: No space left on device"
+            words = "what has expired could not be taken out of the journal: no space left on device"
             self.assertLessEqual(set(self.said), {words})
             told += len(self.said)
             there = recordsOf(self.journal)

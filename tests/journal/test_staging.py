@@ -212,7 +212,7 @@ class FaultTests(StagingCase):
         for _ in range(2):
             self.journal.stage("q", 1, "p", [(envelopeTo("a"), b"x", 1)], lambda *answer: found.append(answer))
             self.steps.all()
-        self.assertEqual(found, [(None, "Input/output error")] * 2)
+        self.assertEqual(found, [(None, "input/output error")] * 2)
 
     def test_commit(self) -> None:
         """A commit that failed is not remembered: when all is well again the batch can be committed, once."""
@@ -220,7 +220,7 @@ class FaultTests(StagingCase):
         self.files.fail("sync")
         self.commit(token, written=False)
         self.commit(token)
-        self.assertEqual(self.answers, [(0, "Input/output error")] * 2)
+        self.assertEqual(self.answers, [(0, "input/output error")] * 2)
         self.assertRaises(NotKept, self.commit, token)
         self.files.heal()
         self.journal.reopen(lambda reason: None)

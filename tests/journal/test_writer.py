@@ -109,7 +109,7 @@ class LogTests(LogCase):
         self.files.close(self.files.create(path))
         commit = self.opening()
         self.log().carryOut(commit)
-        self.assertEqual(commit.reason, "File exists")
+        self.assertEqual(commit.reason, "file exists")
 
 
 class ModeTests(LogCase):
@@ -150,13 +150,13 @@ class ModeTests(LogCase):
         log.carryOut(self.run_(1))
         self.files.fail("sync")
         self.seconds = 1.0
-        self.assertEqual(log.syncDue(), "Input/output error")
+        self.assertEqual(log.syncDue(), "input/output error")
         self.files.heal()
         del self.files.calls[:]
         self.assertIsNone(log.syncDue())
         commit = self.run_(2)
         log.carryOut(commit)
-        self.assertEqual((commit.reason, self.files.calls), ("Input/output error", []))
+        self.assertEqual((commit.reason, self.files.calls), ("input/output error", []))
 
     def test_never(self) -> None:
         """Only before another segment begins, and at a clean end."""
@@ -175,7 +175,7 @@ class ModeTests(LogCase):
         self.files.fail("sync")
         commit = self.opening()
         self.assertEqual(self.carried(log, commit), ["sync", "truncate"])
-        self.assertEqual(commit.reason, "Input/output error")
+        self.assertEqual(commit.reason, "input/output error")
 
 
 class ReopenTests(LogCase):
@@ -241,7 +241,7 @@ class ReasonTests(SynchronousTestCase):
     def test_words(self) -> None:
         """The system's where it has some, else the error's own, else its name."""
         errors = [OSError(28, "No space left on device"), OSError("nothing"), ValueError("odd"), MemoryError()]
-        words = ["No space left on device", "nothing", "odd", "MemoryError"]
+        words = ["no space left on device", "nothing", "odd", "MemoryError"]
         self.assertEqual([reasonOf(error) for error in errors], words)
 
 

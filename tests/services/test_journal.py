@@ -71,6 +71,10 @@ class Steps:
         """Close."""
         self.steps.append("close")
 
+    def look(self) -> None:
+        """Look whether the files are there."""
+        self.steps.append("look")
+
     def clean(self, done: Callable[[Freed], None]) -> bool:
         """Clean."""
         self.steps.append("clean")
@@ -148,13 +152,13 @@ class JournalServiceTests(SynchronousTestCase):
         service = self.service()
         self.assertEqual(self.steps, [])
         service.startService()
-        self.assertEqual(self.steps, ["open", "restore", "begin", "clean", "start"])
+        self.assertEqual(self.steps, ["open", "restore", "begin", "look", "clean", "start"])
         ended = service.stopService()
-        self.assertEqual(self.steps[5:], ["stop"])
+        self.assertEqual(self.steps[6:], ["stop"])
         self.assertNoResult(ended)
         self.inner.ended.callback(None)
         self.successResultOf(ended)
-        self.assertEqual(self.steps[6:], ["close"])
+        self.assertEqual(self.steps[7:], ["close"])
         self.assertEqual(self.signals, {signal.SIGUSR2: signal.SIG_DFL})
 
     def test_notOpened(self) -> None:

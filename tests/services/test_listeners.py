@@ -70,6 +70,13 @@ class MemoryTests(SynchronousTestCase):
         self.service.startService()
         self.assertEqual(self.reactor.tcpServers, [(5677, self.factory, BACKLOG, "")])
 
+    def test_notYetSaid(self) -> None:
+        """With privileges nothing is said yet: the journal may still not be there."""
+        self.service.privilegedStartService()
+        self.assertEqual(self.log(), [])
+        self.service.startService()
+        self.assertEqual(self.log(), ["Listening on tcp:0.0.0.0:5677 (minimq)"])
+
     def test_unprivileged(self) -> None:
         """It opens without that step too."""
         self.service.startService()
@@ -145,6 +152,7 @@ class SocketTests(TestCase):
         factory.noisy = False
         service = ListenerService(globalReactor, Listen.parse(text), factory, leave, leaveLate)
         service.privilegedStartService()
+        service.startService()
         self.addCleanup(service.stopService)
         return service
 
