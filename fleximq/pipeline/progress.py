@@ -30,11 +30,19 @@ class Progress:
             self._write(f"{text}\n")
 
     def show(self, name: str, done: float, total: float | None, unit: str) -> None:
-        """Tell how far ``name`` is, unless that was told a moment ago; the end is always told."""
+        """Tell how far ``name`` is, unless that was told a moment ago; on a terminal the end is always told."""
         with self._lock:
             now, ended = self._now(), total is not None and done >= total
             told = self._told.get(name)
-            if told is not None and not ended and now - told < (QUICK if self._terminal else PAUSE):
+            if told is None and not self._terminal:
+                # What is over at once needs no words.
+                self._told[name] = now
+                return
+            if (
+                told is not None
+                and not (ended and self._terminal)
+                and now - told < (QUICK if self._terminal else PAUSE)
+            ):
                 return
             self._told[name] = now
             line = f"{name}: {_number(done)}" + ("" if total is None else f" of {_number(total)}") + f" {unit}"

@@ -3,6 +3,7 @@
 Under ``spark-submit`` Spark runs already; there only what was asked for by name is set.
 """
 
+import logging
 import os
 import shutil
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from fleximq.limits import GIBIBYTE, MEBIBYTE
@@ -36,6 +38,7 @@ _REPEATED = (
     "org.apache.spark.util.Utils",
     "org.apache.spark.api.python",
 )
+_GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 
 class Session:
@@ -83,6 +86,9 @@ class Session:
         for name, value in (settings | conf).items():
             builder = builder.config(name, value)
         if not verbose:
+            # What it writes of an error is told by the error.
+            for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+                PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
         try:
@@ -131,6 +137,8 @@ class Session:
         ]
         for place, name in enumerate(_REPEATED):
             lines += [f"logger.l{place}.name = {name}", f"logger.l{place}.level = off"]
+        # Spark takes the level of this one for all, and says so where it differs.
+        lines += [f"logger.all.name = {_GATEWAY}", "logger.all.level = error"]
         file.write_text("\n".join(lines) + "\n")
         return str(file)
 

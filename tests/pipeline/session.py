@@ -12,6 +12,7 @@ from unittest import SkipTest
 from pyspark.sql import SparkSession
 
 import fleximq
+from fleximq.pipeline import java
 
 #: Two tasks at once, each of which may fail twice before it fails its job.
 MASTER = "local[2,3]"
@@ -25,10 +26,12 @@ def sharedSession() -> SparkSession:
 
     :raises SkipTest: there is no Java to run it.
     """
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
-        raise SkipTest("Spark needs Java 17, 21 or 25, found by JAVA_HOME or in PATH")
+    try:
+        found = java.find()
+    except java.NoJava as error:
+        raise SkipTest(str(error)) from None
     folder = tempfile.mkdtemp(prefix="fleximq-spark-")
+    os.environ["JAVA_HOME"] = java.homeOf(found, f"{folder}/java")
     source = str(Path(fleximq.__file__).parents[1])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))

@@ -1,0 +1,196 @@
+"""``fleximq-pipeline describe``: which journals and topics there are, what is in them, and how far their readers are.
+
+It reads the journals once, by itself and without Spark.
+"""
+
+import json
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fleximq import option_values
+from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.job import Job, Run, addSource, option, sourceOptions
+
+if TYPE_CHECKING:
+    from fleximq.pipeline.journals import SlicePartition
+    from fleximq.pipeline.overview import Topic
+    from fleximq.pipeline.selection import Selection
+
+Facts = dict[str, Any]
+_FORMATS = ("table", "json")
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    addSource(parser)
+    option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, described as well")
+    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="how it is written")
+
+
+def _lower(name: str, value: object) -> str:
+    return option_values.text(name, value).lower()
+
+
+def _run(chosen: Namespace, run: Run) -> None:
+    try:
+        import numpy  # noqa: F401
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise PipelineError(f"{error.name} is not installed: pip install 'fleximq[spark]' brings it") from error
+    facts: Facts = {}
+    if chosen.lake is None or chosen.journal or chosen.url:
+        facts |= _journals(sourceOptions(chosen), run)
+    if chosen.url:
+        facts["groups"] = _groups(sourceOptions(chosen))
+    if chosen.lake is not None:
+        facts["tables"] = list(_tables(os.path.abspath(os.path.expanduser(chosen.lake))))
+    if chosen.format == "json":
+        json.dump(facts, run.out, ensure_ascii=False, indent=2)
+        run.out.write("\n")
+    else:
+        _write(facts, run)
+
+
+def _journals(given: dict[str, str], run: Run) -> Facts:
+    """Return the journals, and what of them is in each topic; what is damaged is told and passed over."""
+    from dataclasses import replace
+
+    from fleximq.pipeline.journals import Journals
+    from fleximq.pipeline.options import SourceOptions
+    from fleximq.pipeline.overview import overview
+    from fleximq.pipeline.selection import Selection
+
+    options = SourceOptions.of(given)
+    journals = Journals(options)
+    found: list[Facts] = []
+    topics: list[Facts] = []
+    try:
+        for id, journal in journals.find().items():
+            bounds = journal.bounds()
+            found.append({"journal": id, "at": journal.path, "first": bounds.first, "next": bounds.next})
+            wanted = Selection(topics=options.topics).within(bounds.first, bounds.next)
+            parts = journals.partitions(
+                journal, bounds.first, bounds.next, replace(options, partitionBytes=8 << 20), wanted
+            )
+            there = overview(_batches(parts, wanted, f"reading {journal.path}", run))
+            topics += [_facts(id, name, topic) for name, topic in there.items()]
+    finally:
+        journals.close()
+    return {"journals": found, "topics": topics}
+
+
+def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: Run) -> Iterator[Any]:
+    """Yield all records of some partitions, and say how far that is; ends early if the run is to end."""
+    from fleximq.pipeline.journals import read
+    from fleximq.pipeline.overview import COLUMNS
+
+    for place, part in enumerate(parts):
+        if run.stopping.is_set():
+            return
+        yield from read(part, COLUMNS, wanted, False)
+        run.progress(words, place + 1, len(parts), "parts")
+
+
+def _facts(journal: str, name: str, topic: "Topic") -> Facts:
+    from fleximq.pipeline.payloads.ddl import written
+
+    return {
+        "journal": journal,
+        "topic": name,
+        "records": topic.records,
+        "bytes": topic.bytes,
+        "first": topic.first,
+        "last": topic.last,
+        "from": _time(topic.firstTime),
+        "to": _time(topic.lastTime),
+        "format": topic.format,
+        "schema": written(topic.schema) if topic.schema.names else None,
+    }
+
+
+def _groups(options: dict[str, str]) -> list[Facts]:
+    """Return how far the consumer groups are that the brokers know."""
+    from fleximq.pipeline.broker_link import Place
+    from fleximq.pipeline.lag import groups
+
+    found: list[Facts] = []
+    for url in options["url"].split(","):
+        found += [{**group._asdict(), "told": _time(group.told * 1000)} for group in groups(Place.of(options, url))]
+    return found
+
+
+def _tables(lake: str) -> Iterator[Facts]:
+    """Yield what is known of each table of a lake, for each journal that it has."""
+    from fleximq.pipeline.lake.columns import readColumns
+    from fleximq.pipeline.lake.formats import formatOf
+    from fleximq.pipeline.lake.naming import OWN
+    from fleximq.pipeline.lake.ranges import ranges
+    from fleximq.pipeline.payloads.ddl import written
+
+    try:
+        names = sorted(name for name in os.listdir(lake) if os.path.isdir(f"{lake}/{name}/{OWN}"))
+    except OSError as error:
+        raise OptionRefused(f"the lake {lake} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    for name in names:
+        table = f"{lake}/{name}"
+        columns = readColumns(table)
+        yield {
+            "table": name,
+            "format": formatOf(table)["format"],
+            "schema": None if columns is None else written(columns.schema),
+            "journals": [
+                {
+                    "journal": id,
+                    "first": covered.first,
+                    "next": covered.next,
+                    "rows": covered.rows,
+                    "expired": covered.expired,
+                    "gaps": len(covered.gaps),
+                }
+                for id, covered in sorted(ranges(table).items())
+            ],
+        }
+
+
+def _time(microseconds: int) -> str:
+    moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _write(facts: Facts, run: Run) -> None:
+    """Write the facts as one table for each kind of them."""
+    if "journals" in facts:
+        _section(run, "Journals", ("journal", "at", "first", "next"), facts["journals"])
+        several = len(facts["journals"]) > 1
+        topic = ("topic", "records", "bytes", "first", "last", "from", "to", "format", "schema")
+        _section(run, "Topics", (*(("journal",) if several else ()), *topic), facts["topics"])
+    if "groups" in facts:
+        group = ("name", "journal", "next", "end", "records", "bytes", "seconds", "lost", "told")
+        _section(run, "Consumer groups, and how far behind they are", group, facts["groups"])
+    if "tables" in facts:
+        rows = [{**each, **one} for each in facts["tables"] for one in each["journals"] or [{}]]
+        table = ("table", "format", "journal", "first", "next", "rows", "expired", "gaps")
+        _section(run, "Lake tables", table, rows)
+        _section(run, "Their columns", ("table", "schema"), facts["tables"])
+
+
+def _section(run: Run, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
+    from fleximq.pipeline.shown import aligned
+
+    run.out.write(f"{title}\n\n")
+    cells = [["" if row.get(name) is None else str(row[name]) for name in names] for row in rows]
+    isNumber = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]
+    if rows:
+        aligned(names, cells, isNumber, run.out)
+    else:
+        run.out.write("none\n")
+    run.out.write("\n")
+
+
+#: The job.
+DESCRIBE = Job(
+    "describe", "Show journals, topics, what their payloads look like, and how far readers are.", _prepare, _run, True
+)

