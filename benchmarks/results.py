@@ -5,11 +5,27 @@ A broker that had a run refused has no number in that scene at all, only the rea
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from benchmarks.percentiles import median
-from benchmarks.scenes import OURS, Goal, Scene
+from benchmarks.scenes import OURS, Goal
 from benchmarks.work.effort import Figures
+
+
+class Measured(Protocol):
+    """A scene, as far as it matters here."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for who asks for it."""
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What is wanted of ours."""
 
 
 class Row(NamedTuple):
@@ -32,7 +48,7 @@ class Row(NamedTuple):
 class Results:
     """The results of one scene; :meth:`ran` and :meth:`refuse` fill them in."""
 
-    scene: Scene
+    scene: Measured
     runs: dict[str, list[Figures]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 

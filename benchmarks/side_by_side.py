@@ -100,8 +100,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         description="Measure FlexiMQ beside nats-server, redis-server, mosquitto and node's ws, as far as installed.",
     )
     scenes, brokers = [scene.name for scene in SCENES], list(_kinds())
-    parser.add_argument("--scenes", type=partial(_names, scenes), default=[], metavar="NAME,...", help="or a pattern")
-    parser.add_argument("--brokers", type=partial(_names, brokers), default=[], metavar="NAME,...")
+    parser.add_argument("--scenes", type=partial(names, scenes), default=[], metavar="NAME,...", help="or a pattern")
+    parser.add_argument("--brokers", type=partial(names, brokers), default=[], metavar="NAME,...")
     parser.add_argument("--repeat", type=int, metavar="N", help="runs of each broker in each scene (default: 5)")
     parser.add_argument("--seconds", type=float, metavar="S", help="what a run should last (default: 1)")
     parser.add_argument("--quick", action="store_true", help="a smoke test: short runs, small counts, 1 of each")
@@ -112,7 +112,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _names(known: Sequence[str], text: str) -> list[str]:
+def names(known: Sequence[str], text: str) -> list[str]:
     """Read names, separated by commas; a pattern such as ``slow-*`` stands for all that match."""
     found: list[str] = []
     for name in text.split(","):

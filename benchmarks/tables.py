@@ -19,9 +19,12 @@ def plain(results: Sequence[Results], head: Mapping[str, str]) -> str:
     return "\n".join([*text, *_refusals(results), ""])
 
 
-def page(results: Sequence[Results], head: Mapping[str, str]) -> str:
-    """Return the same in reStructuredText."""
-    text = ["..", "    Written by python -m benchmarks.side_by_side --rst.", ""]
+def page(results: Sequence[Results], head: Mapping[str, str], by: str = "benchmarks.side_by_side --rst") -> str:
+    """Return the same in reStructuredText.
+
+    :param by: the module and its options that were run.
+    """
+    text = ["..", f"    Written by python -m {by}.", ""]
     text += [f":{key}: {value}" for key, value in head.items()]
     text += ["", ".. list-table::", "    :header-rows: 1", "    :class: measured", ""]
     for line in [_HEAD, *(line for each in results for line in _lines(each))]:
