@@ -4,7 +4,8 @@
   commit. It is cut, and kept beside as ``<position>.torn``. Nobody was told that it was safe.
 - Damage with something synced behind it: it was safe once. It stays where it is, a copy is kept beside as
   ``<position>.damaged``, and the offsets are reported as lost. What stands before and after it is served.
-- A segment whose file is missing, or shorter than it was, with others behind it: likewise.
+- A segment whose file is missing, or shorter than it was, with others behind it: likewise. So is the last one where
+  ``end`` knows that more was committed, which is true whatever was synced; what comes now begins behind it.
 - A file that cannot be read is an error, not an end: nothing is changed.
 
 Whatever is done here can be cut short at any point and is done again by the next start: copies are on disk before
@@ -18,7 +19,8 @@ from itertools import pairwise
 from fleximq.errors import JournalError
 from fleximq.journal.counting import countTransaction
 from fleximq.journal.damage import frameAt
-from fleximq.journal.files import Files, readUpTo, wordsOf, writeAll
+from fleximq.journal.durable_end import END, readEnd
+from fleximq.journal.files import Files, readUpTo, readWhole, wordsOf, writeAll
 from fleximq.journal.found import Found, sentenceOf, unreadable
 from fleximq.journal.frame import FrameError
 from fleximq.journal.index import readIndex, writeIndex
@@ -103,10 +105,16 @@ class _Recovery:
             segments.append(self._take(last))
         self._resolve(segments)
         self._join(segments)
+        ending = self._missingEnd(segments)
+        if ending is not None and segments:
+            segments[-1].lost.append(ending)
         found.segments = Segments(segments)
         found.end = found.segments.end
         found.lost = [sentenceOf(lost) for lost in found.segments.lost]
-        self._continue(bool(segments) or any(name.endswith(TORN) for name in names))
+        if ending is not None:
+            self._goBehind(ending)
+        used = bool(segments) or ending is not None
+        self._continue(used or any(name.endswith(TORN) for name in names))
 
     # -- segments ----------------------------------------------------------------------------------
 
@@ -184,6 +192,27 @@ class _Recovery:
                 gone = Lost(segment.end, behind.base - segment.end, segment.next, max(segment.next, behind.first))
                 if gone not in segment.lost:
                     segment.lost.append(gone)
+
+    def _missingEnd(self, segments: list[Segment]) -> Lost | None:
+        """Return what was committed behind all that is there, None if nothing was."""
+        try:
+            committed = readEnd(readWhole(self._files, f"{self._folder}/{END}"))
+        except FileNotFoundError:
+            return None
+        position, next = (segments[-1].end, segments[-1].next) if segments else (0, 1)
+        if committed is None or committed[0] <= position:
+            return None
+        return Lost(position, committed[0] - position, next, max(next, committed[1]))
+
+    def _goBehind(self, ending: Lost) -> None:
+        """Go on behind an end that is missing, so that no position and no offset is given twice."""
+        found = self.found
+        self._clean = False
+        found.end = ending.position + ending.length
+        found.segments.nextOffset = max(found.segments.nextOffset, ending.next)
+        if not found.segments.all:
+            # Nothing is left that could remember it.
+            found.lost.append(sentenceOf(ending))
 
     # -- files -------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from fleximq.groups import follow, groupsIn
 from fleximq.journal.columns import decodeRecords, decodeStaged
-from fleximq.journal.files import Files
+from fleximq.journal.durable_end import END, readEnd
+from fleximq.journal.files import Files, readWhole
 from fleximq.journal.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
 from fleximq.journal.marks import decodeCheckpoint, decodeGap, decodeLost, decodeTransaction
 from fleximq.journal.notes import decodeNotes
@@ -60,6 +61,8 @@ class Survey:
         self._files = files
         self._folder = folder
         self.files: list[File] = []
+        # Before the sizes: while a broker writes, both only grow.
+        self._committed = self._durableEnd()
         for name in files.names(folder):
             stem = name.removesuffix(SUFFIX)
             if name.endswith(SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit():
@@ -134,7 +137,27 @@ class Survey:
                     break
                 else:
                     yield course.hole(found, file)
+            if file is self.files[-1]:
+                yield from self._missing(file.end if unfinished is None else unfinished)
             yield course.summary(file)
+        if not self.files:
+            yield from self._missing(0)
+
+    def _missing(self, end: int) -> Iterator[Finding]:
+        """Say what was committed behind all that is whole."""
+        if self._committed > end:
+            words = (
+                f"positions {end} to {self._committed - 1}: they were committed, as the file {END!r} says, and are gone"
+            )
+            yield Finding(True, words)
+
+    def _durableEnd(self) -> int:
+        """Return the position up to which all was committed; 0 if nothing says so."""
+        try:
+            found = readEnd(readWhole(self._files, f"{self._folder}/{END}"))
+        except FileNotFoundError:
+            return 0
+        return 0 if found is None else found[0]
 
     def _size(self, name: str) -> int | None:
         try:
