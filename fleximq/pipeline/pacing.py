@@ -1,0 +1,71 @@
+"""When rows are published again: as fast as can be, so many a second, or in the rhythm in which they came. Pure.
+
+Rows are published in slices, each in one transaction; a slice is what is due within the same tenth of a second.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+#: Seconds of a slice.
+TICK = 0.1
+
+Numbers = npt.NDArray[Any]
+
+
+class Paced(NamedTuple):
+    """The rows from ``start`` up to ``stop``, which are due so many seconds after the beginning."""
+
+    start: int
+    stop: int
+    due: float
+
+
+class Pace:
+    """Says when rows are due; asked once for all rows, portion by portion.
+
+    :param rate: so many rows a second.
+    :param speed: so much faster than they came, 1.0 as they came. Without both, all is due at once.
+    """
+
+    def __init__(self, rate: float | None = None, speed: float | None = None) -> None:
+        self._rate = rate
+        self._speed = speed
+        self._done = 0
+        self._first: int | None = None
+        self._latest = 0
+
+    def slices(self, times: Numbers) -> Iterator[Paced]:
+        """Yield the slices of the next rows.
+
+        :param times: when they came, in microseconds. A clock that was put back makes no pause: what seems earlier than
+            the row before is due with it.
+        """
+        if not len(times):
+            return
+        if self._rate is None and self._speed is None:
+            yield Paced(0, len(times), 0.0)
+            return
+        ticks = self._ticks(times)
+        ends = [*(np.flatnonzero(np.diff(ticks)) + 1).tolist(), len(times)]
+        start = 0
+        for stop in ends:
+            yield Paced(start, stop, int(ticks[start]) * TICK)
+            start = stop
+
+    def _ticks(self, times: Numbers) -> Numbers:
+        """Return the number of the tick in which each row is due."""
+        if self._rate is not None:
+            places = self._done + np.arange(len(times))
+            self._done += len(times)
+            due: Numbers = places / self._rate
+        else:
+            if self._first is None:
+                self._first = self._latest = int(times[0])
+            latest = np.maximum.accumulate(np.maximum(times, self._latest))
+            self._latest = int(latest[-1])
+            due = (latest - self._first) / (self._speed or 1.0) / 1_000_000
+        ticks: Numbers = np.floor(due / TICK + 1e-9).astype(np.int64)
+        return ticks
