@@ -8,6 +8,7 @@ docs/journal-format.rst, "Records".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +17,17 @@ import pyarrow as pa
 
 from fleximq.journal.frame import HEADER_BYTES, MOST_BYTES, FrameError, Kind
 from fleximq.pipeline.headers import headersColumn, keyColumn
-from fleximq.pipeline.schema import schemaOf
+from fleximq.pipeline.schema import SCHEMA, schemaOf
 from fleximq.pipeline.selection import FOREVER, NEVER, Selection
 from fleximq.records import DIALECTS, OTHER_DIALECT
 
 #: A batch is closed when its frames have so many bytes: 5,000 to 40,000 records, if these are small.
 _BYTES = 1 << 20
 _SHAPE_BYTES = 32
+#: Frames with so many records, on average, are put together piece by piece, others record by record.
+_LONG = 32
+#: Columns that have one text only, of at most so many letters, are made with so many records, and then cut.
+_SHORT, _SAME = 40, 1 << 14
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
 Numbers = npt.NDArray[Any]
@@ -162,11 +167,7 @@ class _Portion:
 
     def _column(self, view: Numbers, size: int, at: Numbers) -> Numbers:
         """Return a column of numbers of all frames, one behind the other."""
-        if len(at) == 1:
-            start = int(at[0]) // size
-            return view[start : start + self._number]
-        column: Numbers = view[np.repeat(at // size - self._starts, self._counts) + self._rows]
-        return column
+        return _joined(view, at // size, self._counts, self._starts)
 
     # -- what is wanted ----------------------------------------------------------------------------
 
@@ -199,13 +200,16 @@ class _Portion:
         found = []
         for name in names:
             if name in ("headers", "key"):
+                if not self._headerBytes.any():
+                    found.append(pa.nulls(number, SCHEMA.field(name).type))
+                    continue
                 if headers is None:
                     headers = self._blobs(self._headerEndsAt, self._headersAt, self._headerBytes, rows)
                 found.append(headersColumn(headers) if name == "headers" else keyColumn(headers))
             elif name == "value":
                 found.append(self._blobs(self._payloadEndsAt, self._payloadsAt, self._payloadBytes, rows))
             elif name == "journal":
-                found.append(pa.repeat(pa.scalar(journal, pa.string()), number))
+                found.append(_same(journal, number))
             elif name == "topic":
                 found.append(_named(*self._topicNames(), rows))
             elif name == "dialect":
@@ -234,6 +238,8 @@ class _Portion:
     def _dialectNames(self) -> tuple[pa.Array, Numbers]:
         """Return the dialects, each once, and of each record which it is; a plug-in's is in its publisher's name."""
         codes = self._column(self._views.u16, 2, self._dialectsAt)
+        if len(codes) and codes[0] != OTHER_DIALECT and (codes == codes[0]).all():
+            return pa.array([_NAMES.get(int(codes[0]), str(codes[0]))], pa.string()), np.zeros(len(codes), np.int64)
         known, which = np.unique(codes, return_inverse=True)
         names = [_NAMES.get(int(code), str(code)) for code in known]
         if OTHER_DIALECT in known:
@@ -271,11 +277,32 @@ class _Portion:
     def _blobs(self, endsAt: Numbers, blobsAt: Numbers, size: Numbers, rows: Numbers | None) -> pa.Array:
         """Return headers or payloads of the records at these places."""
         starts, ends = _spans(self._views.i32, endsAt, blobsAt, size, self._counts)
-        if len(blobsAt) == 1 and rows is None:
-            offsets = self._views.arrow.slice(int(endsAt[0]), 4 * (self._number + 1))
-            blob = self._views.arrow.slice(int(blobsAt[0]))
-            return pa.Array.from_buffers(pa.binary(), self._number, [None, offsets, blob])
+        if rows is None and self._number >= _LONG * len(blobsAt):
+            # Each frame has them in Arrow's own form.
+            places = zip(endsAt.tolist(), blobsAt.tolist(), size.tolist(), self._counts.tolist(), strict=True)
+            pieces = [self._blobsOf(*place) for place in places]
+            return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
         return _cut(self._views.arrow, _at(starts, rows), _at(ends, rows))
+
+    def _blobsOf(self, endsAt: int, blobsAt: int, size: int, count: int) -> pa.Array:
+        """Return headers or payloads of one frame."""
+        arrow = self._views.arrow
+        return pa.Array.from_buffers(
+            pa.binary(), count, [None, arrow.slice(endsAt, 4 * (count + 1)), arrow.slice(blobsAt, size)]
+        )
+
+
+def _joined(view: Numbers, at: Numbers, counts: Numbers, starts: Numbers) -> Numbers:
+    """Return pieces of a view, so many numbers from each of these places on, one behind the other.
+
+    :param starts: where each piece begins in what is returned.
+    """
+    total = int(starts[-1] + counts[-1])
+    if total >= _LONG * len(at):
+        pieces = [view[start : start + count] for start, count in zip(at.tolist(), counts.tolist(), strict=True)]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    joined: Numbers = view[np.repeat(at - starts, counts) + np.arange(total)]
+    return joined
 
 
 def _padded(size: Numbers) -> Numbers:
@@ -288,19 +315,31 @@ def _at(column: Numbers, rows: Numbers | None) -> Numbers:
     return picked
 
 
+def _same(text: str, number: int) -> pa.Array:
+    """Return a column in which every record has the same text."""
+    if number <= _SAME and len(text) <= _SHORT:
+        return _repeated(text).slice(0, number)
+    return pa.repeat(pa.scalar(text, pa.string()), number)
+
+
+@lru_cache(32)
+def _repeated(text: str) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), _SAME)
+
+
 def _named(names: pa.Array, codes: Numbers, rows: Numbers | None) -> pa.Array:
     """Return the names that records have."""
     if len(names) == 1:
-        return pa.repeat(names[0], len(codes) if rows is None else len(rows))
+        return _same(names[0].as_py(), len(codes) if rows is None else len(rows))
     return names.take(pa.array(_at(codes, rows)))
 
 
 def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, number: Numbers) -> tuple[Numbers, Numbers]:
     """Return where strings begin and end that stand one behind the other in each frame, as its column of ends says."""
-    total = np.cumsum(number)
-    places = np.repeat(endsAt // 4 - (total - number), number) + np.arange(total[-1])
+    first = np.cumsum(number) - number
     base = np.repeat(blobsAt, number)
-    starts, ends = base + view[places], base + view[places + 1]
+    starts = base + _joined(view, endsAt // 4, number, first)
+    ends = base + _joined(view, endsAt // 4 + 1, number, first)
     if (starts < base).any() or (starts > ends).any() or (ends > np.repeat(blobsAt + size, number)).any():
         raise FrameError("the ends of what stands in a frame do not ascend")
     return starts, ends

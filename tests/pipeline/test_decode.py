@@ -128,6 +128,21 @@ def someFrames(draw: st.DrawFn) -> list[Frame]:
 class AnyFramesTests(SynchronousTestCase):
     """Against the decoder of the journal."""
 
+    def test_longAndShort(self) -> None:
+        """Frames with few records and with many, one or several together, all of it or a part."""
+        for sizes in ([1], [31, 33], [32], [100, 1, 300], [200] * 4, [1] * 50):
+            for header in (b"", b"\x81\xa3key\xa1k"):
+                frames: list[Frame] = []
+                for number, size in enumerate(sizes):
+                    run = Run([header] * size, [b"%d" % n * (n % 9) for n in range(size)], 0)
+                    some = [Appended("t" * (1 + number % 60), 5, "", number % 3, TIME + number, run)]
+                    frames += encodeRecords(some, 1 + 1000 * number)
+                buffer, places = joined(frames)
+                rows = expected(buffer, places)
+                self.assertEqual(rowsOf(buffer, places, Selection()), rows)
+                part = [row for row in rows if 10 <= row["offset"] < 2050]
+                self.assertEqual(rowsOf(buffer, places, Selection(Topics(), 10, 2050)), part)
+
     @given(someFrames())
     @settings(max_examples=150, deadline=None)
     def test_allColumns(self, frames: list[Frame]) -> None:
