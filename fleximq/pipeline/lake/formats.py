@@ -60,5 +60,18 @@ def committerOf(table: str, files: Files | None = None) -> Committer | None:
 
     :raises LakeRefused: what the format needs is not installed.
     """
-    formatOf(table, files)
+    had = formatOf(table, files)
+    try:
+        if had["format"] == DELTA:
+            from fleximq.pipeline.lake.delta import DeltaCommitter
+
+            return DeltaCommitter(table)
+        if had["format"] == ICEBERG:
+            from fleximq.pipeline.lake.iceberg import IcebergCommitter
+
+            return IcebergCommitter(table, had)
+    except ImportError as error:
+        raise LakeRefused(
+            f"the table {table} needs the extra {had['format']}: pip install 'fleximq[{had['format']}]' ({error})"
+        ) from error
     return None

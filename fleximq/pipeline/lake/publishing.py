@@ -74,14 +74,23 @@ class Publishing:
         self._files = files or Files()
         self._staged = f"{table}/{OWN}/{STAGED}"
 
+    def makeFolders(self) -> None:
+        """Make the table's folders.
+
+        :raises LakeRefused: they cannot be made.
+        """
+        try:
+            _makeFolders(self._files, self._staged)
+        except OSError as error:
+            raise cannot(self.table, error) from error
+
     def prepare(self) -> Ledger:
         """Make the table's folders, finish what was begun, remove what was staged in vain, and return the ledger.
 
         :raises LakeRefused: the table cannot be written, or is damaged.
         """
+        self.makeFolders()
         try:
-            for folder in (self.table, f"{self.table}/{OWN}", self._staged):
-                _makeFolders(self._files, folder)
             with changing(self.table, self._files):
                 finish(self.table, self._files)
             self.sweep()
@@ -235,4 +244,5 @@ def _told(offsets: Mapping[str, int]) -> str:
 
 def cannot(table: str, error: OSError) -> LakeRefused:
     """Return what says in one sentence that a table cannot be written."""
-    return LakeRefused(f"the table {table} cannot be written: {(error.strerror or str(error)).lower()}")
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return LakeRefused(f"the table {table} cannot be written: {why[:1].lower()}{why[1:]}")

@@ -1,0 +1,300 @@
+"""``fleximq-pipeline ingest``: topics become tables of a lake, for ever or until all is in, each message once.
+
+What the tables are and what is promised: docs/pipeline-lake.rst.
+"""
+
+import threading
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import replace
+from os.path import abspath, expanduser
+from typing import TYPE_CHECKING, Any
+
+from fleximq import option_values
+from fleximq.pipeline.durations import duration, interval
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.job import Job, Run, addSource, option, sourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from fleximq.pipeline.lag import Reporter
+    from fleximq.pipeline.lake.feeding import Feeding
+    from fleximq.pipeline.lake.spec import TableSpec
+
+FORMATS = ("parquet", "delta", "iceberg")
+#: About so many bytes of journals make a batch, and so many of them a task, unless something else is said.
+BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
+#: Seconds between two looks at what the query does.
+_LOOK = 0.2
+#: A batch that still has columns to add after so many tries never ends.
+_TRIES = 20
+_BROKER = ("url", "token", "caFile", "certFile", "keyFile")
+
+
+def prepare(parser: ArgumentParser) -> None:
+    """Add the options."""
+    addSource(parser)
+    _addTables(parser.add_argument_group("what it becomes"))
+    _addPace(parser.add_argument_group("how it goes on"))
+
+
+def _addTables(group: Any) -> None:
+    text = option_values.text
+    option(group, "--lake", read=text, metavar="FOLDER", help="the folder in which each table has its own")
+    option(
+        group,
+        "--table",
+        read=_table,
+        action="append",
+        metavar="NAME=PATTERN[,PATTERN][:FORMAT]",
+        help="a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be "
+        "repeated; without any, all topics become the table 'messages'",
+    )
+    option(group, "--decode", read=text, metavar="FORMAT", help="how payloads are read where a table does not say it")
+    option(
+        group,
+        "--schema",
+        read=text,
+        metavar="DDL",
+        help="the columns of payloads, where a table does not say it, e.g. 'at TIMESTAMP, celsius DOUBLE'; without "
+        "it they are found out",
+    )
+    option(group, "--format", read=_format, default="parquet", metavar="FORMAT", help=f"{', '.join(FORMATS)} (parquet)")
+
+
+def _addPace(group: Any) -> None:
+    text = option_values.text
+    option(
+        group,
+        "--checkpoint",
+        read=text,
+        metavar="FOLDER",
+        help="where Spark remembers what is done (_fleximq/checkpoint in the lake)",
+    )
+    option(
+        group,
+        "--trigger",
+        read=duration,
+        default=1_000_000,
+        metavar="TIME",
+        help="how often it looks for messages (1s)",
+    )
+    option(group, "--once", action="store_true", help="end when all is in that is there now")
+    option(group, "--max-offsets", read=option_values.count, metavar="NUMBER", help="the most messages of a batch")
+    option(
+        group,
+        "--max-bytes",
+        read=option_values.size,
+        default=BATCH_BYTES,
+        metavar="SIZE",
+        help="about the most bytes of journals of a batch (1GiB)",
+    )
+    option(
+        group,
+        "--starting",
+        read=text,
+        default="earliest",
+        metavar="WHERE",
+        help="where it begins the first time: earliest, latest or an offset (earliest)",
+    )
+    option(
+        group,
+        "--allow-data-loss",
+        action="store_true",
+        help="go on where messages are damaged, or were removed before they could be read; they are gaps then",
+    )
+    option(group, "--consumer-group", read=text, metavar="NAME", help="let the brokers know how far it is, as NAME")
+    option(group, "--lag-url", read=text, metavar="URL", help="the broker to tell, where its journal is read as folder")
+
+
+def _table(name: str, written: object) -> "TableSpec":
+    from fleximq.pipeline.lake.spec import tableOf
+
+    return tableOf(name, written)
+
+
+def _format(name: str, written: object) -> str:
+    text = option_values.text(name, written)
+    if text not in FORMATS:
+        raise OptionRefused(f"{name} is {text!r}, but must be one of {', '.join(FORMATS)}")
+    return text
+
+
+def run(chosen: Namespace, run: Run) -> None:
+    """Ingest until told to stop, or until all is in.
+
+    :raises OptionRefused: an option is missing, or cannot be.
+    :raises LakeRefused: a table cannot be written, or is not what it should be.
+    """
+    if not chosen.lake:
+        raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
+    from fleximq.pipeline.lake.feeding import Feeding
+
+    lake = abspath(expanduser(chosen.lake))
+    specs = _tables(chosen)
+    options = _source(chosen, specs)
+    with Feeding(lake, specs, {"format": chosen.format}, chosen.allow_data_loss) as feeding:
+        checkpoint = chosen.checkpoint or f"{lake}/_fleximq/checkpoint"
+        ingest = Ingest(feeding, checkpoint, run, _reporter(chosen, options))
+        try:
+            ingest.start(chosen, options)
+            ingest.follow()
+        finally:
+            ingest.end()
+
+
+def _tables(chosen: Namespace) -> "list[TableSpec]":
+    from fleximq.pipeline.lake.spec import TableSpec
+
+    decode = chosen.decode or "raw"
+    specs = chosen.table or [TableSpec("messages")]
+    specs = [
+        replace(spec, decode=decode if spec.decode == "raw" else spec.decode, schema=spec.schema or chosen.schema)
+        for spec in specs
+    ]
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionRefused(f"--table names {name!r} twice")
+    return specs
+
+
+def _source(chosen: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
+    """Return the options of the source of the stream."""
+    from fleximq.pipeline.lake.spec import allWanted
+
+    options = sourceOptions(chosen)
+    patterns = allWanted(specs)
+    if patterns and not {"subscribe", "topics"} & set(options):
+        options["topics"] = ",".join(patterns)
+    options |= {
+        "startingOffsets": chosen.starting,
+        "maxBytesPerTrigger": str(chosen.max_bytes),
+        "partitionBytes": str(TASK_BYTES),
+        "failOnDataLoss": str(not chosen.allow_data_loss).lower(),
+    }
+    if chosen.max_offsets:
+        options["maxOffsetsPerTrigger"] = str(chosen.max_offsets)
+    if "path" in options:
+        options = {name: value for name, value in options.items() if name not in _BROKER}
+    return options
+
+
+def _reporter(chosen: Namespace, options: Mapping[str, str]) -> "Reporter | None":
+    """Return what tells brokers how far the ingest is."""
+    if chosen.consumer_group is None:
+        return None
+    from fleximq.pipeline.broker_link import Place
+    from fleximq.pipeline.job import brokerOptions
+    from fleximq.pipeline.lag import Reporter
+
+    brokers = brokerOptions(chosen)
+    urls = [chosen.lag_url] if chosen.lag_url else chosen.url
+    if not urls:
+        raise OptionRefused("--consumer-group needs --url or --lag-url: the broker that is told")
+    return Reporter(chosen.consumer_group, [Place.of(brokers, url) for url in urls])
+
+
+class Ingest:
+    """One query, from its start to its end."""
+
+    def __init__(self, feeding: "Feeding", checkpoint: str, run: Run, reporter: "Reporter | None") -> None:
+        self._feeding = feeding
+        self._checkpoint = checkpoint
+        self._run = run
+        self._reporter = reporter
+        self._query: StreamingQuery | None = None
+        self._busy = threading.Lock()
+        self._rows = 0
+        self._began = time.monotonic()
+
+    def start(self, chosen: Namespace, options: Mapping[str, str]) -> None:
+        """Start the query."""
+        from fleximq.pipeline.lake.feed import LAKE, NAME, TABLES, FeedSource
+        from fleximq.pipeline.lake.spec import packed
+
+        spark = self._run.session()
+        spark.dataSource.register(FeedSource)
+        own = {LAKE: self._feeding.lake, TABLES: packed(self._feeding.specs)}
+        stream = spark.readStream.format(NAME).options(**options, **own).load()
+        writer = stream.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(self.take)
+        trigger = {"availableNow": True} if chosen.once else {"processingTime": interval(chosen.trigger)}
+        self._query = writer.trigger(**trigger).start()
+        names = ", ".join(spec.name for spec in self._feeding.specs)
+        self._run.say(f"ingesting into {self._feeding.lake}: {names}")
+
+    def take(self, batch: "DataFrame", number: int) -> None:
+        """Stage a batch and make it visible."""
+        from fleximq.pipeline.errors import LakeRefused
+        from fleximq.pipeline.lake.feeding import Told, keepOffsets
+
+        for _ in range(_TRIES):
+            told = Told.of(row.told for row in batch.collect())
+            with self._busy:
+                if self._run.stopping.is_set():
+                    return self._stopped()
+                if self._feeding.evolve(told):
+                    continue
+                keepOffsets(self._checkpoint, number)
+                self._rows += self._feeding.publish(number, told)
+            if self._reporter is not None:
+                lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
+                self._reporter.tell(told.end, {id: number for id, number in lost.items() if number})
+            return None
+        raise LakeRefused(f"the columns of {', '.join(told.fields)} come to no end: give the table a schema")
+
+    def _stopped(self) -> None:
+        """End a batch that nobody may take for done, when the query is about to be stopped."""
+        raise InterruptedError("the ingest was told to stop")
+
+    def follow(self) -> None:
+        """Return when the query has ended, or was told to; say meanwhile what it does.
+
+        :raises StreamingQueryException: it has failed.
+        """
+        query, last = self._query, -1
+        if query is None:
+            return
+        while query.isActive and not self._run.stopping.wait(_LOOK):
+            progress = query.lastProgress
+            if progress is not None and progress["batchId"] != last:
+                last = progress["batchId"]
+                self._show(progress)
+        if not self._run.stopping.is_set():
+            query.awaitTermination()
+            rate = self._rows / max(1e-9, time.monotonic() - self._began)
+            self._run.say(f"{self._rows} rows are in, {rate:,.0f} rows/s")
+
+    def _show(self, progress: Any) -> None:
+        """Say how many rows are in, and how many messages wait."""
+        done = self._rows
+        self._run.progress("ingested", done, done + _waiting(progress), "rows")
+
+    def end(self) -> None:
+        """Stop the query, when the batch that is being published is done."""
+        with self._busy:
+            if self._query is not None:
+                self._query.stop()
+        if self._reporter is not None:
+            self._reporter.close()
+
+
+def _waiting(progress: Any) -> int:
+    """Return about how many messages come after a batch."""
+    from json import loads
+
+    waiting = 0
+    for source in progress["sources"]:
+        latest, end = source["latestOffset"], source["endOffset"]
+        try:
+            latest, end = (loads(each) if isinstance(each, str) else each for each in (latest, end))
+            waiting += sum(max(0, next - end.get(journal, next)) for journal, next in latest.items())
+        except (ValueError, AttributeError):
+            continue
+    return waiting
+
+
+INGEST = Job("ingest", "Keep topics as lake tables, once or for ever.", prepare, run)

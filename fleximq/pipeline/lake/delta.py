@@ -1,0 +1,84 @@
+"""A table whose files a log of Delta Lake names: a batch is one commit, its number that of a transaction."""
+
+import json
+import os
+from collections.abc import Sequence
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
+
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.columns import readColumns
+from fleximq.pipeline.lake.publishing import Placed
+
+#: Who writes: what the numbers of batches belong to.
+APPLICATION = "fleximq-ingest"
+_PARTITIONS = ["topic", "date"]
+
+
+class DeltaCommitter:
+    """Commits batches to the log of one table, which the first one makes."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def commit(self, batch: int, files: Sequence[Placed]) -> None:
+        """Add the files of a batch, unless they are in; readers see all of them at once.
+
+        :raises LakeRefused: the log cannot be read or written.
+        """
+        if not files:
+            return
+        try:
+            self._commit(batch, files)
+        except LakeRefused:
+            raise
+        except Exception as error:
+            raise LakeRefused(f"the table {self._table} cannot be committed to Delta Lake: {error}") from error
+
+    def _commit(self, batch: int, files: Sequence[Placed]) -> None:
+        schema = self._schema()
+        properties = CommitProperties(app_transactions=[Transaction(APPLICATION, batch)])
+        added = [_added(self._table, each) for each in files]
+        try:
+            table = DeltaTable(self._table)
+        except TableNotFoundError:
+            create_table_with_add_actions(
+                self._table, schema, added, partition_by=_PARTITIONS, commit_properties=properties
+            )
+            return
+        done = table.transaction_version(APPLICATION)
+        if done is not None and done >= batch:
+            return
+        known = {field.name for field in table.schema().fields}
+        missing = [field for field in schema.fields if field.name not in known]
+        if missing:
+            table.alter.add_columns(missing)
+            table.update_incremental()
+        actions: list[AddAction | RemoveAction] = [*added]
+        table.create_write_transaction(actions, "append", schema, _PARTITIONS, commit_properties=properties)
+
+    def _schema(self) -> Schema:
+        columns = readColumns(self._table)
+        if columns is None:
+            raise LakeRefused(f"{self._table} is no table of a lake any more")
+        return Schema.from_arrow(columns.schema.append(pa.field("date", pa.date32())))
+
+
+def _added(table: str, file: Placed) -> AddAction:
+    status = os.stat(f"{table}/{file.path}")
+    statistics = {
+        "numRecords": file.rows,
+        "minValues": {"offset": file.first, "journal": file.journal},
+        "maxValues": {"offset": file.last, "journal": file.journal},
+    }
+    return AddAction(
+        file.path,
+        status.st_size,
+        {"topic": file.topic, "date": file.date},
+        int(status.st_mtime * 1000),
+        True,
+        json.dumps(statistics),
+    )

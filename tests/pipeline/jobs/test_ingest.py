@@ -1,0 +1,437 @@
+"""``fleximq-pipeline ingest``: topics become tables."""
+
+import json
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.message import Content
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.written import TIME, Written
+
+if not skip:
+    import msgspec
+    import pyarrow.parquet as pq
+
+    from fleximq.pipeline import lake
+    from fleximq.pipeline.errors import LakeRefused, OptionRefused
+    from fleximq.pipeline.failures import sentenceOf
+    from fleximq.pipeline.jobs.ingest import INGEST
+    from fleximq.pipeline.lake.ledger import Gap
+    from fleximq.pipeline.lake.lock import feeding
+    from fleximq.pipeline.lake.publishing import Publishing
+    from fleximq.pipeline.lake.ranges import dataFiles
+    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.session import sharedSession
+
+
+class IngestCase(SynchronousTestCase):
+    """``written`` is a journal, and ``lake`` a folder."""
+
+    def setUp(self) -> None:
+        self.spark = sharedSession()
+        self.parent = Path(self.mktemp()).absolute()
+        self.parent.mkdir()
+        self.folder = str(self.parent / "journal")
+        self.lake = str(self.parent / "lake")
+        self.table = f"{self.lake}/messages"
+        self.written = Written(self.folder, segmentBytes=20_000)
+
+    def ingest(self, *words: str, **tables: Any) -> "FakeRun":
+        """Ingest until all is in."""
+        run = FakeRun()
+        INGEST.run(self.chosen(*words, "--once", **tables), run)
+        return run
+
+    def chosen(self, *words: str, table: Any = None) -> Any:
+        """Return what these words choose."""
+        parser = ArgumentParser()
+        INGEST.prepare(parser)
+        chosen = parser.parse_args(["--journal", self.folder, "--lake", self.lake, *words])
+        if table is not None:
+            chosen.table = table
+        return chosen
+
+    def rows(self, table: str = "messages", *columns: str) -> list[tuple[Any, ...]]:
+        """Return what plain Spark reads, in the order of the offsets."""
+        found = self.spark.read.parquet(f"{self.lake}/{table}").orderBy("journal", "offset")
+        return [tuple(row) for row in found.select(*(columns or ("topic", "offset", "value"))).collect()]
+
+    def fill(self, number: int, topic: str = "t") -> None:
+        """Publish so many records, each in a frame of its own."""
+        for _ in range(number):
+            self.written.kept(topic, b"%d" % self.written.next)
+
+
+class RawTests(IngestCase):
+    """Payloads as they are."""
+
+    def test_all(self) -> None:
+        """Without tables, every topic's messages are in the table ``messages``, with all columns of the source."""
+        header = msgspec.msgpack.encode({"topic": "a/b", "key": "k"})
+        self.written.kept("a/b", b"1", b"2", header=header)
+        self.written.kept("c", b"3")
+        run = self.ingest()
+        found = self.spark.read.parquet(self.table).orderBy("offset")
+        self.assertEqual(
+            found.columns,
+            "journal topic offset timestamp publisher dialect headers key value content reason date".split(),
+        )
+        source = self.spark.read.format("fleximq").load(self.folder).orderBy("offset")
+        self.assertEqual(found.select(source.columns).collect(), source.collect())
+        self.assertEqual([str(row.date) for row in found.collect()], ["2023-11-14"] * 3)
+        self.assertEqual(lake.audit(self.table), [])
+        spans = [file.spans for file in dataFiles(self.table)]
+        self.assertEqual(spans, [[(self.written.id, 1, 2, 2, 0)], [(self.written.id, 3, 3, 1, 0)]])
+        self.assertIn("3 rows are in", run.said[-1])
+
+    def test_goesOn(self) -> None:
+        """Started again, it takes what came since; started with nothing new, nothing changes."""
+        self.fill(30)
+        self.ingest("--max-offsets", "7")
+        self.assertEqual([row[1] for row in self.rows()], list(range(1, 31)))
+        self.ingest()
+        self.fill(5)
+        self.ingest()
+        self.ingest()
+        self.assertEqual([row[1] for row in self.rows()], list(range(1, 36)))
+        self.assertEqual(lake.ranges(self.table), {self.written.id: lake.Covered(1, 36, 35)})
+
+    def test_names(self) -> None:
+        """Topics keep their names, whatever they look like, and late messages go to the day they are of."""
+        names = ["007", "1e5", "2024-01-31", "NaN", "a b=c%/{x}", "größe", "$stats/x", "__HIVE_DEFAULT_PARTITION__"]
+        for number, name in enumerate(names):
+            self.written.time = TIME - number * 86_400_000_000
+            self.written.kept(name, b"")
+        self.ingest()
+        self.assertEqual([row[0] for row in self.rows()], names)
+        self.assertEqual(
+            [str(row[0]) for row in self.rows("messages", "date")][:3], ["2023-11-14", "2023-11-13", "2023-11-12"]
+        )
+
+    def test_digits(self) -> None:
+        """A table whose topics are all numbers keeps them as texts."""
+        for name in ("007", "7", "1.50"):
+            self.written.kept(name, b"")
+        self.ingest()
+        self.assertEqual([row[0] for row in self.rows()], ["007", "7", "1.50"])
+
+    def test_longName(self) -> None:
+        """A name too long for a path is whole in the file."""
+        name = "ж" * 150
+        self.written.kept(name, b"1")
+        self.ingest()
+        (path,) = Path(self.table).glob("topic=*/*/*.parquet")
+        self.assertEqual(pq.ParquetFile(path).read(["topic"]).column("topic").to_pylist(), [name])
+        self.assertEqual(next(dataFiles(self.table)).topic, name)
+
+    def test_tables(self) -> None:
+        """Each table has the topics that its patterns name; a message may be in several, or in none."""
+        for name in ("a.x", "b.x", "c"):
+            self.written.kept(name, name.encode())
+        self.ingest("--table", "one=a.#,c", "--table", "two=*.x")
+        self.assertEqual([row[0] for row in self.rows("one")], ["a.x", "c"])
+        self.assertEqual([row[0] for row in self.rows("two")], ["a.x", "b.x"])
+        for name in ("one", "two"):
+            self.assertEqual(lake.audit(f"{self.lake}/{name}"), [])
+
+    def test_starting(self) -> None:
+        """It may begin later, and the table says so."""
+        self.fill(10)
+        self.ingest("--starting", "6")
+        self.assertEqual([row[1] for row in self.rows()], [6, 7, 8, 9, 10])
+        self.assertEqual(lake.ranges(self.table)[self.written.id].first, 6)
+
+    def test_streaming(self) -> None:
+        """It goes on while messages come, until it is told to stop."""
+        run = FakeRun()
+        thread = Thread(target=INGEST.run, args=(self.chosen("--trigger", "100ms"), run))
+        thread.start()
+        try:
+            for turn in range(1, 4):
+                self.fill(5)
+                self._wait(lambda turn=turn: self._count() == 5 * turn)
+        finally:
+            run.stopping.set()
+            thread.join(30)
+        self.assertFalse(thread.is_alive())
+        self.assertEqual([row[1] for row in self.rows()], list(range(1, 16)))
+        self.assertIn("ingested", run.done)
+
+    def _count(self) -> int:
+        path = Path(self.table, "_fleximq", "ledger")
+        return sum(covered.rows for covered in lake.ranges(self.table).values()) if path.exists() else 0
+
+    def _wait(self, isSo: Any) -> None:
+        from time import monotonic, sleep
+
+        deadline = monotonic() + 60
+        while not isSo():
+            self.assertLess(monotonic(), deadline, "it did not come")
+            sleep(0.05)
+
+
+class DecodedTests(IngestCase):
+    """Payloads as columns."""
+
+    def publish(self, *values: Any, topic: str = "t") -> None:
+        """Publish values as MessagePack."""
+        self.written.kept(topic, *(msgspec.msgpack.encode(value) for value in values))
+
+    def test_inferred(self) -> None:
+        """Columns are found, recorded and added to, while it runs and when it is started again."""
+        self.publish({"a": 1}, {"a": 2, "b": "x"})
+        self.ingest("--decode", "messagepack")
+        self.publish({"a": 3, "c": [1.5]})
+        self.ingest("--decode", "messagepack")
+        self.publish({"d": {"e": True}})
+        self.ingest("--decode", "messagepack")
+        self.assertEqual(
+            self.rows("messages", "a", "b", "c", "d.e", "reason"),
+            [
+                (1, None, None, None, None),
+                (2, "x", None, None, None),
+                (3, None, [1.5], None, None),
+                (None, None, None, True, None),
+            ],
+        )
+        recorded = json.loads(Path(self.table, "_fleximq", "schema").read_text())
+        self.assertEqual(recorded["fields"], "a BIGINT, b STRING, c ARRAY<DOUBLE>, d STRUCT<e: BOOLEAN>")
+
+    def test_evolvesWithinTasks(self) -> None:
+        """What different tasks of a batch find comes together."""
+        for number in range(4000):
+            self.publish({"n": number, f"c{number // 1000}": 1.5 if number % 2 else 1})
+        self.patch(__import__("fleximq.pipeline.jobs.ingest", fromlist=["x"]), "TASK_BYTES", 70_000)
+        self.ingest("--decode", "messagepack")
+        found = self.spark.read.parquet(self.table)
+        self.assertEqual(
+            found.selectExpr("count(n)", "count(c0)", "count(c3)", "count(reason)").first()[:], (4000, 1000, 1000, 0)
+        )
+
+    def test_deadLetters(self) -> None:
+        """What does not fit is a dead letter, with its bytes and the reason; all else goes on."""
+        self.publish({"a": 1}, {"a": "no number"})
+        self.written.kept("t", b"\xc1")
+        self.publish({"a": 2})
+        self.ingest("--decode", "messagepack", "--schema", "a INT")
+        found = self.rows("messages", "topic", "offset", "a", "value", "reason")
+        self.assertEqual([row[:3] for row in found], [("t", 1, 1), ("t~dlq", 2, None), ("t~dlq", 3, None), ("t", 4, 2)])
+        self.assertEqual([row[4] is None for row in found], [True, False, False, True])
+        self.assertEqual(found[2][3], b"\xc1")
+        self.assertEqual(lake.audit(self.table), [])
+
+    def test_laterMisfit(self) -> None:
+        """A type that was recorded stays; what comes of another one later is a dead letter."""
+        self.publish({"a": 1})
+        self.ingest("--decode", "messagepack")
+        self.publish({"a": "x", "b": 2})
+        self.ingest("--decode", "messagepack")
+        self.assertEqual(self.rows("messages", "topic", "a", "b"), [("t", 1, None), ("t~dlq", None, None)])
+
+    def test_unknownYet(self) -> None:
+        """Before any column is known, what is no payload of the format is a dead letter as well."""
+        self.written.kept("t", b"\xc1")
+        self.ingest("--decode", "messagepack")
+        ((topic, reason),) = self.rows("messages", "topic", "reason")
+        self.assertEqual(topic, "t~dlq")
+        self.assertTrue(reason)
+
+    def test_sameNames(self) -> None:
+        """A field that is called like a column of the source has an underscore behind its name."""
+        self.publish({"offset": 5, "Topic": "x", "date": "y", "offset_": 6})
+        self.ingest("--decode", "messagepack")
+        self.assertEqual(
+            self.rows("messages", "offset", "offset_", "Topic_", "date_", "offset__"), [(1, 5, "x", "y", 6)]
+        )
+
+    def test_formats(self) -> None:
+        """Each table has its own format; texts are a column."""
+        self.written.kept("j", b'{"a": 1}', dialect="identity", content=Content.TEXT)
+        self.written.kept("x", b"hello", dialect="identity", content=Content.TEXT)
+        self.ingest("--table", "json=j:json", "--table", "texts=x:text")
+        self.assertEqual(self.rows("json", "a"), [(1,)])
+        self.assertEqual(self.rows("texts", "text"), [("hello",)])
+
+    def test_identity(self) -> None:
+        """Metadata and base64 of the Identity dialect are taken apart where a table says so."""
+        from fleximq.pipeline.lake.spec import tableOf
+
+        self.written.kept("x", b"aGVsbG8=||sent=5", dialect="identity", content=Content.TEXT)
+        wanted = {"name": "plain", "topics": ["x"], "identity-metadata": True, "identity-base64": True}
+        self.ingest(table=[tableOf("table", wanted)])
+        self.assertEqual(self.rows("plain", "body", "metadata"), [(b"hello", {"sent": "5"})])
+
+    def test_otherFormat(self) -> None:
+        """A table keeps its format, and a column its type."""
+        self.publish({"a": 1})
+        self.ingest("--decode", "messagepack")
+        error = self.assertRaises(LakeRefused, self.ingest, "--decode", "json")
+        self.assertIn("has payloads as messagepack and cannot go on with json", str(error))
+        error = self.assertRaises(LakeRefused, self.ingest, "--decode", "messagepack", "--schema", "a STRING")
+        self.assertIn("has a as a BIGINT and cannot take it as a STRING: only new columns", str(error))
+
+    def test_addedByHand(self) -> None:
+        """A schema may have more columns when it is started again."""
+        self.publish({"a": 1, "b": 2})
+        self.ingest("--decode", "messagepack", "--schema", "a INT")
+        self.publish({"a": 3, "b": 4})
+        self.ingest("--decode", "messagepack", "--schema", "a INT, b INT")
+        self.assertEqual(self.rows("messages", "a", "b"), [(1, None), (3, 4)])
+
+
+class FailureTests(IngestCase):
+    """It ends, and goes on."""
+
+    def failed(self, *words: str) -> str:
+        """Return the sentence with which an ingest ends."""
+        try:
+            self.ingest(*words)
+        except Exception as error:
+            return sentenceOf(error)
+        self.fail("it did not end with an error")
+        return ""
+
+    def test_anyStep(self) -> None:
+        """Wherever the driver ends while it publishes, it goes on, and each row is there once."""
+        self.fill(10)
+        self.ingest()
+        steps = [
+            ("before", "publish"),
+            ("after", "publish"),
+            ("before", "_intend"),
+            ("after", "_intend"),
+        ]
+        for when, name in steps:
+            self.fill(10)
+            real = getattr(Publishing, name)
+
+            def ends(*arguments: Any, real: Any = real, when: str = when, **more: Any) -> Any:
+                if when == "after":
+                    real(*arguments, **more)
+                raise LakeRefused("the driver ends here")
+
+            patch = self.patch(Publishing, name, ends)
+            self.assertIn("the driver ends here", self.failed())
+            patch.restore()
+            self.fill(3)
+            self.ingest()
+            self.assertEqual([row[1] for row in self.rows()], list(range(1, self.written.next)), (when, name))
+            self.assertEqual(lake.audit(self.table), [])
+
+    def test_twoTables(self) -> None:
+        """The driver ends between two tables of a batch: the second gets it when it comes again."""
+        self.fill(10)
+        real = Publishing.publish
+
+        def ends(publishing: Any, *arguments: Any) -> Any:
+            if publishing.table.endswith("two"):
+                raise LakeRefused("the driver ends here")
+            return real(publishing, *arguments)
+
+        patch = self.patch(Publishing, "publish", ends)
+        tables = ("--table", "one=#", "--table", "two=#")
+        self.failed(*tables)
+        self.assertEqual(len(self.rows("one")), 10)
+        patch.restore()
+        self.fill(4)
+        self.ingest(*tables)
+        for name in ("one", "two"):
+            self.assertEqual([row[1] for row in self.rows(name)], list(range(1, 15)))
+
+    def test_otherCheckpoint(self) -> None:
+        """A checkpoint that is not the table's is refused in one sentence, and nothing is added."""
+        self.fill(10)
+        self.ingest("--max-offsets", "5")
+        self.fill(3)
+        said = self.failed("--checkpoint", str(self.parent / "other"))
+        self.assertIn("the checkpoint is not that of this table", said)
+        self.assertNotIn("\n", said)
+        self.assertEqual(len(self.rows()), 10)
+        self.ingest()
+        self.assertEqual(len(self.rows()), 13)
+
+    def test_twice(self) -> None:
+        """Two ingests into one table do not meet."""
+        self.fill(1)
+        self.ingest()
+        with feeding(self.table):
+            error = self.assertRaises(LakeRefused, self.ingest)
+        self.assertIn("another ingest feeds it", str(error))
+
+    def test_full(self) -> None:
+        """A task that cannot write ends the job with one sentence; nothing is visible, and it goes on later."""
+        self.fill(10)
+        self.ingest()
+        self.fill(10)
+        staging = Path(self.table, "_fleximq", "staged")
+        staging.rmdir()
+        staging.symlink_to("/dev/full")
+        real = Publishing.makeFolders
+        patches = [self.patch(Publishing, name, lambda *_: None) for name in ("makeFolders", "sweep")]
+        said = self.failed()
+        self.assertIn(f"the table {self.table} cannot be written: not a directory", said)
+        self.assertEqual(len(self.rows()), 10)
+        for patch in patches:
+            patch.restore()
+        self.assertIs(Publishing.makeFolders, real)
+        staging.unlink()
+        self.ingest()
+        self.assertEqual(len(self.rows()), 20)
+
+    def test_damaged(self) -> None:
+        """Damage in the middle of the journal ends it with the offsets; or it goes on, and they are a gap."""
+        self.fill(1000)
+        first = sorted(name for name in os.listdir(self.folder) if name.endswith(".fxj"))[0]
+        with open(f"{self.folder}/{first}", "r+b") as file:
+            file.seek(10_000)
+            file.write(b"\xff" * 300)
+        said = self.failed()
+        self.assertIn("bytes are damaged", said)
+        self.assertIn("failOnDataLoss=false", said)
+        self.ingest("--allow-data-loss")
+        covered = lake.ranges(self.table)[self.written.id]
+        self.assertEqual((covered.first, covered.next), (1, 1001))
+        (gap,) = covered.gaps
+        self.assertTrue(gap.lost)
+        self.assertIsInstance(gap, Gap)
+        self.assertEqual(
+            [row[1] for row in self.rows()], [each for each in range(1, 1001) if not gap.first <= each < gap.next]
+        )
+        self.assertEqual(lake.audit(self.table), [])
+
+
+class OptionTests(IngestCase):
+    """What is refused."""
+
+    def test_refused(self) -> None:
+        """Each in one sentence."""
+        for words, sentence in (
+            (("--table", "_x=#"), "a table cannot be called '_x'"),
+            (("--table", "x"), "must be NAME=PATTERN"),
+            (("--table", "x=#", "--table", "x=y"), "--table names 'x' twice"),
+            (("--decode", "xml"), "has payloads as 'xml', but there are only"),
+            (("--schema", "a INT"), "has a schema, which goes with messagepack and json"),
+            (("--consumer-group", "g"), "--consumer-group needs --url or --lag-url"),
+        ):
+            run = FakeRun()
+            try:
+                parser = ArgumentParser(exit_on_error=False)
+                INGEST.prepare(parser)
+                chosen = parser.parse_args(["--journal", self.folder, "--lake", self.lake, *words])
+                INGEST.run(chosen, run)
+            except Exception as error:
+                self.assertIn(sentence, str(error))
+            else:
+                self.fail(f"{words} were taken")
+
+    def test_noLake(self) -> None:
+        """The lake has to be named."""
+        chosen = self.chosen()
+        chosen.lake = None
+        error = self.assertRaises(OptionRefused, INGEST.run, chosen, FakeRun())
+        self.assertIn("--lake FOLDER is needed", str(error))
