@@ -1,7 +1,8 @@
 """Who may change a table: one at a time, whatever process they are.
 
-Two locks stand in ``_fleximq``: ``lock`` is held for the milliseconds in which files appear or are exchanged,
-``writer`` as long as an ingest feeds the table. Both go when their process ends, however that comes. Readers need none.
+Three locks stand in ``_fleximq``: ``lock`` is held for the milliseconds in which files appear or are exchanged,
+``writer`` as long as an ingest feeds the table, ``compactor`` as long as somebody compacts it. All go when their
+process ends, however that comes. Readers need none.
 """
 
 import time
@@ -15,6 +16,7 @@ from fleximq.pipeline.lake.naming import OWN
 #: For so many seconds somebody else may hold the lock of a change.
 PATIENCE = 60.0
 _PAUSE = 0.002
+_WHO = {"writer": "another ingest feeds it", "compactor": "another run compacts it"}
 
 
 @contextmanager
@@ -43,6 +45,16 @@ def feeding(table: str, files: Files | None = None) -> Iterator[None]:
 
 
 @contextmanager
+def compacting(table: str, files: Files | None = None) -> Iterator[None]:
+    """Hold the lock of the one run that compacts a table.
+
+    :raises LakeRefused: another one does, or it cannot be made.
+    """
+    with _held(table, "compactor", files or Files(), 0.0, time.sleep):
+        yield
+
+
+@contextmanager
 def _held(table: str, name: str, files: Files, patience: float, sleep: Callable[[float], None]) -> Iterator[None]:
     try:
         descriptor = files.openLock(f"{table}/{OWN}/{name}")
@@ -52,7 +64,7 @@ def _held(table: str, name: str, files: Files, patience: float, sleep: Callable[
         deadline = time.monotonic() + patience
         while not files.lock(descriptor):
             if time.monotonic() >= deadline:
-                why = "another ingest feeds it" if name == "writer" else f"it has been locked for {patience:g} seconds"
+                why = _WHO.get(name) or f"it has been locked for {patience:g} seconds"
                 raise LakeRefused(f"the table {table} is in use: {why}")
             sleep(_PAUSE)
         yield

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.files import Files, putWhole, readWhole
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.expiring import finishExpiry
 from fleximq.pipeline.lake.formats import committerOf
 from fleximq.pipeline.lake.ledger import Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.lock import changing
@@ -187,6 +188,7 @@ def finish(table: str, files: Files | None = None) -> None:
     :raises OSError: it cannot be written; the next one finishes it.
     """
     files = files or Files()
+    finishExpiry(table, files)
     own = f"{table}/{OWN}"
     try:
         record = json.loads(readWhole(files, f"{own}/{RECORD}"))

@@ -1,0 +1,70 @@
+"""``expire``: what a lake need not keep any longer leaves its tables, a day of a topic at a time.
+
+Spark is not needed for it. What has gone stays counted, so that a reader can still prove that nothing else is missing.
+"""
+
+import time
+from argparse import ArgumentParser, Namespace
+from typing import NamedTuple
+
+from fleximq import option_values
+from fleximq.errors import SettingError
+from fleximq.pipeline.durations import duration
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.job import Job, Run, option
+from fleximq.pipeline.lake.tables import addTables, tablesOf
+
+
+class Keep(NamedTuple):
+    """For how many seconds the topics that match a pattern are kept; None: all topics that no other one matches."""
+
+    pattern: str | None
+    seconds: float
+
+
+def keep(name: str, value: object) -> Keep:
+    """Read ``90d`` or ``PATTERN=90d``."""
+    text = option_values.text(name, value)
+    pattern, separator, age = text.rpartition("=")
+    try:
+        seconds = duration(name, age) / 1_000_000
+    except SettingError:
+        seconds = 0.0
+    if not seconds or (separator and not pattern):
+        raise SettingError(f"{name} is {value!r}, but must be an age such as 90d, or PATTERN=AGE such as news.*=30d")
+    return Keep(pattern or None, seconds)
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    addTables(parser)
+    option(
+        parser,
+        "--keep",
+        read=keep,
+        metavar="[PATTERN=]AGE",
+        action="append",
+        help="keep the topics that match for so long, or all others: 90d, news.*=30d; may be repeated, the first "
+        "pattern that matches counts",
+    )
+
+
+def _run(chosen: Namespace, run: Run) -> None:
+    """Let the tables lose what is older.
+
+    :raises PipelineError: a table cannot be written.
+    """
+    # What needs pyarrow is not needed for --help.
+    from fleximq.pipeline.lake.aging import agedOut
+
+    if not chosen.keep:
+        raise OptionRefused("--keep AGE is needed: it says what stays, such as 90d")
+    rules = [(each.pattern, each.seconds) for each in chosen.keep]
+    for table in tablesOf(chosen.lake, chosen.table):
+        gone = agedOut(table, rules, time.time())
+        rows = sum(sum(each.rows.values()) for each in gone)
+        run.say(f"{table}: {rows} rows in {len(gone)} partitions have expired")
+        if run.stopping.is_set():
+            break
+
+
+EXPIRE = Job("expire", "removes what a lake's tables need not keep any longer", _prepare, _run)

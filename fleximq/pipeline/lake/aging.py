@@ -1,0 +1,75 @@
+"""Finds the days of a table that are older than has to be kept, and takes them out."""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from fleximq.journal.files import Files
+from fleximq.patterns import anyOf
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.compacting import partitionsOf
+from fleximq.pipeline.lake.expiring import Leaving, expire
+from fleximq.pipeline.lake.joining import Part, partsOf
+from fleximq.pipeline.lake.lock import changing
+from fleximq.pipeline.lake.publishing import cannot, finish
+
+#: A pattern of topics, or None for all others, and for how many seconds they are kept.
+Rule = tuple[str | None, float]
+_DATE = "date="
+
+
+def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[Leaving]:
+    """Take out of a table the days all of which is older than the rules keep; return what has gone.
+
+    :param rules: the first one with a pattern that matches counts, or else the last one without; a topic for which
+        there is none is kept.
+    :param now: in seconds since 1970.
+    :raises LakeRefused: the table is damaged, or cannot be written.
+    """
+    files = files or Files()
+    try:
+        with changing(table, files):
+            finish(table, files)
+            leaving = [
+                found for each in partitionsOf(table) if (found := _leaving(table, each, rules, now)) is not None
+            ]
+            if leaving:
+                expire(table, leaving, files)
+            return leaving
+    except OSError as error:
+        raise cannot(table, error) from error
+
+
+def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> Leaving | None:
+    name = os.path.basename(partition)
+    try:
+        day = datetime.strptime(name.removeprefix(_DATE), "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise LakeRefused(f"the table {table} has a folder that is none of its own: {partition}") from None
+    age = now - (day + timedelta(days=1)).timestamp()
+    # Most are young, and need not be looked into.
+    if all(age < seconds for _, seconds in rules):
+        return None
+    try:
+        parts = partsOf(f"{table}/{partition}")
+    except (KeyError, ValueError) as error:
+        raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
+    seconds = _kept(parts[0].topic, rules)
+    return Leaving(partition, _rows(parts)) if seconds is not None and age >= seconds else None
+
+
+def _kept(topic: str, rules: Sequence[Rule]) -> float | None:
+    """Return for how many seconds a topic is kept; None: for ever."""
+    for pattern, seconds in rules:
+        if pattern is not None and anyOf([pattern])(topic):
+            return seconds
+    others = [seconds for pattern, seconds in rules if pattern is None]
+    return others[-1] if others else None
+
+
+def _rows(parts: Sequence[Part]) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for part in parts:
+        for span in part.spans:
+            rows[span.journal] = rows.get(span.journal, 0) + span.rows
+    return rows
