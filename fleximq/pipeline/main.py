@@ -36,13 +36,7 @@ JOBS = {
 
 def jobOf(name: str) -> Job:
     """Return a job of the table."""
-    module = f"fleximq.pipeline.jobs.{name}"
-    try:
-        found: Job = getattr(importlib.import_module(module), name.upper())
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise PipelineError(f"{error.name} is not installed: pip install 'fleximq[spark]' brings it") from error
-        raise PipelineError(f"the job {name!r} is not there yet") from error
+    found: Job = getattr(importlib.import_module(f"fleximq.pipeline.jobs.{name}"), name.upper())
     return found
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.failures import sentenceOf
-from fleximq.pipeline.lake.formats import PARQUET, formatOf
+from fleximq.pipeline.lake.formats import DELTA, PARQUET, formatOf
 from fleximq.pipeline.lake.naming import OWN
 from fleximq.pipeline.options import SourceOptions
 from fleximq.pipeline.payloads.ddl import written
@@ -59,25 +59,29 @@ class Tables:
         :raises PipelineError: it names what is not there, or is not understood; or a journal cannot be read.
         """
         columns = columnsIn(query)
-        opened: set[str] = set()
-        while True:
-            try:
-                return self._spark.sql(query)
-            except AnalysisException as error:
-                name = _missing(error)
-                if name is not None and name not in opened:
-                    self._open(name, columns).createOrReplaceTempView(_quoted(name))
-                    opened.add(name)
-                elif columns is not None and name is None and opened:
-                    # Perhaps a column is meant that the words did not tell.
-                    columns, opened = None, self._close(opened)
-                else:
-                    raise OptionRefused(sentenceOf(error)) from error
+        opened: list[str] = []
+        try:
+            while True:
+                try:
+                    return self._spark.sql(query)
+                except AnalysisException as error:
+                    name = _missing(error)
+                    if name is not None and name not in opened:
+                        self._open(name, columns).createOrReplaceTempView(_quoted(name))
+                        opened.append(name)
+                    elif columns is not None and name is None and opened:
+                        # Perhaps a column is meant that the words did not tell.
+                        columns = None
+                        self._close(opened)
+                    else:
+                        raise OptionRefused(sentenceOf(error)) from error
+        finally:
+            self._close(opened)
 
-    def _close(self, opened: set[str]) -> set[str]:
-        for name in opened:
-            self._spark.catalog.dropTempView(_quoted(name))
-        return set()
+    def _close(self, opened: list[str]) -> None:
+        """Forget tables; what was asked of them has them already."""
+        while opened:
+            self._spark.catalog.dropTempView(_quoted(opened.pop()))
 
     def _open(self, name: str, columns: list[str] | None) -> DataFrame:
         """Return the table of this name.
@@ -146,10 +150,17 @@ def lakeTable(spark: SparkSession, table: str) -> DataFrame:
 
     :raises PipelineError: it cannot be read.
     """
-    format = formatOf(table)["format"]
-    if format == PARQUET:
+    form = formatOf(table)
+    if form["format"] == PARQUET:
         return spark.read.parquet(table)
-    files = _deltaFiles(table) if format == "delta" else _icebergFiles(table)
+    try:
+        files = _deltaFiles(table) if form["format"] == DELTA else _icebergFiles(table, form.get("catalog"))
+    except ImportError as error:
+        raise OptionRefused(
+            f"{error.name} is not installed: pip install 'fleximq[{form['format']}]' brings it"
+        ) from error
+    if not files:
+        raise OptionRefused(f"the table {table} has no files yet")
     return spark.read.option("basePath", table).option("mergeSchema", "true").parquet(*files)
 
 
@@ -160,8 +171,11 @@ def _deltaFiles(table: str) -> list[str]:
     return found
 
 
-def _icebergFiles(table: str) -> list[str]:
-    raise OptionRefused(f"{table} is an Iceberg table, which is asked through its catalog")
+def _icebergFiles(table: str, catalog: str | None) -> list[str]:
+    from fleximq.pipeline.lake.iceberg import NAMESPACE, catalogOf
+
+    found = catalogOf(str(Path(table).parent), catalog).load_table((NAMESPACE, Path(table).name))
+    return [task.file.file_path for task in found.scan().plan_files()]
 
 
 def columnsIn(query: str) -> list[str] | None:

@@ -1,6 +1,7 @@
 """The one Spark session of a test run: starting it takes seconds, so all tests of a process share it."""
 
 import atexit
+import logging
 import os
 import shutil
 import sys
@@ -9,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from unittest import SkipTest
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 import fleximq
@@ -54,6 +56,8 @@ def sharedSession() -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     atexit.register(_end, session, folder)
     return session
 

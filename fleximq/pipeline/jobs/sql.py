@@ -42,11 +42,14 @@ def _lower(name: str, value: object) -> str:
 
 def _run(chosen: Namespace, run: Run) -> None:
     options = _source(chosen)
-    spark = run.session()
+    # Its own settings and tables are nobody else's.
+    spark = run.session().newSession()
 
     from fleximq.pipeline.shown import show
+    from fleximq.pipeline.source import FlexiMQSource
     from fleximq.pipeline.tables import Tables
 
+    spark.dataSource.register(FlexiMQSource)
     # Names of topics have dots, and shells take backticks for commands.
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")

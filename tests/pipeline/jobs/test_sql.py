@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib.util import find_spec
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -13,6 +14,9 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     import msgpack
 
+    from fleximq.pipeline.jobs.ingest import INGEST
+    from fleximq.pipeline.jobs.seal import SEAL
+    from fleximq.pipeline.settings import choose
     from fleximq.pipeline.tables import columnsIn
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.written import Written
@@ -152,6 +156,47 @@ class SqlTests(SynchronousTestCase):
             "no payload of 'messages' is json; --schema can say what there will be".replace("'messages'", "any topic"),
             "select * from messages", "--decode", "json", "--subscribe", "messages",
         )  # fmt: skip
+
+    def test_sealed(self) -> None:
+        """Sealed history and the journal are one table, each record once."""
+        folder, sealed = f"{self.folder}-segments", f"{self.folder}-sealed"
+        written = Written(folder, segmentBytes=4000)
+        self.addCleanup(written.close)
+        for number in range(60):
+            written.kept("a.b", b"%d" % number * 40)
+        parser = Words(prog="seal")
+        SEAL.prepare(parser)
+        SEAL.run(parser.parse_args(["--journal", folder, "--sealed", sealed]), FakeRun())
+        self.assertTrue(os.listdir(sealed))
+        query = 'select count(*) as n, count(distinct offset) as d, max(offset) as m from "a.b"'
+        parser = Words(prog="sql")
+        SQL.prepare(parser)
+        run = FakeRun()
+        SQL.run(parser.parse_args([query, "--journal", folder, "--sealed", sealed, "--format", "csv"]), run)
+        self.assertEqual(run.printed, "n,d,m\n60,60,60\n")
+
+    def test_formats(self) -> None:
+        """Tables of each format are read as they are now."""
+        for format, package in (("parquet", "pyarrow"), ("delta", "deltalake"), ("iceberg", "pyiceberg")):
+            if find_spec(package) is None:
+                continue
+            lake = f"{self.folder}-{format}"
+            parser = Words(prog="ingest")
+            INGEST.prepare(parser)
+            words = ["--journal", self.folder, "--lake", lake, "--once", "--format", format]
+            run = FakeRun()
+            INGEST.run(choose(parser, "ingest", ("ingest",), words), run)
+            found = self.rows("select topic, count(*) as n from messages group by topic order by n", "--lake", lake)
+            self.assertEqual(
+                found,
+                [
+                    {"topic": "messages", "n": 1},
+                    {"topic": "news.local", "n": 2},
+                    {"topic": "Sport", "n": 3},
+                    {"topic": "news", "n": 4},
+                ],
+                format,
+            )
 
     def test_lake(self) -> None:
         """Lake tables go by their names; a name that is none is said."""
