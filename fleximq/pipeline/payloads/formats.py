@@ -41,6 +41,10 @@ class Format(Protocol):
     def name(self) -> str:
         """What it is called in errors."""
 
+    @property
+    def empty(self) -> bytes:
+        """A map without anything."""
+
     def decoder(self, type: Any) -> Callable[[Any], Any]:
         """Return what reads bytes as a value of a type, and raises one of :data:`FAULTS` if they are none."""
 

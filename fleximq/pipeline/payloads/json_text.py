@@ -10,6 +10,7 @@ class Json:
     """The format ``json``."""
 
     name = "JSON"
+    empty = b"{}"
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
         """Return what reads exactly one value of a type, with white space around it."""

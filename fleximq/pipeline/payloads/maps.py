@@ -51,6 +51,7 @@ class Maps:
         self._names = schema.names
         self._types = schema.types
         self._checked = Fields(format, list(schema))
+        self._empty = format.empty
         self._exact = [exact(type) for type in schema.types]
         row = _dicts(schema) if any(map(_REFUSED.search, schema.names)) else _structs(schema)
         self._make, self._getters = row.make, row.getters
@@ -63,7 +64,7 @@ class Maps:
 
     def columnsOf(self, payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[pa.Array]:
         """Return the same for payloads in a list; None is a row of nulls."""
-        rows = self._rows(payloads, errors)
+        rows = self._rows([self._empty if payload is None else payload for payload in payloads], errors)
         while True:
             known = len(errors)
             columns = [self._column(place, rows, errors) for place in range(len(self._types))]
@@ -72,7 +73,7 @@ class Maps:
             for place in errors:
                 rows[place] = self._nothing
 
-    def _rows(self, payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[Any]:
+    def _rows(self, payloads: Sequence[bytes], errors: dict[int, str]) -> list[Any]:
         rows: list[Any] = []
         walk = map(self._decode, payloads)
         while True:
@@ -83,9 +84,7 @@ class Maps:
             except FAULTS:
                 rows.append(self._again(payloads[len(rows)], len(rows), errors))
 
-    def _again(self, payload: bytes | None, place: int, errors: dict[int, str]) -> Any:
-        if payload is None:
-            return self._nothing
+    def _again(self, payload: bytes, place: int, errors: dict[int, str]) -> Any:
         try:
             return self._make(*self._checked.read(payload))
         except Misfit as misfit:

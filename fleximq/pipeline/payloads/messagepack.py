@@ -16,6 +16,7 @@ class MessagePack:
     """The format ``messagepack``."""
 
     name = "MessagePack"
+    empty = b"\x80"
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
         """Return what reads exactly one value of a type."""
