@@ -43,6 +43,15 @@ def cacheFolder(environment: Mapping[str, str] = os.environ) -> Path | None:
     return folder if private and not set(str(folder)) & set(" \t\n\"'\\") else None
 
 
+def _mark(path: str) -> str:
+    """Return what changes when that what is there is replaced by another version: Java would refuse the old archive."""
+    real = os.path.realpath(path)
+    try:
+        return f"{real} {os.stat(real).st_mtime_ns}"
+    except OSError:
+        return real
+
+
 class Archive:
     """The archive for one Java and one Spark.
 
@@ -50,7 +59,8 @@ class Archive:
     """
 
     def __init__(self, folder: Path, java: Java, spark: str) -> None:
-        named = sha256("\0".join([java.program, str(java.version), spark]).encode()).hexdigest()[:16]
+        marks = [_mark(java.program), str(java.version), _mark(f"{spark}/jars")]
+        named = sha256("\0".join(marks).encode()).hexdigest()[:16]
         self._java = java
         self._learns = java.version >= _LEARNS
         self.path = folder / f"spark-{named}.jsa"

@@ -116,6 +116,15 @@ class ArchiveTests(SynchronousTestCase):
         }
         self.assertEqual(len(paths), 8)
 
+    def test_replaced(self) -> None:
+        """What was replaced in its place gets another archive."""
+        program = self.folder.parent / "program"
+        program.write_text("")
+        before = self.archive(17, str(program)).path
+        self.assertEqual(self.archive(17, str(program)).path, before)
+        os.utime(program, ns=(1, 1))
+        self.assertNotEqual(self.archive(17, str(program)).path, before)
+
     def test_tidy(self) -> None:
         """What nobody has used for a month goes, and what was left unfinished an hour ago."""
         for name, age in (("spark-a.jsa", 31), ("spark-b.jsa", 29), ("spark-c.1.new", 1), ("other", 99)):
