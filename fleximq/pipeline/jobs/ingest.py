@@ -3,11 +3,11 @@
 What the tables are and what is promised: docs/pipeline-lake.rst.
 """
 
-import threading
-import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from os import makedirs
 from os.path import abspath, expanduser
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +17,12 @@ from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.job import Job, Run, addSource, option, sourceOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from fleximq.pipeline.lag import Reporter
-    from fleximq.pipeline.lake.feeding import Feeding
     from fleximq.pipeline.lake.spec import TableSpec
 
 FORMATS = ("parquet", "delta", "iceberg")
 #: About so many bytes of journals make a batch, and so many of them a task, unless something else is said.
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
-#: Seconds between two looks at what the query does.
-_LOOK = 0.2
-#: A batch that still has columns to add after so many tries never ends.
-_TRIES = 20
 _BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 
 
@@ -132,18 +124,40 @@ def run(chosen: Namespace, run: Run) -> None:
     if not chosen.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
     from fleximq.pipeline.lake.feeding import Feeding
+    from fleximq.pipeline.lake.ingesting import Ingest
 
     lake = abspath(expanduser(chosen.lake))
     specs = _tables(chosen)
     options = _source(chosen, specs)
-    with Feeding(lake, specs, {"format": chosen.format}, chosen.allow_data_loss) as feeding:
-        checkpoint = chosen.checkpoint or f"{lake}/_fleximq/checkpoint"
+    with ExitStack() as held:
+        checkpoint = chosen.checkpoint or held.enter_context(_ownCheckpoint(lake))
+        feeding = held.enter_context(Feeding(lake, specs, {"format": chosen.format}, chosen.allow_data_loss))
         ingest = Ingest(feeding, checkpoint, run, _reporter(chosen, options))
         try:
-            ingest.start(chosen, options)
+            ingest.start(options, None if chosen.once else interval(chosen.trigger))
             ingest.follow()
         finally:
             ingest.end()
+
+
+@contextmanager
+def _ownCheckpoint(lake: str) -> Iterator[str]:
+    """Hold the lake's own checkpoint for one query."""
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake.lock import feeding
+
+    with ExitStack() as held:
+        try:
+            makedirs(f"{lake}/_fleximq", exist_ok=True)
+            held.enter_context(feeding(lake))
+        except OSError as error:
+            raise LakeRefused(f"the lake {lake} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        except LakeRefused as error:
+            raise LakeRefused(
+                f"the lake {lake} is fed by another ingest: a second one needs other tables and a --checkpoint of its "
+                "own"
+            ) from error
+        yield f"{lake}/_fleximq/checkpoint"
 
 
 def _tables(chosen: Namespace) -> "list[TableSpec]":
@@ -196,105 +210,6 @@ def _reporter(chosen: Namespace, options: Mapping[str, str]) -> "Reporter | None
     if not urls:
         raise OptionRefused("--consumer-group needs --url or --lag-url: the broker that is told")
     return Reporter(chosen.consumer_group, [Place.of(brokers, url) for url in urls])
-
-
-class Ingest:
-    """One query, from its start to its end."""
-
-    def __init__(self, feeding: "Feeding", checkpoint: str, run: Run, reporter: "Reporter | None") -> None:
-        self._feeding = feeding
-        self._checkpoint = checkpoint
-        self._run = run
-        self._reporter = reporter
-        self._query: StreamingQuery | None = None
-        self._busy = threading.Lock()
-        self._rows = 0
-        self._began = time.monotonic()
-
-    def start(self, chosen: Namespace, options: Mapping[str, str]) -> None:
-        """Start the query."""
-        from fleximq.pipeline.lake.feed import LAKE, NAME, TABLES, FeedSource
-        from fleximq.pipeline.lake.spec import packed
-
-        spark = self._run.session()
-        spark.dataSource.register(FeedSource)
-        own = {LAKE: self._feeding.lake, TABLES: packed(self._feeding.specs)}
-        stream = spark.readStream.format(NAME).options(**options, **own).load()
-        writer = stream.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(self.take)
-        trigger = {"availableNow": True} if chosen.once else {"processingTime": interval(chosen.trigger)}
-        self._query = writer.trigger(**trigger).start()
-        names = ", ".join(spec.name for spec in self._feeding.specs)
-        self._run.say(f"ingesting into {self._feeding.lake}: {names}")
-
-    def take(self, batch: "DataFrame", number: int) -> None:
-        """Stage a batch and make it visible."""
-        from fleximq.pipeline.errors import LakeRefused
-        from fleximq.pipeline.lake.feeding import Told, keepOffsets
-
-        for _ in range(_TRIES):
-            told = Told.of(row.told for row in batch.collect())
-            with self._busy:
-                if self._run.stopping.is_set():
-                    return self._stopped()
-                if self._feeding.evolve(told):
-                    continue
-                keepOffsets(self._checkpoint, number)
-                self._rows += self._feeding.publish(number, told)
-            if self._reporter is not None:
-                lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
-                self._reporter.tell(told.end, {id: number for id, number in lost.items() if number})
-            return None
-        raise LakeRefused(f"the columns of {', '.join(told.fields)} come to no end: give the table a schema")
-
-    def _stopped(self) -> None:
-        """End a batch that nobody may take for done, when the query is about to be stopped."""
-        raise InterruptedError("the ingest was told to stop")
-
-    def follow(self) -> None:
-        """Return when the query has ended, or was told to; say meanwhile what it does.
-
-        :raises StreamingQueryException: it has failed.
-        """
-        query, last = self._query, -1
-        if query is None:
-            return
-        while query.isActive and not self._run.stopping.wait(_LOOK):
-            progress = query.lastProgress
-            if progress is not None and progress["batchId"] != last:
-                last = progress["batchId"]
-                self._show(progress)
-        if not self._run.stopping.is_set():
-            query.awaitTermination()
-            rate = self._rows / max(1e-9, time.monotonic() - self._began)
-            self._run.say(f"{self._rows} rows are in, {rate:,.0f} rows/s")
-
-    def _show(self, progress: Any) -> None:
-        """Say how many rows are in, and how many messages wait."""
-        done = self._rows
-        self._run.progress("ingested", done, done + _waiting(progress), "rows")
-
-    def end(self) -> None:
-        """Stop the query, when the batch that is being published is done."""
-        with self._busy:
-            if self._query is not None:
-                self._query.stop()
-        if self._reporter is not None:
-            self._reporter.close()
-
-
-def _waiting(progress: Any) -> int:
-    """Return about how many messages come after a batch."""
-    from json import loads
-
-    waiting = 0
-    for source in progress["sources"]:
-        latest, end = source["latestOffset"], source["endOffset"]
-        try:
-            latest, end = (loads(each) if isinstance(each, str) else each for each in (latest, end))
-            waiting += sum(max(0, next - end.get(journal, next)) for journal, next in latest.items())
-        except (ValueError, AttributeError):
-            continue
-    return waiting
 
 
 INGEST = Job("ingest", "Keep topics as lake tables, once or for ever.", prepare, run)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
 
@@ -52,10 +52,10 @@ class DeltaCommitter:
         done = table.transaction_version(APPLICATION)
         if done is not None and done >= batch:
             return
-        known = {field.name for field in table.schema().fields}
-        missing = [field for field in schema.fields if field.name not in known]
-        if missing:
-            table.alter.add_columns(missing)
+        if sorted(map(str, table.schema().fields)) != sorted(map(str, schema.fields)):
+            # The one way that also adds fields within columns; it writes no row.
+            nothing = pa.schema(schema.to_arrow()).empty_table()
+            write_deltalake(table, nothing, mode="append", schema_mode="merge")
             table.update_incremental()
         actions: list[AddAction | RemoveAction] = [*added]
         table.create_write_transaction(actions, "append", schema, _PARTITIONS, commit_properties=properties)

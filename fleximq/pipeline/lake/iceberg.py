@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
 from pyiceberg.table import Table
@@ -80,7 +81,7 @@ class IcebergCommitter:
         except NoSuchTableError:
             return self._made(catalog, name, columns.schema)
         known = {field.name for field in table.schema().fields}
-        if any(field not in known for field in columns.schema.names):
+        if any(field.name not in known or pa.types.is_nested(field.type) for field in columns.schema):
             with table.update_schema() as update:
                 update.union_by_name(columns.schema)
         return table

@@ -363,6 +363,16 @@ class FailureTests(IngestCase):
             error = self.assertRaises(LakeRefused, self.ingest)
         self.assertIn("another ingest feeds it", str(error))
 
+    def test_twoIngests(self) -> None:
+        """Two ingests into one lake have each a checkpoint of its own."""
+        self.fill(1)
+        self.ingest("--table", "one=#")
+        with feeding(self.lake):
+            error = self.assertRaises(LakeRefused, self.ingest, "--table", "two=#")
+            self.assertIn("a second one needs other tables and a --checkpoint of its own", str(error))
+            self.ingest("--table", "two=#", "--checkpoint", str(self.parent / "other"))
+        self.assertEqual(len(self.rows("two")), 1)
+
     def test_full(self) -> None:
         """A task that cannot write ends the job with one sentence; nothing is visible, and it goes on later."""
         self.fill(10)

@@ -109,6 +109,18 @@ class CommittedMixin:
         self.publish(1, 2, 3)
         self.assertEqual([(row["offset"], row["n"]) for row in self.read()], [(1, None), (2, 2)])  # type: ignore[attr-defined]
 
+    def test_addedWithin(self) -> None:
+        """Columns may get further fields."""
+        for number, fields in enumerate((["x"], ["x", "y"])):
+            type = pa.struct([(name, pa.int64()) for name in fields])
+            self.columns = Columns("json", pa.schema([("s", type)]))
+            writeColumns(self.table, self.columns)
+            schema = self.columns.schema
+            staged = stage(self.table, rows([number + 1], schema=schema, s=[dict.fromkeys(fields, 5)]), schema=schema)
+            self.publishing.publish(Batch(number, {JOURNAL: number + 1}, {JOURNAL: number + 2}), staged, {})
+        found = [row["s"] for row in self.read()]
+        self.assertEqual(found, [{"x": 5, "y": None}, {"x": 5, "y": 5}])  # type: ignore[attr-defined]
+
     def test_again(self) -> None:
         """Wherever the process ends, also behind the commit, the batch is in once when it was done again."""
         self.publish(0, 1, 3)
