@@ -144,9 +144,12 @@ def _divided(piece: Piece) -> Iterator[Piece]:
 
 
 def ofJournals(
-    spark: "SparkSession", options: Mapping[str, str], start: Point, end: Point
+    spark: "SparkSession", options: Mapping[str, str], start: Point, end: Point, sealed: str | None = None
 ) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
-    """Return what reads journals, or brokers, by the options of the source."""
+    """Return what reads journals, or brokers, by the options of the source.
+
+    :param sealed: where sealed history is, which is read together with them.
+    """
     columns = ",".join(ALL_COLUMNS)
     known: list[str] = []
 
@@ -154,25 +157,36 @@ def ofJournals(
         bounds = {**_bound("starting", start), **_bound("ending", end)}
         if ranges is not None:
             if not known:
-                known.extend(_journals(options))
+                known.extend(_journals(options, sealed))
             # Of a journal that is not named, what is behind its end is read: nothing.
             others = dict.fromkeys(known, -1)
             bounds = {
                 "startingOffsets": json.dumps(others | {journal: each[0] for journal, each in ranges.items()}),
                 "endingOffsets": json.dumps(others | {journal: each[1] for journal, each in ranges.items()}),
             }
-        return spark.read.format("fleximq").options(**options, **bounds, columns=columns).load()
+        chosen = {**options, **bounds, "columns": columns}
+        if sealed is None:
+            return spark.read.format("fleximq").options(**chosen).load()
+        from fleximq.pipeline import history
+
+        path = chosen.pop("path", None)
+        return history.read(spark, json.loads(path) if path and path.startswith("[") else path, sealed, **chosen)
 
     return span
 
 
-def _journals(options: Mapping[str, str]) -> list[str]:
+def _journals(options: Mapping[str, str], sealed: str | None) -> list[str]:
+    """Return the ids of all journals that are read."""
     from fleximq.pipeline.journals import Journals
     from fleximq.pipeline.options import SourceOptions
+    from fleximq.pipeline.sealed import journalsIn
 
+    found = [] if sealed is None else list(journalsIn(sealed))
+    if not {"path", "url"} & options.keys():
+        return found
     journals = Journals(SourceOptions.of(options))
     try:
-        return list(journals.find())
+        return list({*found, *journals.find()})
     finally:
         journals.close()
 

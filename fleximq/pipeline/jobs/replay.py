@@ -45,6 +45,7 @@ def prepare(parser: ArgumentParser) -> None:
         metavar="TABLE",
         help="the folder of a table that ingest has made, to be read instead",
     )
+    add(group, "--sealed", read=text, metavar="FOLDER", help="sealed history, read together with the journal")
     add(group, "--from", read=_point, metavar="WHERE", help="the first: an offset, or a time as in ISO 8601 (earliest)")
     add(group, "--to", read=_point, metavar="WHERE", help="before this offset or time (what is there at the beginning)")
     add(group, "--where", read=text, metavar="SQL", help='only rows for which this holds, e.g. "publisher = 1004"')
@@ -94,12 +95,13 @@ def run(chosen: Namespace, run: Run) -> None:
     if "{topic}" not in chosen.to_topic and not chosen.to_topic:
         raise OptionRefused("--to-topic is empty")
     source = {} if chosen.lake else _source(chosen)
-    if chosen.lake and (chosen.journal or chosen.url):
-        raise OptionRefused("--lake and --journal or --url exclude each other")
+    if chosen.lake and (chosen.journal or chosen.url or chosen.sealed):
+        raise OptionRefused("--lake excludes --journal, --url and --sealed")
     start, end = getattr(chosen, "from") or EARLIEST, chosen.to or LATEST
     into = _into(chosen)
     what = {
         "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or chosen.lake,
+        "sealed": chosen.sealed,
         "topics": [chosen.subscribe, chosen.topics],
         "from": [start.kind.value, start.value],
         "to": [end.kind.value, end.value],
@@ -123,7 +125,7 @@ def run(chosen: Namespace, run: Run) -> None:
             from fleximq.pipeline.source import FlexiMQSource
 
             spark.dataSource.register(FlexiMQSource)
-            span = ofJournals(spark, source, start, end)
+            span = ofJournals(spark, source, start, end, chosen.sealed)
         replay = Replay(Origin(span, Wanted(chosen.where, chosen.to_topic)), into, state, progress, run)
         replay.all(Pace(chosen.rate, chosen.speed))
 
@@ -225,4 +227,4 @@ class Replay:
         sink.commit([sink.write(iter(table.to_batches()))])
 
 
-REPLAY = Job("replay", "publish again what a journal or a lake has kept", prepare, run)
+REPLAY = Job("replay", "Publish again what a lake or a journal has.", prepare, run)

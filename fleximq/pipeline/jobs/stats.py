@@ -157,4 +157,4 @@ def follow(query: "StreamingQuery", run: Run) -> None:
     query.awaitTermination()
 
 
-STATS = Job("stats", "count messages, bytes, publishers and gaps of each topic in windows of time", prepare, run)
+STATS = Job("stats", "Count what topics get in each window of time.", prepare, run)

@@ -9,6 +9,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -19,6 +20,7 @@ from fleximq.client.blocking import connect
 from fleximq.errors import SettingError
 from fleximq.pipeline import replayed
 from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.jobs import replay as jobs_replay
 from fleximq.pipeline.jobs.replay import REPLAY
 from fleximq.pipeline.replayed import Piece, joined
 from tests.broker_process import BrokerProcess
@@ -30,6 +32,7 @@ if not skip:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from fleximq.pipeline.jobs.seal import SEAL
     from fleximq.pipeline.sink import BatchSink
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
@@ -150,29 +153,40 @@ class JournalTests(JournalCase):
         self.assertEqual([each.header.get("key") for each in found if each], ["k", b"\xff", None])
         self.assertEqual([(each.header["message_id"], each.header["n"]) for each in found if each], [("m", "1")] * 3)
 
+    def test_sealed(self) -> None:
+        """Sealed history and the tail of the journal come as one."""
+        sealed = str(self.folder / "sealed")
+        parser = ArgumentParser()
+        SEAL.prepare(parser)
+        SEAL.run(parser.parse_args([*self.from_, "--sealed", sealed]), FakeRun())
+        self.assertTrue(list(Path(sealed).rglob("*.parquet")))
+        self.replay(*self.from_, "--sealed", sealed, "--rate", "10000")
+        self.assertEqual(self.published(), self.everything)
+
     def test_throughBroker(self) -> None:
         """A broker may be asked for what is replayed, the very one into which it goes too."""
         self.replay(*self.from_)
         self.replay("--url", self.url, "--to-topic", "copy.{topic}")
         self.assertEqual(self.published("copy.a", "copy.b"), [(f"copy.{topic}", n) for topic, n in self.everything])
 
+    def waits(self, *words: str) -> list[float]:
+        """Replay with a clock that stands still, and return how long is waited before each slice."""
+        run = FakeRun()
+        found: list[float] = []
+        self.patch(jobs_replay, "time", SimpleNamespace(monotonic=lambda: 100.0))
+        with mock.patch.object(run.stopping, "wait", lambda seconds: found.append(round(seconds, 3))):
+            self.replay(*self.from_, *words, run=run)
+        return found
+
     def test_rate(self) -> None:
         """So many a second are published, each slice in a transaction."""
-        run = FakeRun()
-        waits: list[float] = []
-        with mock.patch.object(run.stopping, "wait", lambda seconds: waits.append(seconds)):
-            self.replay(*self.from_, "--rate", "40", run=run)
-        self.assertEqual((len(waits), waits[0]), (5, 0.0))
+        self.assertEqual(self.waits("--rate", "40"), [0.0, 0.1, 0.2, 0.3, 0.4])
         self.assertEqual(self.published(), self.everything)
 
     def test_speed(self) -> None:
         """They come with the pauses that were between them, or shorter ones."""
-        run = FakeRun()
-        waits: list[float] = []
-        with mock.patch.object(run.stopping, "wait", lambda seconds: waits.append(seconds)):
-            self.replay(*self.from_, "--speed", "2", run=run)
-        self.assertEqual(len(waits), 10)
-        self.assertTrue(4 < waits[-1] <= 4.5, waits)
+        self.assertEqual(self.waits("--speed", "2"), [each / 2 for each in range(10)])
+        self.assertEqual(self.published(), self.everything)
 
     def test_pieces(self) -> None:
         """What does not fit into memory at once comes in pieces, in order."""
@@ -382,7 +396,7 @@ class OptionsTests(SynchronousTestCase):
         into = ("--into", "tcp://127.0.0.1:1")
         self.refuses("--into URL is needed", "--journal", "j")
         self.refuses("--journal FOLDER or --url URL is needed", *into)
-        self.refuses("--lake and --journal or --url exclude", *into, "--journal", "j", "--lake", "l")
+        self.refuses("--lake excludes --journal, --url and --sealed", *into, "--journal", "j", "--lake", "l")
         self.refuses("--rate and --speed exclude", *into, "--journal", "j", "--rate", "1", "--speed", "1")
         self.refuses("--to-topic is empty", *into, "--journal", "j", "--to-topic", "")
         self.refuses("--name must have", *into, "--journal", "j", "--name", "a/b")
