@@ -2,7 +2,8 @@
 
 Only segments are touched whose content the last checkpoint knows, so a restart never misses what was taken out. A
 segment further in, of which more than half has expired, is written anew, :mod:`fleximq.journal.rewriting`; its file
-stays, even where nothing of it does, since positions must join. A crash at any point leaves the old or the new file.
+stays, even where nothing of it does, since positions must join, but neighbours of which nothing stays become one,
+:mod:`fleximq.journal.joining`. A crash at any point leaves the old or the new file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from fleximq.journal.expiry import Expiry, Judge, Rules, Verdict
 from fleximq.journal.files import Files, wordsOf
 from fleximq.journal.index import indexName, writeIndex
 from fleximq.journal.indexed import Segment, Staged
+from fleximq.journal.joining import isStub, stubsIn, writeJoined
 from fleximq.journal.opened import OpenSegments
 from fleximq.journal.rewriting import Damaged, Rewriting, Stopped, newName
 from fleximq.journal.segment import segmentName
@@ -93,6 +95,8 @@ class Retention:
                 if self._stopped:
                     break
                 freed = self._cleanOne(one, segment, opened, freed)
+            for run in stubsIn(self._segments.all[: len(one.touchable)]):
+                freed = self._join(run, opened, freed)
         except Stopped:
             pass
         except OSError as error:
@@ -122,8 +126,25 @@ class Retention:
         self._exclusively(lambda: self._replace(new))
         return Freed(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
 
+    def _join(self, run: list[Segment], opened: OpenSegments, freed: Freed) -> Freed:
+        """Let one file stand in the place of neighbouring ones of which nothing is left."""
+        removed, rewritten, bytes = freed
+        joined = None if self._stopped else writeJoined(self._files, self._folder, run, opened)
+        if joined is None:
+            return freed
+        new = joined
+
+        def put() -> None:
+            self._replace(new)
+            # One after the other: until all are gone, the first file ends where the next one begins that is there.
+            for segment in run[1:]:
+                self._remove(segment)
+
+        self._exclusively(put)
+        return Freed(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
+
     def _remove(self, segment: Segment) -> None:
-        """Take the first segment away; the next one is only taken away when this is on disk."""
+        """Take a segment away; the next one is only taken away when this is on disk."""
         if self._stopped:
             raise Stopped
         self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
@@ -196,7 +217,7 @@ class _Pass:
 
     def isWorth(self, segment: Segment) -> bool:
         """Tell whether a segment is written anew without what has expired."""
-        return not segment.lost and self.expiry.share(segment, self.staged) > _WORTH
+        return not segment.lost and not isStub(segment) and self.expiry.share(segment, self.staged) > _WORTH
 
     def going(self) -> list[Segment]:
         """Return the segments of which something is about to be taken out."""

@@ -53,7 +53,7 @@ def scanSegment(window: Window, id: int | None = None) -> Scanned:
             continue
         header, frame = each
         try:
-            _note(segment, header, frame)
+            _note(segment, header, frame, window.end)
             if header.kind == Kind.SEGMENT:
                 start = decodeSegment(header, frame)
             elif header.kind == Kind.CHECKPOINT:
@@ -79,7 +79,7 @@ def _lost(hole: Hole, expected: int, next: int) -> Lost:
     return Lost(hole.position, hole.until - hole.position, min(expected or next, next), next)
 
 
-def _note(segment: Segment, header: FrameHeader, frame: memoryview) -> None:
+def _note(segment: Segment, header: FrameHeader, frame: memoryview, end: int) -> None:
     tally: dict[str, Bounds] = {}
     if header.kind == Kind.RECORDS:
         tally = tallyOfFrame(header, frame)
@@ -89,4 +89,4 @@ def _note(segment: Segment, header: FrameHeader, frame: memoryview) -> None:
         tally = tallyOf(decodeStaged(header, frame)[1])
     note(segment, header.position, header, tally, lambda: Whole(header, frame))
     if header.kind == Kind.REMOVED:
-        segment.removed += decodeRemoved(header, frame) - header.position - header.length
+        segment.removed += min(decodeRemoved(header, frame), end) - header.position - header.length

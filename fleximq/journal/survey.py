@@ -233,10 +233,12 @@ class _Course:
         self._end: int | None = None
         self._next = 0
         self._loose = True
+        self._removed = False
         self._clear(0)
 
     def begin(self, file: File) -> Iterator[Finding]:
-        if self._end is not None and file.base != self._end:
+        # What is removed may go on in the next file, where a crash came between the two steps of joining them.
+        if self._end is not None and file.base != self._end and not (self._removed and file.base < self._end):
             words = "there is no file for them" if file.base > self._end else "a file reaches into the next one"
             low, high = sorted((self._end, file.base))
             yield Finding(True, f"positions {low} to {high - 1}: {words}")
@@ -255,6 +257,7 @@ class _Course:
     def whole(self, found: Whole) -> Iterator[Finding]:
         header, frame = found
         yield from self._offset(header)
+        self._removed = header.kind == Kind.REMOVED
         self._frames += 1
         self._next = header.baseOffset
         if header.kind in (Kind.RECORDS, Kind.TRANSACTION, Kind.SPARSE_RECORDS):

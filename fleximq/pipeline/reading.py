@@ -68,7 +68,9 @@ class SliceReader:
             for piece in self._slice.pieces:
                 window = self._folder.window(piece.base, self._slice.limit, SMALL)
                 if window is None:
-                    self._gone(piece.next)
+                    # Where another file stands for it now, all that was in it was let go bit by bit.
+                    joined = self._folder.windowAt(piece.position, self._slice.limit, SMALL) is not None
+                    self._gone(piece.first, piece.next, joined)
                     continue
                 start = frameFrom(window, piece.position, piece.until)
                 if start > piece.position:
@@ -162,8 +164,12 @@ class SliceReader:
             self._why = ""
         self._next = max(self._next, offset)
 
-    def _gone(self, next: int) -> None:
+    def _gone(self, first: int, next: int, joined: bool) -> None:
         self._why = ""
+        if joined:
+            self._thinned(first, next)
+            self._next = max(self._next, next)
+            return
         first, end = max(self._next, self._slice.start), min(next, self._slice.end)
         if first < end:
             self._missing(Missing(first, end, "retention has removed them while they were being read"))

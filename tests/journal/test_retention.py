@@ -483,11 +483,12 @@ class CrashTests(RetentionCase):
     """A pass that ends at any of its operations."""
 
     def load(self) -> list[Record]:
-        """Fill the journal so that a pass removes, empties and rewrites, and return what has to stay."""
+        """Fill the journal so that a pass removes, empties, joins and rewrites, and return what has to stay."""
         self.fill(("a", 20, 100))
         self.fill(("a", 20, 100))
         self.fill(("b", 2, 100), ("a", 20, 100), ("b", 1, 100))
-        self.fill(("a", 20, 100))
+        for _ in range(3):
+            self.fill(("a", 20, 100))
         self.fill(("b", 2, 100))
         self.now += 11 * SECOND
         return [each for each in recordsOf(self.journal) if each[1] == "b"]
@@ -561,7 +562,7 @@ class CrashTests(RetentionCase):
         known = set(disk.sites)
         self.clean()
         sites = sorted(each for each in disk.sites - known)
-        self.assertEqual(len(sites), 4, sites)
+        self.assertEqual(len(sites), 7, sites)
         for site in sites:
             self.assertTrue(self.loses(begun, site, wanted, before), site)
         self.assertEqual(journal.id, self.journal.id)
@@ -577,7 +578,7 @@ class CrashTests(RetentionCase):
         random = Random(7)
         while crash.done < len(disk.changes):
             crash.step()
-            for how in ("dropped", "names", "contents", *["torn"] * 12) if crash.done > start else ():
+            for how in ("dropped", "names", "contents", *["torn"] * 24) if crash.done > start else ():
                 try:
                     self.assertKept(crash.left(random, how), wanted, before)
                 except Exception:
