@@ -46,7 +46,7 @@ class LatePathTests(PathCase):
             "reqrep": {"type": "correlation", "id": "r"},
         }
         self.assertEqual((heard.kind, heard.sender, heard.header), ("REP", 1, header))
-        self.assertEqual(heard.value, {"position": 0, "data": b"", "end": 0, "next": 0})
+        self.assertEqual(heard.value, {"position": 0, "data": b"", "end": 0, "next": 0, "journal": self.journal.id})
 
     def test_error(self) -> None:
         """An error that comes later is answered as any other."""

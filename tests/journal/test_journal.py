@@ -628,6 +628,19 @@ class CleaningTests(JournalCase):
         self.assertEqual([payload for _, _, payload in self.records()], [b"y"])
         self.assertEqual(self.journal.bounds()["a"].first, 201)
 
+    def test_unread(self) -> None:
+        """What a consumer group has not read goes all the same; the operator is told before, and it is counted."""
+        self.begin(segmentBytes=4096, rules=self.RULES)
+        self.patch(self.keeper, "reading", lambda: {"g": 51})
+        self.kept(b"x" * 200)
+        self.age()
+        self.kept(b"y")
+        self.freed()
+        self.assertEqual([payload for _, _, payload in self.records()], [b"y"])
+        words = 'the consumer group "g" has not read the offsets 51 to 200, and what has expired of them is removed now'
+        self.assertEqual(self.log, [words])
+        self.assertIn(("journal: expired unread", 150), self.events)
+
     def test_needed(self) -> None:
         """What a queue needs stays, however old."""
         self.begin(segmentBytes=4096, rules=self.RULES)
