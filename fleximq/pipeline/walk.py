@@ -9,8 +9,8 @@ from fleximq.journal.marks import decodeRemoved
 from fleximq.journal.scan import Whole, framesOf
 from fleximq.journal.window import Window
 
-#: How much is read at once; what is larger leaves the processor's cache before it is looked at.
-PORTION = 2 << 20
+#: How much is read at once, which is what a batch has: more leaves the processor's cache before it is looked at.
+PORTION = 4 << 20
 
 
 class Portion(NamedTuple):

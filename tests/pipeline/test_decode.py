@@ -16,6 +16,7 @@ from tests.journal.make_vectors import FOLDER as VECTORS
 from tests.pipeline.installed import missing as skip
 
 if not skip:
+    from fleximq.pipeline import decode
     from fleximq.pipeline.decode import Placed, decodeFrames, offsetsAndTimes
     from fleximq.pipeline.headers import _textsOf, _unpacked
     from fleximq.pipeline.schema import COLUMNS
@@ -222,11 +223,13 @@ class BatchesTests(SynchronousTestCase):
         return list(decodeFrames(buffer, places, COLUMNS, JOURNAL, Selection()))
 
     def test_manySmall(self) -> None:
-        """Small frames are put together, up to a MiB."""
-        self.assertEqual([batch.num_rows for batch in self.batches(b"x", 900, 100)], [34_200, 34_200, 21_600])
+        """Small frames are put together, up to 40,000 records, or 4 MiB."""
+        self.assertEqual([batch.num_rows for batch in self.batches(b"x", 900, 100)], [40_000, 40_000, 10_000])
+        self.assertEqual([batch.num_rows for batch in self.batches(b"x" * 100_000, 90, 1)], [41, 41, 8])
 
     def test_large(self) -> None:
-        """A frame of a MiB is a batch of its own, whose payloads are not copied."""
+        """A frame that fills a batch is one of its own, whose payloads are not copied."""
+        self.patch(decode, "_BYTES", 1 << 20)
         batches = self.batches(b"x" * 40_000, 3, 26)
         self.assertEqual([batch.num_rows for batch in batches], [26, 26, 26])
         self.assertEqual(batches[1].column("value").to_pylist(), [b"x" * 40_000] * 26)
