@@ -1,5 +1,7 @@
 """Payloads as columns of the source: the options ``decode`` and its like."""
 
+import shutil
+import tempfile
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -8,7 +10,9 @@ from typing import Any
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client.blocking import Client, connect
 from fleximq.message import Content
+from tests.broker_process import BrokerProcess
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import Written
 
@@ -16,6 +20,7 @@ if not skip:
     import pyarrow as pa
     from pyspark.errors import PySparkException
 
+    from fleximq.pipeline.batch_reader import BatchReader
     from fleximq.pipeline.decoding import Decoding, decoded, needed
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.options import SourceOptions
@@ -85,6 +90,29 @@ class DecodingOptionsTests(SynchronousTestCase):
         self.assertEqual(made.schema.names, ["error", "decoded", "value"])
         self.assertEqual(list(decoded([batch], ["value"], decoding)), [batch])
         self.assertEqual(list(decoded([batch], ["value"], None)), [batch])
+
+
+class BrokerTests(SynchronousTestCase):
+    """The columns where brokers are asked, read as a task reads them."""
+
+    def test_bothWays(self) -> None:
+        """What a broker has is decoded the same through it and in its folder, whether it fits or not."""
+        parent = Path(tempfile.mkdtemp(prefix="fleximq-journal-"))
+        self.addCleanup(shutil.rmtree, parent, ignore_errors=True)
+        broker = BrokerProcess("--journal", str(parent / "journal"), "--durable", "#")
+        self.addCleanup(broker.stop)
+        broker.__enter__()
+        url = f"tcp://127.0.0.1:{broker.port()}"
+        client: Client
+        with connect(url) as client:
+            client.publishMany("numbers", [{"a": 1}, {"a": "x"}, '{"a": 2}', 5])
+            client.flush()
+        for place in ({"url": url}, {"path": str(parent / "journal")}):
+            options = SourceOptions.of({**place, "decode": "json", "decodeSchema": "a INT", "columns": "error,decoded"})
+            reader = BatchReader(options, options.columns)
+            [rows] = [batch.to_pylist() for part in reader.partitions() for batch in reader.read(part)]
+            self.assertEqual([row["decoded"] for row in rows], [{"a": 1}, None, {"a": 2}, None])
+            self.assertEqual([row["error"] is None for row in rows], [True, False, True, False])
 
 
 class DecodedCase(SynchronousTestCase):
