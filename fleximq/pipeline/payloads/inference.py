@@ -88,8 +88,11 @@ def inferred(
 
 
 def together(one: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """Return one schema for what two were found for: the columns of both, those of two types as wide as both need."""
-    return pa.schema(_merged(list(one), list(other), _nothing))
+    """Return one schema for what two were found for: the columns of both, those of two types as wide as both need.
+
+    Of names that differ only in capitals, those of the first one stay.
+    """
+    return pa.schema(_admitted(_merged(list(one), list(other), _nothing), one))
 
 
 def _kinds(payloads: Iterable[bytes | None], decode: Callable[..., Any]) -> dict[Kind, None]:

@@ -16,7 +16,7 @@ if not skip:
     from fleximq.pipeline.payloads.ddl import NESTING, parsed, written
     from fleximq.pipeline.payloads.decoder import Decoder
     from fleximq.pipeline.payloads.identity import Identity
-    from fleximq.pipeline.payloads.inference import MOST, NAME_BYTES, inferred
+    from fleximq.pipeline.payloads.inference import MOST, NAME_BYTES, inferred, together
     from tests.pipeline.payloads.read import binary, codes, rowsOf, texts
 
 pack = msgpack.packb
@@ -160,6 +160,13 @@ class KnownTests(InferenceCase):
         self.assertEqual(self.found({"": 1, "n" * (NAME_BYTES + 1): 1, "\0": 1, "a\nb": 1, 5: 1}), "")
         self.assertEqual(self.found({"": 1, "a\nb": 1}), "")
         self.assertEqual(len(inferred("messagepack", binary([pack({"n" * NAME_BYTES: 1})]))), 1)
+
+    def test_together(self) -> None:
+        """Two schemas that were found become one, in which no two names are the same to Spark."""
+        both = together(
+            parsed("a BIGINT, s STRUCT<x: INT>"), parsed("A STRING, a DOUBLE, s STRUCT<X: INT, y: INT>, b DATE")
+        )
+        self.assertEqual(written(both), "a DOUBLE, s STRUCT<x: INT, y: INT>, b DATE")
 
     def test_many(self) -> None:
         """There are so many columns and no more."""
