@@ -163,10 +163,9 @@ class KnownTests(InferenceCase):
 
     def test_together(self) -> None:
         """Two schemas that were found become one, in which no two names are the same to Spark."""
-        both = together(
-            parsed("a BIGINT, s STRUCT<x: INT>"), parsed("A STRING, a DOUBLE, s STRUCT<X: INT, y: INT>, b DATE")
-        )
-        self.assertEqual(written(both), "a DOUBLE, s STRUCT<x: INT, y: INT>, b DATE")
+        one = parsed("a BIGINT, c BIGINT, s STRUCT<x: INT>")
+        other = parsed("A STRING, c DOUBLE, s STRUCT<X: INT, y: INT>, b DATE")
+        self.assertEqual(written(together(one, other)), "a BIGINT, c DOUBLE, s STRUCT<x: INT, y: INT>, b DATE")
 
     def test_many(self) -> None:
         """There are so many columns and no more."""
