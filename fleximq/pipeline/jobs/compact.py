@@ -60,4 +60,4 @@ def _run(chosen: Namespace, run: Run) -> None:
             break
 
 
-COMPACT = Job("compact", "joins the small files of a lake's tables while readers read", _prepare, _run)
+COMPACT = Job("compact", "Join the small files of lake tables into large ones.", _prepare, _run)

@@ -67,4 +67,4 @@ def _run(chosen: Namespace, run: Run) -> None:
             break
 
 
-EXPIRE = Job("expire", "removes what a lake's tables need not keep any longer", _prepare, _run)
+EXPIRE = Job("expire", "Remove old days from lake tables.", _prepare, _run)

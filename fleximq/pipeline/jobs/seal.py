@@ -129,4 +129,4 @@ def _sealing(folder: str) -> Iterator[None]:
         files.close(descriptor)
 
 
-SEAL = Job("seal", "writes segments of journals that have their end as Parquet, for long history", _prepare, _run)
+SEAL = Job("seal", "Turn the finished segments of a journal into Parquet.", _prepare, _run)

@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from fleximq.journal.files import Files
 from fleximq.patterns import anyOf
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.caring import deltaDays, deltaRows, isPlain
 from fleximq.pipeline.lake.compacting import partitionsOf
 from fleximq.pipeline.lake.expiring import Leaving, expire
 from fleximq.pipeline.lake.joining import Part, partsOf
 from fleximq.pipeline.lake.lock import changing
+from fleximq.pipeline.lake.naming import partitionOf
 from fleximq.pipeline.lake.publishing import cannot, finish
 
 #: A pattern of topics, or None for all others, and for how many seconds they are kept.
@@ -27,9 +29,12 @@ def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None =
     :raises LakeRefused: the table is damaged, or cannot be written.
     """
     files = files or Files()
+    plain = isPlain(table)
     try:
         with changing(table, files):
             finish(table, files)
+            if not plain:
+                return _agedOutOfDelta(table, rules, now, files)
             leaving = [
                 found for each in partitionsOf(table) if (found := _leaving(table, each, rules, now)) is not None
             ]
@@ -40,13 +45,33 @@ def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None =
         raise cannot(table, error) from error
 
 
+def _agedOutOfDelta(table: str, rules: Sequence[Rule], now: float, files: Files) -> list[Leaving]:
+    days = []
+    for topic, name in deltaDays(table):
+        seconds = _kept(topic, rules)
+        if seconds is not None and _age(name, now) >= seconds:
+            days.append((topic, name))
+    leaving = [Leaving(partitionOf(topic, name), deltaRows(table, topic, name)) for topic, name in days]
+    if leaving:
+        expire(table, leaving, files, days)
+    return leaving
+
+
+def _age(day: str, now: float) -> float:
+    """Return for how many seconds a day (``YYYY-MM-DD``) has been over.
+
+    :raises ValueError: it is none.
+    """
+    begun = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+    return now - (begun + timedelta(days=1)).timestamp()
+
+
 def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> Leaving | None:
     name = os.path.basename(partition)
     try:
-        day = datetime.strptime(name.removeprefix(_DATE), "%Y-%m-%d").replace(tzinfo=UTC)
+        age = _age(name.removeprefix(_DATE), now)
     except ValueError:
         raise LakeRefused(f"the table {table} has a folder that is none of its own: {partition}") from None
-    age = now - (day + timedelta(days=1)).timestamp()
     # Most are young, and need not be looked into.
     if all(age < seconds for _, seconds in rules):
         return None

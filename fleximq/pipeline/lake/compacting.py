@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from fleximq.journal.files import Files
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.caring import compactDelta, isPlain
 from fleximq.pipeline.lake.columns import readColumns
 from fleximq.pipeline.lake.exchange import exchange
 from fleximq.pipeline.lake.joining import Part, carrierOf, groupsOf, join, partsOf
@@ -61,13 +62,21 @@ def partitionsOf(table: str) -> list[str]:
 def compact(table: str, wanted: Wanted, files: Files | None = None, now: float | None = None) -> Iterator[Compacted]:
     """Compact the partitions of a table, one after the other; yield what became of each that was.
 
+    A Delta table compacts itself as a whole, whatever changed in it lately.
+
     :param now: the time, in seconds since 1970.
     :raises LakeRefused: the table cannot be written, is damaged, or another run compacts it.
     """
     files = files or Files()
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
+    plain = isPlain(table)
     with compacting(table, files):
+        if not plain:
+            before, after = compactDelta(table, wanted.target)
+            if before:
+                yield Compacted("", before, after)
+            return
         try:
             shutil.rmtree(aside, ignore_errors=True)
             for partition in partitionsOf(table):

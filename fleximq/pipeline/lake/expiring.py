@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fleximq.journal.files import Files, putWhole, readWhole
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.caring import deleteDelta
 from fleximq.pipeline.lake.ledger import readLedger, writeLedger
 from fleximq.pipeline.lake.naming import OWN
 
@@ -27,8 +28,10 @@ class Leaving(NamedTuple):
     rows: Mapping[str, int]
 
 
-def expire(table: str, leaving: Sequence[Leaving], files: Files | None = None) -> None:
-    """Take folders out of a table.
+def expire(
+    table: str, leaving: Sequence[Leaving], files: Files | None = None, days: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Take folders out of a table; of a Delta table, topics with their days.
 
     The caller holds the table's lock (:func:`fleximq.pipeline.lake.lock.changing`) and has finished what was begun
     (:func:`fleximq.pipeline.lake.publishing.finish`); what was counted is still so.
@@ -44,7 +47,8 @@ def expire(table: str, leaving: Sequence[Leaving], files: Files | None = None) -
             if journal not in totals:
                 raise LakeRefused(f"the table {table} has rows of journal {journal} that its ledger does not know")
             totals[journal] += rows
-    intent = {"partitions": [each.partition for each in leaving], "expired": totals}
+    folders = [] if days else [each.partition for each in leaving]
+    intent = {"partitions": folders, "expired": totals, "days": list(days)}
     putWhole(files, f"{table}/{OWN}", INTENT, json.dumps(intent).encode())
     finishExpiry(table, files)
 
@@ -58,7 +62,7 @@ def finishExpiry(table: str, files: Files) -> None:
     own = f"{table}/{OWN}"
     try:
         intent = json.loads(readWhole(files, f"{own}/{INTENT}"))
-        partitions, totals = intent["partitions"], intent["expired"]
+        partitions, totals, days = intent["partitions"], intent["expired"], intent["days"]
     except FileNotFoundError:
         return
     except (ValueError, KeyError, TypeError) as error:
@@ -71,6 +75,8 @@ def finishExpiry(table: str, files: Files) -> None:
         with suppress(FileNotFoundError):
             files.syncFolder(os.path.dirname(f"{table}/{partition}"))
     files.syncFolder(f"{own}/{EXPIRED}")
+    if days:
+        deleteDelta(table, days)
     ledger = readLedger(table, files)
     rows = {journal: total - ledger.journals[journal].expired for journal, total in totals.items()}
     if any(rows.values()):
