@@ -203,6 +203,38 @@ class MeanwhileTests(CompactCase):
         self.assertIn("is in use: another run compacts it", str(error))
 
 
+class ListingTests(CompactCase):
+    """A reader that, as Hadoop does, takes the names in a folder and then asks for the size of one after the other."""
+
+    def look(self, before: int) -> list[int] | None:
+        """Return the offsets that are found by who asks for so many sizes before the exchange; None: a file is gone."""
+        folder = f"{self.table}/topic=t/date=2023-11-14"
+        names = os.listdir(folder)
+        sizes = {name: os.stat(f"{folder}/{name}").st_size for name in names[:before]}
+        list(compact(self.table, AT_ONCE))
+        for name in names[before:]:
+            if os.path.exists(f"{folder}/{name}"):
+                sizes[name] = os.stat(f"{folder}/{name}").st_size
+        found: list[int] = []
+        for name, size in sizes.items():
+            if not os.path.exists(f"{folder}/{name}"):
+                return None
+            content = Path(folder, name).read_bytes()[:size]
+            try:
+                found += pq.read_table(pa.BufferReader(content)).column("offset").to_pylist()
+            except pa.ArrowInvalid:
+                return None
+        return sorted(found)
+
+    def test_between(self) -> None:
+        """Finds all rows, or that a file is gone; wherever in between the folder is exchanged."""
+        expected = [offset for offset in self.all if (offset - 1) % 5 < 3]
+        self.assertEqual(self.look(0), expected)
+        for before in range(1, 13):
+            self.setUp()
+            self.assertIsNone(self.look(before), before)
+
+
 class CrashTests(CompactCase):
     """The process ends at any step; nothing is cleaned up."""
 
