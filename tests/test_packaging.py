@@ -68,7 +68,10 @@ class MetadataTests(SynchronousTestCase):
     def test_spark(self) -> None:
         """The extras have what the pipeline imports; ``spark`` what all of it needs."""
         extras = self.setup["options.extras_require"]
-        names = {extra: {line.split(">")[0].split("[")[0].strip() for line in extras[extra].splitlines()} for extra in PIPELINE}
+        names = {
+            extra: {line.split(">")[0].split("[")[0].strip() for line in extras[extra].splitlines()}
+            for extra in PIPELINE
+        }
         self.assertEqual((_foreignPackages() & SPARK) - set().union(*names.values()), set())
         self.assertLessEqual({"numpy", "pyarrow", "pyspark"}, names["spark"])
 
