@@ -1,0 +1,51 @@
+"""The tutorial of the pipeline, done as it is written."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests import readme
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.tutorial import DOCS, PICTURE, TEXT, Tutorial
+
+if not skip:
+    from tests.pipeline.session import sharedSession
+
+if not skip and find_spec("matplotlib") is None:
+    skip = "matplotlib not installed: pip install fleximq[chart]"
+
+
+class TutorialTests(SynchronousTestCase):
+    """All of it, in its order."""
+
+    def setUp(self) -> None:
+        sharedSession()  # skips where there is no Java, and says to this process where one is
+        tutorial = Tutorial()
+        self.addCleanup(tutorial.__exit__)
+        self.tutorial = tutorial.__enter__()
+
+    def prints(self, name: str) -> None:
+        """Run a block, and see that it prints what the page says."""
+        found = "\n".join(line.rstrip() for line in self.tutorial.run(name).splitlines())
+        self.assertEqual(found.strip(), readme.printed(TEXT, name).strip())
+
+    def test_page(self) -> None:
+        """Each command works, prints what stands there, and the chart is drawn."""
+        self.tutorial.run("publish")
+        self.prints("ask")
+        self.tutorial.run("ingest")
+        self.prints("lake")
+        self.tutorial.run("stats")
+        self.tutorial.run("draw")
+        drawn, shown = self.tutorial.folder / "rates.png", DOCS / PICTURE
+        self.assertEqual(sizeOf(drawn), sizeOf(shown))
+        self.tutorial.run("replay")
+        self.prints("again")
+
+
+def sizeOf(picture: Path) -> tuple[int, int]:
+    """Return width and height of a PNG."""
+    start = picture.read_bytes()[:24]
+    assert start[:8] == b"\x89PNG\r\n\x1a\n", picture
+    return int.from_bytes(start[16:20], "big"), int.from_bytes(start[20:24], "big")
