@@ -8,10 +8,11 @@ This file is hot: a frame of 1,000 records of 100 bytes costs 0.1 us a record, f
 """
 
 import errno
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from fleximq.journal.frame import FrameError, FrameHeader, Kind
 from fleximq.journal.index import writeIndex
 from fleximq.journal.indexed import Segment
 from fleximq.journal.marks import Lost
-from fleximq.journal.opened import OpenSegments
+from fleximq.journal.opened import OpenSegments, Portion
 from fleximq.journal.scan import Hole, Whole, framesOf
 from fleximq.journal.segments import Segments
 from fleximq.journal.window import SMALL
@@ -313,17 +314,22 @@ class Reader:
             start = segment.before(offset)
             if resumed is not None and start <= resumed < segment.end:
                 start = resumed
-            for found in self._walk(segment, start, size):
+            for found in self._walk(segment, start, size, offset):
                 if found.next > offset:
                     yield found
 
-    def _walk(self, segment: Segment, start: int, size: int = SMALL) -> Iterator[_Found]:
-        """Yield the records of a segment's frames from this position on."""
+    def _walk(self, segment: Segment, start: int, size: int = SMALL, offset: int = 0) -> Iterator[_Found]:
+        """Yield the records of a segment's frames from this position on.
+
+        :param offset: what comes before it in a transaction is passed over.
+        """
         for each in self._frames(segment, start, size):
             if isinstance(each, Hole):
                 continue
             header = each.header
-            if header.count and header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.TRANSACTION):
+            if header.count and header.kind == Kind.TRANSACTION:
+                yield from self._published(segment, each, offset)
+            elif header.count and header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
                 batches = self._decode(segment, each)
                 next = max(header.baseOffset + header.count, *(batch.offsets[-1] + 1 for batch in batches), 0)
                 self._resume(next, header.position + header.length)
@@ -334,20 +340,39 @@ class Reader:
         batches = self._decoded.pop(position, None)
         if batches is None:
             header = each.header
-
-            def lost(first: int, next: int, why: Exception) -> None:
-                self._report(segment, position, header.length, first, next, why)
-
             try:
-                batches = [batch for batch in self._opened.records(*each, lost) if len(batch)]
-            except (FrameError, OSError) as error:
-                _raisePassing(error)
-                lost(header.baseOffset, header.baseOffset + header.count, error)
+                batches = [batch for batch in self._opened.records(*each) if len(batch)]
+            except FrameError as error:
+                self._report(segment, position, header.length, header.baseOffset, _behindOf(header), error)
                 batches = []
+        self._know(position, batches)
+        return batches
+
+    def _published(self, segment: Segment, each: Whole, offset: int) -> Iterator[_Found]:
+        """Yield the records of a transaction, of one staged frame after the other: all may be more than memory has."""
+        header = each.header
+        end = _behindOf(header)
+        lost = partial(self._reportPart, segment, header)
+        try:
+            portions = self._opened.portions(*each, lost)
+            for portion in portions[bisect_right(portions, offset, key=_nextOf) :]:
+                batches = self._decoded.pop(portion.position, None)
+                if batches is None:
+                    batch = self._opened.staged(portion, lost)
+                    batches = [] if batch is None else [batch]
+                self._know(portion.position, batches)
+                self._resume(portion.next, header.position + (header.length if portion.next == end else 0))
+                yield _Found(batches, portion.next)
+        except (FrameError, OSError) as error:
+            _raisePassing(error)
+            lost(header.baseOffset, end, error)
+        self._resume(end, header.position + header.length)
+        yield _Found([], end)
+
+    def _know(self, position: int, batches: list[Batch]) -> None:
         self._decoded[position] = batches
         if len(self._decoded) > _DECODED:
             self._decoded.popitem(last=False)
-        return batches
 
     def _resume(self, offset: int, position: int) -> None:
         self._resumed[offset] = position
@@ -386,9 +411,15 @@ class Reader:
         self._report(segment, hole.position, hole.until - hole.position, min(first, next), next, hole.reason)
 
     def _report(self, segment: Segment, position: int, length: int, first: int, next: int, why: object) -> None:
-        if any(lost.position <= position < lost.position + lost.length for lost in segment.lost):
-            return
-        lost = Lost(position, length, first, next)
+        if not any(lost.position <= position < lost.position + lost.length for lost in segment.lost):
+            self._lose(segment, Lost(position, length, first, next), why)
+
+    def _reportPart(self, segment: Segment, header: FrameHeader, first: int, next: int, why: object) -> None:
+        """Report offsets of a transaction; others of it may be lost as well."""
+        if not any(lost.first <= first and next <= lost.next for lost in segment.lost):
+            self._lose(segment, Lost(header.position, header.length, first, next), why)
+
+    def _lose(self, segment: Segment, lost: Lost, why: object) -> None:
         segment.lost.append(lost)
         if segment is not self._segments.all[-1]:
             with suppress(OSError):
@@ -400,6 +431,15 @@ def _raisePassing(error: Exception) -> None:
     """Raise what says nothing about the journal."""
     if isinstance(error, OSError) and error.errno in _PASSING:
         raise error
+
+
+def _behindOf(header: FrameHeader) -> int:
+    """Return the offset behind those of a frame's records."""
+    return header.baseOffset + header.count
+
+
+def _nextOf(portion: Portion) -> int:
+    return portion.next
 
 
 def _records(header: FrameHeader) -> int:

@@ -4,6 +4,7 @@ In place of the others stand REMOVED frames with a hole behind them, which takes
 (docs/journal-format.rst, "What is taken out"). The new file stands beside the old one until it takes its name.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -144,11 +145,12 @@ class Rewriting:
         if transaction.aborted:
             return any(position in self._existing for position in transaction.staged)
         try:
-            batches = self._opened.records(header, frame)
+            # What is damaged must not have been counted, and all together may not fit into memory.
+            deque(self._opened.records(header, frame), 0)
+            # All are looked at: the judge counts what it has seen.
+            staying = [len(self._judge.staying(batch)) for batch in self._opened.records(header, frame)]
         except FrameError as error:
             raise Damaged(str(error)) from error
-        # All are looked at: the judge counts what it has seen.
-        staying = [len(self._judge.staying(batch)) for batch in batches]
         return any(staying)
 
     # -- what is written ---------------------------------------------------------------------------

@@ -316,6 +316,35 @@ class DamageTests(SynchronousTestCase):
             self.assertEqual({self.small.records[at][0] for at in missing}, {f"sink{place}"})
             self.assertEqual(len(missing), 2)
 
+    def test_partsOfATransaction(self) -> None:
+        """Of two staged frames that are damaged both are reported, and what stands between them is read."""
+        frames = [(name, frame) for name in self.small.segments() for frame in self.small.frames(name)]
+        staged = [(name, frame) for name, frame in frames if frame.kind == Kind.STAGED][:3]
+        state = self.small.state
+        for name, frame in (staged[0], staged[2]):
+            base = self.small.frames(name)[0].position
+            state = self.small._replace(state=state).flipped(name, (frame.position - base + 70) * 8)
+        journal = opened(self.small, Recorder(state))
+        missing = self.small.records.keys() - contents(journal.everything()).keys()
+        self.assertEqual({self.small.records[at][0] for at in missing}, {"sink0", "sink2"})
+        self.assertEqual({at for lost in journal.lost for at in range(lost.first, lost.next)}, missing)
+
+
+class LargeTransactionTests(SynchronousTestCase):
+    """A transaction can be larger than memory, so it is read in parts."""
+
+    def test_portions(self) -> None:
+        """Who asks for little gets the records of one staged frame, wherever in the transaction that is."""
+        small = makeSmall()
+        journal = opened(small)
+        first = min(at for at, content in small.records.items() if content[0] == "sink0")
+        answers: list[tuple[list[Batch], int]] = []
+        for place in range(3):
+            journal.read(first + 2 * place, lambda topic: True, 1, lambda *answer: answers.append(answer))
+            batches, next = answers.pop()
+            self.assertEqual({content[0] for content in contents(batches).values()}, {f"sink{place}"})
+            self.assertEqual(next, first + 2 * place + 2)
+
 
 class ThreadTests(SynchronousTestCase):
     """The thread itself."""
