@@ -1,0 +1,132 @@
+"""``compact`` while Spark reads."""
+
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import pyarrow as pa
+
+    from fleximq.pipeline.errors import LakeRefused, OptionRefused
+    from fleximq.pipeline.jobs.compact import COMPACT
+    from fleximq.pipeline.lake import audit
+    from fleximq.pipeline.lake.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.compacting import Wanted, compact
+    from fleximq.pipeline.lake.publishing import Batch, Publishing
+    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
+    from tests.pipeline.session import sharedSession
+
+#: So many files at first, and so many rounds of new ones and of compacting.
+FILES, ROUNDS = 40, 8
+
+
+class LakeCase(SynchronousTestCase):
+    """``lake`` has one table, to which ``publish`` adds rows."""
+
+    def setUp(self) -> None:
+        self.lake = str(Path(self.mktemp()).absolute())
+        self.table = f"{self.lake}/messages"
+        self.publishing = Publishing(self.table)
+        self.publishing.prepare()
+        writeColumns(self.table, Columns("raw", pa.schema([])))
+        self.batches = 0
+
+    def publish(self, number: int = 1) -> None:
+        """Publish so many batches of ten rows of two topics."""
+        for _ in range(number):
+            start = self.batches * 10 + 1
+            batches = rows(range(start, start + 5), "a"), rows(range(start + 5, start + 10), "b", TIME + DAY)
+            found = stage(self.table, *batches, batch=self.batches)
+            self.publishing.publish(Batch(self.batches, {JOURNAL: start}, {JOURNAL: start + 10}), found, {})
+            self.batches += 1
+
+    def run_(self, *arguments: str) -> Any:
+        """Run the job and return its run."""
+        parser = ArgumentParser()
+        COMPACT.prepare(parser)
+        run = FakeRun()
+        COMPACT.run(parser.parse_args(["--lake", self.lake, *arguments]), run)
+        return run
+
+
+class JobTests(LakeCase):
+    """What the command does."""
+
+    def test_says(self) -> None:
+        """It says what became of each table; by default what changed lately is left alone."""
+        self.publish(5)
+        self.assertEqual(self.run_().said, [f"{self.table}: 0 files became 0 in 0 partitions"])
+        run = self.run_("--many", "5")
+        self.assertEqual(run.said, [f"{self.table}: 10 files became 2 in 2 partitions"])
+        self.assertEqual(audit(self.table), [])
+
+    def test_older(self) -> None:
+        """What nobody changed for as long as is said is compacted."""
+        self.publish(3)
+        for path in Path(self.table).rglob("*.parquet"):
+            os.utime(path, (0, 0))
+        self.assertEqual(self.run_().said, [f"{self.table}: 6 files became 2 in 2 partitions"])
+
+    def test_refused(self) -> None:
+        """Without a lake, or a table of that name, there is a sentence."""
+        parser = ArgumentParser()
+        COMPACT.prepare(parser)
+        self.assertRaises(OptionRefused, COMPACT.run, parser.parse_args([]), FakeRun())
+        error = self.assertRaises(LakeRefused, self.run_, "--table", "other")
+        self.assertIn("there is no table 'other'", str(error))
+
+
+class ReadersTests(LakeCase):
+    """Spark counts again and again while files are joined and new ones come."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.spark = sharedSession()
+
+    def count(self) -> tuple[int, int] | None:
+        """Return how many rows and how many different ones there are; None if Spark says that a file was gone."""
+        try:
+            table = self.spark.read.parquet(self.table)
+            (row,) = table.selectExpr("count(*) AS n", "count(DISTINCT journal, offset) AS different").collect()
+            return row.n, row.different
+        except Exception as error:
+            self.assertRegex(str(error), "FAILED_READ_FILE")
+            return None
+
+    def test_whileCompacting(self) -> None:
+        """Every count is exact, or Spark says that a file is not there any more."""
+        stop = Event()
+        self.publish(FILES)
+
+        def work() -> None:
+            try:
+                for _ in range(ROUNDS):
+                    list(compact(self.table, Wanted(1 << 20, -1e9, 2)))
+                    stop.wait(0.3)
+                    self.publish(2)
+                    stop.wait(0.3)
+            finally:
+                stop.set()
+
+        counts: list[tuple[int, int] | None] = []
+        thread = Thread(target=work)
+        thread.start()
+        while not stop.is_set():
+            least = self.batches
+            counts.append(self.count())
+            if counts[-1] is not None:
+                rows, different = counts[-1]
+                self.assertEqual(rows, different)
+                self.assertGreaterEqual(rows, least * 10)
+                self.assertLessEqual(rows, (self.batches + 1) * 10)
+        thread.join(60)
+        self.assertTrue(any(counts))
+        self.assertEqual(self.count(), (self.batches * 10, self.batches * 10))
+        self.assertEqual(audit(self.table), [])
