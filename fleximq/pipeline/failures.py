@@ -14,6 +14,7 @@ _PYTHON = re.compile(
 )
 #: How Spark's SQL names its errors; the words themselves are in between.
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
+_CALLED = "An error occurred while calling "
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 
 
@@ -24,5 +25,9 @@ def sentenceOf(error: BaseException) -> str:
         found = pattern.findall(text)
         if found:
             return str(found[-1]).strip()
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith(_CALLED):
+        # Where Spark has no words of its own for it, Java's stand behind those of the bridge to it.
+        lines = [lines[1].lstrip(": ")]
+    first = lines[0] if lines else type(error).__name__
     return _CLASS.sub("", _STATE.sub("", first)).strip(" ;.")

@@ -71,28 +71,36 @@ def _run(name: str, words: Sequence[str]) -> int:
             try:
                 job.run(chosen, run)
                 run.out.flush()
-            except (KeyboardInterrupt, Exception):
-                if not run.stopping.is_set():
-                    raise
-    except BrokenPipeError:
+                return 0
+            except (KeyboardInterrupt, Exception) as error:
+                if run.stopping.is_set():
+                    return 0
+                run.failed = True
+                # The words of an error of Spark can only be had as long as its Java is there.
+                return _failed(error, verbose)
+    except Exception as error:
+        return _failed(error, verbose)
+
+
+def _failed(error: BaseException, verbose: bool) -> int:
+    """Say what went wrong, and return the exit code."""
+    if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left has nowhere to go at the end either
         return 0
-    except (PipelineError, SettingError, JournalError) as error:
-        return _failed(str(error), verbose)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        words_ = error.strerror or str(error)
-        return _failed(f"{where}{words_[:1].lower()}{words_[1:]}", verbose)
-    except Exception as error:
-        return _failed(sentenceOf(error), verbose)
-    return 0
-
-
-def _failed(sentence: str, verbose: bool) -> int:
     if verbose:
         traceback.print_exc()
-    print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+    print(f"{PROGRAM}: {_sentence(error)}", file=sys.stderr)
     return 1
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, (PipelineError, SettingError, JournalError)):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        words = error.strerror or str(error)
+        return f"{where}{words[:1].lower()}{words[1:]}"
+    return sentenceOf(error)
 
 
 def _addCommon(parser: ArgumentParser) -> None:

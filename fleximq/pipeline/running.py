@@ -24,6 +24,8 @@ class OneRun:
 
     The first SIGINT or SIGTERM asks the job to end in order, the second ends the process.
 
+    ``failed``: it did, and nothing is to take time at its end.
+
     :param chosen: has what was chosen of ``--master``, ``--conf``, ``--no-cache`` and ``--verbose``.
     :param brief: whether the job ends soon by itself, so that what makes the next start quicker may be made at its end.
     """
@@ -31,6 +33,7 @@ class OneRun:
     def __init__(self, chosen: Namespace, brief: bool) -> None:
         self.out: TextIO = sys.stdout
         self.stopping = Event()
+        self.failed = False
         self._chosen = chosen
         self._brief = brief
         self._progress = Progress(sys.stderr)
@@ -45,7 +48,7 @@ class OneRun:
         try:
             self._progress.end()
             if self._session is not None:
-                if self._session.isRecording and not self.stopping.is_set() and raised[0] is None:
+                if self._session.isRecording and not (self.stopping.is_set() or self.failed or raised[0]):
                     self.say("making Spark start sooner from now on, this takes some seconds once (--no-cache: never)")
                     self._session.end(keep=True)
                 else:

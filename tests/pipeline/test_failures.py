@@ -56,6 +56,11 @@ class SentenceTests(SynchronousTestCase):
             sentenceOf(Exception(_SQL)), "A column with name `x` cannot be resolved. Did you mean [`y`].; line 1 pos 7"
         )
 
+    def test_java(self) -> None:
+        """An error of Java that Spark did not expect is Java's words."""
+        text = "An error occurred while calling o40.sql.\n: java.io.IOException: no space left\n\tat a.b"
+        self.assertEqual(sentenceOf(Exception(text)), "java.io.IOException: no space left")
+
     def test_plain(self) -> None:
         """Other errors are their first line, or the name of their class."""
         self.assertEqual(sentenceOf(PipelineError("no")), "no")

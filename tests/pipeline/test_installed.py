@@ -30,7 +30,7 @@ if not missing:
 #: Seconds that a process may take.
 PATIENCE = 300
 #: What Spark's own scripts need.
-TOOLS = "bash sh dirname basename cat ps uname env readlink id head rm mkdir grep sed tr".split()
+TOOLS = "bash sh dirname basename cat ps uname env readlink id head rm mkdir grep sed tr chmod ls".split()
 #: Reads by executors in processes of their own, as a table and as a stream, and says who they were.
 PROGRAM = """
 import glob, os, sys, time
@@ -187,7 +187,7 @@ class InstalledTests(SynchronousTestCase):
             raise SkipTest("matplotlib is not installed: pip install fleximq[chart]")
         with Tutorial() as tutorial:
             for name in ("publish", "ask", "ingest", "lake", "stats", "draw", "replay", "again"):
-                program, *words = shlex.split(tutorial._here(readme.saved(TEXT, name)))
+                program, *words = shlex.split(tutorial._here(readme.saved(TEXT, name)).replace("\\\n", " "))
                 quickly = QUICKLY if program == "fleximq-pipeline" else ()
                 ended = self.run_(program, *words, *quickly, folder=tutorial.folder)
                 self.assertEqual(ended.returncode, 0, f"{name}: {ended.stdout}\n{ended.stderr}")
