@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.formats import DELTA, ICEBERG, PARQUET, formatOf
 
-
 _Made = TypeVar("_Made")
 
 
