@@ -4,6 +4,7 @@ A window is over when the newest message is so much later than its end as messag
 once, and nothing that comes for it afterwards counts. What a row says is in :mod:`fleximq.pipeline.figures`.
 """
 
+import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _BROKERS = ("url", "token", "caFile", "certFile", "keyFile")
 #: Seconds between two looks at what the query does.
 _LOOK = 0.5
+#: Seconds for which a batch may go on that had begun when the job was told to stop.
+_PATIENCE = 10.0
 
 
 def prepare(parser: ArgumentParser) -> None:
@@ -152,9 +155,17 @@ def follow(query: "StreamingQuery", run: Run) -> None:
                 last = progress["batchId"]
                 done += progress["numInputRows"]
                 run.progress("counted", done, None, "messages")
+        _settle(query)
     finally:
         query.stop()
     query.awaitTermination()
+
+
+def _settle(query: "StreamingQuery") -> None:
+    """Return between two batches, if that does not take too long: a batch that is interrupted is done again."""
+    deadline = time.monotonic() + _PATIENCE
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(_LOOK / 10)
 
 
 STATS = Job("stats", "Count what topics get in each window of time.", prepare, run)
