@@ -87,7 +87,7 @@ def readColumns(table: str, files: Files | None = None) -> Columns | None:
         return None
     except OSError as error:
         raise LakeRefused(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeRefused(f"{path} is damaged: {error}") from error
 
 

@@ -112,7 +112,7 @@ def readLedger(table: str, files: Files | None = None) -> Ledger:
         raise LakeRefused(f"{path} cannot be read: {error.strerror or error}") from error
     try:
         return _decoded(path, json.loads(content))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeRefused(f"{path} is damaged: {error}") from error
 
 

@@ -19,12 +19,13 @@ from fleximq.journal.files import Files, putWhole, readWhole
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.expiring import finishExpiry
 from fleximq.pipeline.lake.formats import committerOf
-from fleximq.pipeline.lake.ledger import Gap, Ledger, readLedger, writeLedger
+from fleximq.pipeline.lake.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.lock import changing
 from fleximq.pipeline.lake.naming import OWN, fileOf, partitionOf
 
 STAGED = "staged"
 RECORD = "record"
+_KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 
 
 class Staged(NamedTuple):
@@ -88,7 +89,8 @@ class Publishing:
     def prepare(self) -> Ledger:
         """Make the table's folders, finish what was begun, remove what was staged in vain, and return the ledger.
 
-        :raises LakeRefused: the table cannot be written, or is damaged.
+        :raises LakeRefused: the table cannot be written, or is damaged; or it has files and lost its ledger, so that
+            their messages would come once more.
         """
         self.makeFolders()
         try:
@@ -97,7 +99,13 @@ class Publishing:
             self.sweep()
         except OSError as error:
             raise cannot(self.table, error) from error
-        return readLedger(self.table, self._files)
+        ledger = readLedger(self.table, self._files)
+        if ledger == Ledger() and _hasFiles(self.table):
+            raise LakeRefused(
+                f"the table {self.table} is damaged: it has files, but {OWN}/{LEDGER}, which says what is in them, is "
+                "gone; put it back, or give the table another name"
+            )
+        return ledger
 
     def publish(
         self, batch: Batch, staged: Iterable[Staged], gaps: Mapping[str, Iterable[Gap]], lossAllowed: bool = False
@@ -196,6 +204,8 @@ def finish(table: str, files: Files | None = None) -> None:
         return
     except ValueError as error:
         raise LakeRefused(f"{own}/{RECORD} is damaged: {error}") from error
+    if not isinstance(record, dict) or not _KEYS <= record.keys():
+        raise LakeRefused(f"{own}/{RECORD} is damaged: it has not all that it should have")
     ledger = readLedger(table, files)
     if ledger.batch < record["batch"]:
         placed = _move(table, files, record["files"])
@@ -222,6 +232,17 @@ def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[Pla
     for folder in dict.fromkeys(os.path.dirname(to.path) for to in placed):
         files.syncFolder(f"{table}/{folder}")
     return placed
+
+
+def _hasFiles(table: str) -> bool:
+    """Tell whether a table has files of data."""
+    return any(
+        name.endswith(".parquet")
+        for entry in os.scandir(table)
+        if entry.is_dir() and entry.name.startswith("topic=")
+        for _, _, names in os.walk(entry.path)
+        for name in names
+    )
 
 
 def _makeFolders(files: Files, folder: str) -> None:

@@ -67,6 +67,7 @@ class FileTests(SynchronousTestCase):
             ("", "is damaged"),
             ("[]", "is damaged"),
             ('{"version": 1}', "is damaged"),
+            ('{"version": 1, "batch": 0, "start": {}, "end": {}, "journals": []}', "is damaged"),
             ('{"version": 2}', "is of version 2, and this FlexiMQ knows 1"),
         ):
             path.write_text(content)

@@ -127,6 +127,18 @@ class PublishTests(PublishingCase):
         self.assertEqual(staged(self.table), [])
         self.assertEqual(offsetsIn(self.table), list(range(1, 11)))
 
+    def test_ledgerGone(self) -> None:
+        """A table that has files and no ledger is refused: their messages would come once more."""
+        self.publish(0, 1, 11)
+        Path(self.table, "_fleximq", "ledger").unlink()
+        error = self.assertRaises(LakeRefused, Publishing(self.table).prepare)
+        self.assertIn("is damaged: it has files, but _fleximq/ledger, which says what is in them, is gone", str(error))
+
+    def test_foldersWithoutLedger(self) -> None:
+        """Folders alone are what a first batch leaves that did not come to its record."""
+        Path(self.table, "topic=a", "date=2026-01-01").mkdir(parents=True)
+        self.assertEqual(Publishing(self.table).prepare().batch, -1)
+
 
 class FailureTests(PublishingCase):
     """It ends at each step."""
@@ -222,6 +234,7 @@ class FailureTests(PublishingCase):
 
     def test_damagedRecord(self) -> None:
         """A record that is none is damage."""
-        Path(self.table, "_fleximq", "record").write_text("{")
-        error = self.assertRaises(LakeRefused, self.publishing.prepare)
-        self.assertIn("_fleximq/record is damaged", str(error))
+        for content in ("{", "{}", "[]", "null", '{"batch": 3}'):
+            Path(self.table, "_fleximq", "record").write_text(content)
+            error = self.assertRaises(LakeRefused, self.publishing.prepare)
+            self.assertIn("_fleximq/record is damaged", str(error))
