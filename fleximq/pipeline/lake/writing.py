@@ -24,6 +24,9 @@ MOST_WAITING, MOST_OPEN = 128 << 20, 32
 #: A row group has about so many bytes before they are compressed.
 GROUP_BYTES = 64 << 20
 _DAY = 86_400_000_000
+#: The first and the last day that readers know as a date. A clock may have been anywhere; those who look after tables
+#: must not stumble over it.
+_DATES = -719_162, 2_932_896
 _DICTIONARIES = ("journal", "topic", "publisher", "dialect", "content", "reason")
 
 
@@ -177,7 +180,7 @@ class Writer:
         writer.add_key_value_metadata(written([span], topic))
         writer.close()
         size = _synced(f"{self._folder}/{name}")
-        date = str(np.datetime64(day, "D"))
+        date = str(np.datetime64(min(max(day, _DATES[0]), _DATES[1]), "D"))
         self._staged.append(Staged(name, topic, date, self._journal, rows.first, rows.last, rows.number, size))
         if rows.waiting:
             # It ended for another one's sake; its rows still wait.

@@ -55,6 +55,13 @@ class WriterTests(SynchronousTestCase):
         self.assertEqual([self.read(each) for each in found], [[7], [3], [1, 2, 4, 5], [6]])
         self.assertEqual([each.bytes for each in found], [(self.folder / each.name).stat().st_size for each in found])
 
+    def test_clockAnywhere(self) -> None:
+        """Days that are no dates of readers count as the first or the last one that is; the rows keep their times."""
+        first, last = -719_162 * DAY, 2_932_897 * DAY - 1
+        found = self.write(*(rows([1 + at], "a", time) for at, time in enumerate((first - 1, first, last, last + 1))))
+        self.assertEqual([each.date for each in found], ["0001-01-01"] * 2 + ["9999-12-31"] * 2)
+        self.assertEqual([self.read(each) for each in found], [[1], [2], [3], [4]])
+
     def test_mixed(self) -> None:
         """One batch with several topics and days is divided as well."""
         batch = pa.Table.from_batches(
