@@ -91,7 +91,7 @@ def advance(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     """
     start, end = number(arguments, "start"), number(arguments, "end")
     records, size = (
-        number(arguments, name) if arguments.get(name) is not None else None for name in ("records", "bytes")
+        max(1, number(arguments, name)) if arguments.get(name) is not None else None for name in ("records", "bytes")
     )
 
     def told(offset: int, records: int, size: int) -> None:

@@ -102,6 +102,8 @@ class ReadingTests(JournalPathCase):
         self.assertEqual(self.ask("/journal/advance", start=1, end=4), {"offset": 4, "records": 3, "bytes": 7})
         self.assertEqual(self.ask("/journal/advance", start=1, end=4, records=2)["offset"], 3)
         self.assertEqual(self.ask("/journal/advance", start=1, end=4, bytes=3, records=None)["offset"], 2)
+        self.assertEqual(self.ask("/journal/advance", start=1, end=4, records=0)["offset"], 2)
+        self.assertEqual(self.ask("/journal/advance", start=1, end=4, bytes=0)["offset"], 2)
         self.assertEqual(self.ask("/journal/advance", start=4, end=4)["offset"], 4)
 
     def test_advanceInVain(self) -> None:
