@@ -66,6 +66,19 @@ class SqlTests(SynchronousTestCase):
             "(4 rows)\n",
         )
 
+    def test_oddNames(self) -> None:
+        """A topic's name may have what lists and quotes are made of; two that SQL takes for one are refused."""
+        names = ("a,b", "a", " b ", 'say "x"', "it's", "tick`s", "SPORT", "line\nbreak")
+        written = Written(self.folder)
+        for name in names:
+            written.kept(name, name.encode())
+        written.close()
+        for name in names:
+            quoted = name.replace('"', '""')
+            self.assertEqual([row["value"] for row in self.rows(f'select value from "{quoted}"')], [name], name)
+        error = self.assertRaises(OptionRefused, self.ask, "select count(*) from SPORT, Sport")
+        self.assertIn("differ in capitals only", str(error))
+
     def test_topic(self) -> None:
         """A topic is a table of its name, quoted where it is no word; key, headers and bytes can be read."""
         found = self.rows('select offset, key, headers, value, timestamp from "news.local" order by offset')
@@ -83,6 +96,17 @@ class SqlTests(SynchronousTestCase):
             "from some"
         )
         self.assertEqual(found, [{"n": 2, "m": 6, "s": 3}])
+
+    def test_twice(self) -> None:
+        """A table may be used twice in one question, with other conditions each time."""
+        found = self.rows(
+            "select (select count(*) from messages) as a, (select count(*) from messages where topic = 'news') as n, "
+            "(select count(*) from (select offset from news where offset < 3 union all "
+            "select offset from news where offset >= 3)) as u, "
+            "(select count(*) from messages a join messages b on a.offset = b.offset + 5 "
+            "where a.offset > 8 and b.offset < 6) as j"
+        )
+        self.assertEqual(found, [{"a": 10, "n": 4, "u": 4, "j": 2}])
 
     def test_star(self) -> None:
         """``*`` has all columns, in their order."""
