@@ -67,6 +67,7 @@ class Tables:
                 except AnalysisException as error:
                     name = _missing(error)
                     if name is not None and name not in opened:
+                        self._checkTwins(name, query)
                         self._open(name, columns).createOrReplaceTempView(_quoted(name))
                         opened.append(name)
                     elif columns is not None and name is None and opened:
@@ -77,6 +78,22 @@ class Tables:
                         raise OptionRefused(sentenceOf(error)) from error
         finally:
             self._close(opened)
+
+    def _checkTwins(self, name: str, query: str) -> None:
+        """See that a query does not name another topic, too, which Spark would take for the same.
+
+        :raises OptionRefused: it does.
+        """
+        if self._options is None or name == ALL:
+            return
+        # To know all topics the whole journal would have to be read.
+        likes = set(re.findall(re.escape(name), query, re.IGNORECASE)) - {name}
+        for other in sorted(likes):
+            if isThere(SourceOptions.of(_plain(self._options)), other):
+                raise OptionRefused(
+                    f"the topics {name!r} and {other!r} differ in capitals only, which SQL does not tell apart: ask "
+                    f"{ALL} where topic is the one or the other"
+                )
 
     def _close(self, opened: list[str]) -> None:
         """Forget tables; what was asked of them has them already."""
@@ -105,7 +122,11 @@ class Tables:
         if topic is not None:
             options.pop("topics", None)
             options.pop("subscribePattern", None)
-            options["subscribe"] = topic
+            if _canBeListed(topic):
+                options["subscribe"] = topic
+            else:
+                options.pop("subscribe", None)
+                options["subscribePattern"] = re.escape(topic)
         if "decode" in options:
             return self._decoded(options, topic)
         if columns is not None:
@@ -138,6 +159,11 @@ class Tables:
         # Fields called like columns of ours can be had as decoded.offset.
         columns += [F.col("decoded")] if len(own) < len(fields) else []
         return rows.select(*columns, F.col("error"))
+
+
+def _canBeListed(topic: str) -> bool:
+    """Tell whether the option ``subscribe``, a list with commas, can name a topic."""
+    return "," not in topic and topic == topic.strip()
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:
