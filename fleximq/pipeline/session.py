@@ -64,7 +64,8 @@ class Session:
         self._archive: Archive | None = None
         self._before = os.environ.get("JAVA_HOME")
         try:
-            with _onStandardError():
+            # A Java that notes what belongs into the archive says so at its end, whatever it is told.
+            with _standardOutput(os.devnull if archive and record and not verbose else None):
                 self.spark = self._start(master, dict(conf or {}), verbose, archive, record)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -216,12 +217,15 @@ def _argumentsOf(jvm: Any) -> list[str]:
 
 
 @contextmanager
-def _onStandardError() -> Iterator[None]:
-    """Let programs that are started meanwhile write to standard error what they write to standard output."""
+def _standardOutput(file: str | None) -> Iterator[None]:
+    """Let programs that are started meanwhile write to a file, or to standard error, instead of standard output."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
-        os.dup2(2, 1)
+        given = 2 if file is None else os.open(file, os.O_WRONLY)
+        os.dup2(given, 1)
+        if file is not None:
+            os.close(given)
         yield
     finally:
         os.dup2(kept, 1)

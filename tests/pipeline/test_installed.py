@@ -139,10 +139,13 @@ class InstalledTests(SynchronousTestCase):
         self.assertEqual((ended.stderr, ended.stdout, ended.returncode), ("", "topic,n\nnews.local,1\nnews,20000\n", 0))
 
     def test_failure(self) -> None:
-        """A query that fails on the way is one sentence; so is one that cannot read its journal."""
+        """A query that fails on the way is one sentence."""
         ended = self.sql("select 1 / (offset - 2) as a from news", "--no-cache")
-        self.assertEqual((ended.returncode, ended.stdout, len(ended.stderr.splitlines())), (1, "", 1), ended.stderr)
-        self.assertTrue(ended.stderr.startswith("fleximq-pipeline: Division by zero"), ended.stderr)
+        self.assertEqual((ended.returncode, ended.stdout), (1, ""), ended.stderr)
+        # Spark's own Python may tell, too, that nobody reads it any more; we have nothing to do with that.
+        *others, last = ended.stderr.splitlines()
+        self.assertTrue(last.startswith("fleximq-pipeline: Division by zero"), ended.stderr)
+        self.assertNotIn("/fleximq/", "".join(others))
 
     def test_archive(self) -> None:
         """The first run makes the archive of classes and says so, the second uses it and says nothing."""
