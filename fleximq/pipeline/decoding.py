@@ -1,14 +1,16 @@
 """The columns ``decoded`` and ``error`` of the source: what payloads say, by the options ``decode`` and its like."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.payloads.ddl import parsed, typeWritten
-from fleximq.pipeline.payloads.decoder import Decoder
 from fleximq.pipeline.payloads.identity import VERBATIM, Identity
+
+if TYPE_CHECKING:
+    from fleximq.pipeline.payloads.decoder import Decoder
 
 #: The columns that are made of payloads.
 MADE = ("decoded", "error")
@@ -41,8 +43,11 @@ class Decoding(NamedTuple):
         decoding.decoder()
         return decoding
 
-    def decoder(self) -> Decoder:
+    def decoder(self) -> "Decoder":
         """Return what decodes payloads like this."""
+        # It takes a quarter of all that is loaded, which each of Spark's processes would do, and few of them decode.
+        from fleximq.pipeline.payloads.decoder import Decoder
+
         return Decoder(*self)
 
     def types(self) -> dict[str, pa.DataType]:
