@@ -92,7 +92,7 @@ class RemoteJournal:
         self._link.close()
 
     def _about(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._link.ask("/journal/bounds", {"limit": 1})
+        found: dict[str, Any] = self._link.ask("/journal/bounds", {"limit": 1, "topics": False})
         return found
 
     def end(self) -> End:

@@ -65,6 +65,15 @@ class ReadingTests(JournalPathCase):
         found = self.ask("/journal/bounds", after="d.t")
         self.assertEqual(([each["topic"] for each in found["topics"]], found["next"]), (["d.u"], None))
 
+    def test_boundsWithoutTopics(self) -> None:
+        """Who only wants to know where all ends does not pay for the topics."""
+        self.keep("a", "bb")
+        self.journal.bounds = None  # type: ignore[method-assign,assignment]
+        found = self.ask("/journal/bounds", topics=False)
+        self.assertEqual(found, {"topics": [], "next": None, "journal": self.journal.id, "end": 3, "position": 3})
+        for other in (None, 0, "no"):
+            self.assertRaises(BadRequest, self.ask, "/journal/bounds", topics=other)
+
     @settings(deadline=None)
     @given(st.sets(st.text("abc.", min_size=1, max_size=4), max_size=20), st.integers(1, 7))
     def test_pages(self, names: set[str], limit: int) -> None:
