@@ -203,7 +203,7 @@ class Client:
         finally:
             del self._replies[id]
         if reply.status >= FIRST_ERROR:
-            raise RequestFailed(reply.status, wordsOf(reply.payload), path, reply.payload)
+            raise RequestFailed(reply.status, wordsOf(reply.payload), path, bytes(reply.payload))
         return unpacked(reply.payload)
 
     def ask(self, path: str, value: object = None, timeout: float | None = PATIENCE) -> Any:

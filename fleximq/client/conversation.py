@@ -24,7 +24,7 @@ from fleximq.client.events import (
     Request,
     wordsOf,
 )
-from fleximq.limits import MEBIBYTE
+from fleximq.limits import KIBIBYTE, MEBIBYTE
 from fleximq.status import Status
 from fleximq.wire.flexi_header import peek, peekId, peekPath, reportsError
 from fleximq.wire.flexi_message import FIXED_BYTES, MessageType, encodeFrame, encodeMessage, payloadOf, readBeginning
@@ -36,6 +36,10 @@ BROKER = 1
 _HEADS = 1024
 #: Publications are put together in portions of so many bytes, so that their number does not matter.
 _PORTION = MEBIBYTE
+#: The payloads of answers that are longer are not copied out of what came.
+_LARGE = 64 * KIBIBYTE
+#: A payload's length stands in front of it.
+_LENGTH_BYTES = 8
 
 
 class Conversation:
@@ -155,7 +159,10 @@ class Conversation:
                 yield from map(Delivery, repeat(topic), found, repeat(sender), repeat(header))
             else:
                 for frame in singles(frames, head):
-                    event = self._event(kind, sender, header, payloadOf(frame, head))
+                    if kind == MessageType.REP and self.id and len(frame) > _LARGE:
+                        event = self._reply(sender, header, memoryview(frame)[head + _LENGTH_BYTES :])
+                    else:
+                        event = self._event(kind, sender, header, payloadOf(frame, head))
                     if event is not None:
                         yield event
 
@@ -184,11 +191,11 @@ class Conversation:
         self._heads.clear()
         return Joined(sender)
 
-    def _reply(self, sender: int, header: Mapping[str, Any], payload: bytes) -> Event | None:
+    def _reply(self, sender: int, header: Mapping[str, Any], payload: bytes | memoryview) -> Event | None:
         id = peekId(header)
         if id is not None:
             return Reply(id, _status(header), payload, sender, header)
-        return _refusal(header, payload) if sender == BROKER and reportsError(header) else None
+        return _refusal(header, bytes(payload)) if sender == BROKER and reportsError(header) else None
 
 
 class Packed(bytes):

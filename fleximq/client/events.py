@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 
-def unpacked(payload: bytes) -> Any:
+def unpacked(payload: bytes | memoryview) -> Any:
     """Return the value of a payload; no bytes are None.
 
     :raises ValueError: it is not one MessagePack value, or one that Python cannot hold.
@@ -19,7 +19,7 @@ def unpacked(payload: bytes) -> Any:
         raise ValueError(f"the payload has no value in Python: {error}") from error
 
 
-def wordsOf(payload: bytes) -> str:
+def wordsOf(payload: bytes | memoryview) -> str:
     """Return what the payload of an error says, "" where it is neither a text nor a map with one under ``error``."""
     try:
         value = unpacked(payload)
@@ -70,11 +70,14 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to the request of this ``id``; the broker's own answers have the sender 1."""
+    """The answer to the request of this ``id``; the broker's own answers have the sender 1.
+
+    A large payload is a view of the bytes that came.
+    """
 
     id: str
     status: int
-    payload: bytes
+    payload: bytes | memoryview
     sender: int
     header: Mapping[str, Any]
 

@@ -193,6 +193,15 @@ class HeardTests(SynchronousTestCase):
         conversation = joined()
         self.assertEqual([each for byte in ALL for each in conversation.received(bytes((byte,)))], EVENTS)
 
+    def test_largeAnswers(self) -> None:
+        """A large answer means the same as a small one, with a value or as a refusal."""
+        value = bytes(range(256)) * 1024
+        [event] = joined().received(frame("REP", 7, correlated("i"), packed(value)))
+        self.assertEqual(event, Reply("i", 200, packed(value), 7, correlated("i")))
+        self.assertEqual(unpacked(event.payload), value)  # type: ignore[union-attr]
+        refusal = joined().received(frame("REP", 1, {"status": 403}, packed("no" * 40_000)))
+        self.assertEqual(list(refusal), [Refusal(403, "no" * 40_000, "", packed("no" * 40_000))])
+
     def test_run(self) -> None:
         """A run is as many deliveries, in order."""
         run = b"".join(frame("PUB", 7, {"topic": "a"}, packed(n)) for n in range(300))
