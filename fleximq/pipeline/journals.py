@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from fleximq.errors import JournalError
+from fleximq.journal.files import Files, wordsOf
+from fleximq.journal.identity import readIdentity
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.decoding import Decoding, decoded, needed
 from fleximq.pipeline.errors import OptionRefused
@@ -55,7 +58,7 @@ class Journals:
         found: dict[str, Journal] = {}
         for path in [*self._brokers, *self._folders()]:
             journal = self._known.get(path)
-            if journal is None:
+            if journal is None or not _isStill(journal):
                 journal = RemoteJournal(self._brokers[path]) if path in self._brokers else JournalFiles(path)
             self._known[path] = journal
             if journal.id in found and found[journal.id].path != path:
@@ -88,6 +91,18 @@ class Journals:
             else:
                 folders += [each for each in sorted(glob.glob(path)) if os.path.exists(f"{each}/identity")]
         return list(dict.fromkeys(folders))
+
+
+def _isStill(journal: Journal) -> bool:
+    """Tell whether a folder has the journal that it had; of a broker each answer tells."""
+    if isinstance(journal, RemoteJournal):
+        return True
+    try:
+        return readIdentity(Files(), journal.path) == journal.id
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise JournalError(f"the journal in {journal.path} cannot be read: {wordsOf(error)}") from error
 
 
 def read(

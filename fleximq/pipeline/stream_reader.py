@@ -132,10 +132,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _checkGone(self, begin: Mapping[str, int], journals: Mapping[str, Journal]) -> None:
         for journal in begin:
             if journal not in journals:
-                sentence = f"journal {journal} was read before and is not there any more"
-                if self._options.failOnDataLoss:
-                    raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
-                _log.warning("%s", sentence)
+                self._gone(f"journal {journal} was read before and is not there any more")
+
+    def _gone(self, sentence: str) -> None:
+        if self._options.failOnDataLoss:
+            raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
+        _log.warning("%s", sentence)
 
     def _ends(self) -> Offsets:
         return {id: journal.end().offset for id, journal in self._find().items()}
@@ -143,14 +145,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
         """Return slices of what lies between, balanced by bytes.
 
-        :raises RecordsMissing: retention has removed some of it.
+        :raises RecordsMissing: retention has removed some of it, or a journal is gone.
         """
         journals = self._find()
         found: list[SlicePartition] = []
         for id, until in sorted(end.items()):
             journal = journals.get(id)
             begin = start.get(id, 0)
-            if journal is None or begin >= until:
+            if begin >= until:
+                continue
+            if journal is None:
+                # A batch that a restart does again comes here first: without its rows it must not be taken for done.
+                self._gone(f"journal {id} is not there any more, and with it the offsets {begin} to {until - 1}")
                 continue
             if id in start:
                 begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss, _log.warning)
