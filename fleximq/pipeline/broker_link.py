@@ -105,7 +105,7 @@ def _credentials(options: Mapping[str, str]) -> Mapping[str, str] | None:
         return None
     try:
         found = json.loads(written)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
         # What it is may be secret, so it is not said.

@@ -18,6 +18,7 @@ Offsets = dict[str, int]
 #: What Kafka's users write for the first and the next offset.
 _EARLIEST, _LATEST = -2, -1
 _MOST = (1 << 63) - 1
+_DIGITS = 19
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -94,11 +95,15 @@ def timesOf(name: str, written: str, others: Point) -> Points:
 def _fields(name: str, text: str) -> dict[str, Any]:
     try:
         fields = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or not fields:
         raise OptionRefused(f"the option {name!r} is {text!r}, but must be JSON with a value for each journal's id")
     return fields
+
+
+def _isNumber(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def _point(name: str, written: Any) -> Point:
@@ -106,14 +111,14 @@ def _point(name: str, written: Any) -> Point:
     text = str(written).lower() if isinstance(written, int | str) and not isinstance(written, bool) else ""
     if text in known:
         return known[text]
-    if text.isascii() and text.isdigit() and int(text) <= _MOST:
+    if _isNumber(text) and int(text) <= _MOST:
         return Point(Kind.OFFSET, int(text))
     raise OptionRefused(f"the option {name!r} has {written!r}, but must have earliest, latest or an offset")
 
 
 def _time(name: str, written: Any) -> Point:
     text = str(written) if isinstance(written, int | str) and not isinstance(written, bool) else ""
-    if text.isascii() and text.isdigit() and int(text) <= _MOST // 1000:
+    if _isNumber(text) and int(text) <= _MOST // 1000:
         return Point(Kind.TIME, int(text) * 1000)
     try:
         moment = datetime.fromisoformat(text)

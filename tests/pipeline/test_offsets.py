@@ -72,7 +72,8 @@ class PointsTests(SynchronousTestCase):
 
     def test_refused(self) -> None:
         """Anything else is refused with a sentence that names the option."""
-        for written in ["", "soon", "-3", "1.5", "{}", "{", "[1]", '{"a": null}', '{"a": true}', str(1 << 63), "²"]:
+        for written in ["", "soon", "-3", "1.5", "{}", "{", "[1]", '{"a": null}', '{"a": true}', str(1 << 63), "²",
+                        "9" * 5000, '{"a":' * 5000]:  # fmt: skip
             error = self.assertRaises(OptionRefused, pointsOf, "startingOffsets", written, LATEST)
             self.assertIn("'startingOffsets'", str(error))
 
@@ -93,7 +94,7 @@ class PointsTests(SynchronousTestCase):
 
     def test_timesRefused(self) -> None:
         """What is no time is refused."""
-        for written in ["", "earliest", "-1", "tomorrow", '{"a": []}', "{}", str(1 << 62)]:
+        for written in ["", "earliest", "-1", "tomorrow", '{"a": []}', "{}", str(1 << 62), "9" * 5000]:
             self.assertRaises(OptionRefused, timesOf, "startingTimestamp", written, LATEST)
 
     def test_resolved(self) -> None:
