@@ -4,9 +4,9 @@
 
     python -m tests.pipeline.end_to_end --messages 1000000
 
-prints the report that docs/pipeline-lake.rst shows. ``twistd``, four publishers and ``fleximq-pipeline ingest`` run as
-they would anywhere, and the lake's small files are joined meanwhile. At the end a last ``ingest --once`` brings what is
-left, and plain Spark reads what a lake has.
+prints the report that docs/pipeline-lake.rst shows; with ``--url`` the ingest asks the broker. ``twistd``, four
+publishers and ``fleximq-pipeline ingest`` run as they would anywhere, and the lake's small files are joined meanwhile.
+At the end a last ``ingest --once`` brings what is left, and plain Spark reads what a lake has.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Ingest:
 
     def __init__(self, folder: Path, *words: str) -> None:
         self.said = folder / f"said-{time.monotonic_ns()}"
-        command = ["ingest", "--journal", str(folder / "journal"), "--lake", str(folder / "lake"), *words]
+        command = ["ingest", "--lake", str(folder / "lake"), *words]
         own = ("--no-cache", "--master", "local[2]", "--conf", "spark.driver.memory=1g")
         with self.said.open("wb") as said:
             self._process = subprocess.Popen(
@@ -130,9 +130,10 @@ class EndToEnd:
     """A folder and what happens in it; what is wrong stands in ``faults``.
 
     :param messages: how many are published at least.
+    :param byUrl: whether the ingest asks the broker, and does not read the journal's folder.
     """
 
-    def __init__(self, folder: str, messages: int, seed: int) -> None:
+    def __init__(self, folder: str, messages: int, seed: int, byUrl: bool = False) -> None:
         self.faults: list[str] = []
         self.seconds: dict[str, float] = {}
         self.outcomes: dict[str, Outcome] = {}
@@ -140,6 +141,7 @@ class EndToEnd:
         self._folder = Path(folder)
         self._table = str(self._folder / "lake" / "messages")
         self._messages = messages
+        self._byUrl = byUrl
         self._chance = random.Random(seed)
         self._ending = threading.Event()
         self._broker: BrokerProcess | None = None
@@ -172,12 +174,15 @@ class EndToEnd:
         self.seconds[what] = time.monotonic() - began
 
     def _startBroker(self) -> None:
+        listen = ("--listen", f"tcp:{self._address[1]}:interface=127.0.0.1")
         journal = ("--journal", str(self._folder / "journal"), "--durable", "#", "--journal-segment", "4MiB")
-        self._broker = BrokerProcess(*journal)
+        self._broker = BrokerProcess(*listen, *journal)
         self._address = self._broker.__enter__().address
 
     def _startIngest(self, *words: str) -> None:
-        self._ingest = Ingest(self._folder, *(words or ("--trigger", "200ms")))
+        url = f"tcp://127.0.0.1:{self._address[1]}"
+        source = ("--url", url) if self._byUrl else ("--journal", str(self._folder / "journal"))
+        self._ingest = Ingest(self._folder, *source, *(words or ("--trigger", "200ms")))
 
     def _endAll(self) -> None:
         """End everything that still runs."""
@@ -258,11 +263,12 @@ class EndToEnd:
                 return
 
     def _finish(self) -> None:
-        """End the ingest and the broker, and let another one bring what is left."""
+        """End the ingest, and the broker where it is not asked, and let another ingest bring what is left."""
         assert self._ingest is not None and self._broker is not None
         self._until(self._ingest.isIngesting, "the start of the query")
         self._ingest.stop()
-        self._broker.stop()
+        if not self._byUrl:
+            self._broker.stop()
         self._startIngest("--once")
         self._ingest.wait()
 
@@ -333,9 +339,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Kill brokers and ingests, and look whether the lake is right.")
     parser.add_argument("--messages", type=int, default=60_000)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--url", action="store_true", help="let the ingest ask the broker")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fleximq-end-") as folder:
-        run = EndToEnd(folder, arguments.messages, arguments.seed)
+        run = EndToEnd(folder, arguments.messages, arguments.seed, arguments.url)
         run.run()
     print(report(run))
     return 0 if isRight(run) else 1
