@@ -1,9 +1,30 @@
-"""The sentence of an error that Spark tells in many lines."""
+"""What ends a job, and in which sentence: errors that Spark tells in many lines, and an ingest that meets trouble."""
+
+import contextlib
+import os
+import resource
+import socket
+from pathlib import Path
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client.blocking import connect
+from fleximq.message import Content
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.failures import sentenceOf
+from tests.broker_process import BrokerProcess
+from tests.client.scripted import Peer, Scripted
+from tests.pipeline.installed import missing
+from tests.pipeline.written import Written
+
+if not missing:
+    from fleximq.pipeline import lake
+    from fleximq.pipeline.jobs import ingest
+    from fleximq.pipeline.lake.spec import tableOf
+    from tests.pipeline.jobs.test_ingest import IngestCase
+else:
+    IngestCase = SynchronousTestCase  # type: ignore[assignment, misc]
 
 _STREAM = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: \
 Task 0 in stage 1.0 failed 1 times: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -66,3 +87,223 @@ class SentenceTests(SynchronousTestCase):
         self.assertEqual(sentenceOf(PipelineError("no")), "no")
         self.assertEqual(sentenceOf(ValueError("\n a\nb")), "a")
         self.assertEqual(sentenceOf(ValueError()), "ValueError")
+
+
+class TroubleCase(IngestCase):
+    """An ingest from a journal or a broker, and what its table has."""
+
+    skip = missing
+
+    def failed(self, *words: str) -> str:
+        """Return the sentence with which an ingest ends."""
+        try:
+            self.ingest(*words)
+        except Exception as error:
+            return sentenceOf(error)
+        self.fail("it did not end with an error")
+        return ""
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets that are in the lake."""
+        return [row[0] for row in self.rows("messages", "offset")]
+
+    @property
+    def gap(self) -> Any:
+        """The one gap of the table."""
+        [covered] = lake.ranges(self.table).values()
+        [gap] = covered.gaps
+        return gap
+
+    def assertGap(self, said: str) -> None:
+        """An ingest that failed goes on with a gap where that is allowed, and has all else once."""
+        self.ingest("--allow-data-loss")
+        gap = self.gap
+        self.assertTrue(gap.lost)
+        self.assertIn(f"{gap.first}", said)
+        self.assertIn(f"{gap.next - 1}", said)
+        self.assertEqual(self.offsets, [n for n in range(1, self.written.next) if not gap.first <= n < gap.next])
+        self.assertEqual(lake.audit(self.table), [])
+        self.ingest()
+
+
+class JournalTroubleTests(TroubleCase):
+    """A journal that has not what it had."""
+
+    def test_retention(self) -> None:
+        """What retention has removed before it was read: the offsets are named, and nothing else gets in."""
+        self.fill(10)
+        self.ingest()
+        self.fill(500)
+        for path in sorted(Path(self.folder).glob("*.fxj"))[:2]:
+            os.unlink(path)
+        said = self.failed()
+        self.assertIn(f"journal {self.written.id} has no offsets 11 to ", said)
+        self.assertIn("any more: retention has removed them", said)
+        self.assertEqual(self.offsets, list(range(1, 11)))
+        self.assertGap(said)
+        self.assertIn("retention has removed them", self.gap.why)
+
+    def test_quarantined(self) -> None:
+        """Damage in the middle that a broker has found at its start, and put into quarantine."""
+        self.fill(300)
+        self.written.close()
+        first = min(Path(self.folder).glob("*.fxj"))
+        for index in Path(self.folder).glob("*.idx"):
+            index.unlink()
+        with first.open("r+b") as file:
+            file.seek(8_000)
+            file.write(b"\xff" * 300)
+        self.written = Written(self.folder, segmentBytes=20_000)
+        self.assertEqual(len(list(Path(self.folder).glob("*.damaged"))), 1)
+        last = self.written.next
+        self.fill(10)
+        said = self.failed()
+        self.assertIn("bytes are damaged", said)
+        self.assertIn("failOnDataLoss=false", said)
+        self.ingest("--allow-data-loss")
+        [covered] = lake.ranges(self.table).values()
+        gap = next(each for each in covered.gaps if each.lost)
+        self.assertIn(f"{gap.first}", said)
+        self.assertEqual(
+            self.offsets, [*(n for n in range(1, 301) if not gap.first <= n < gap.next), *range(last, last + 10)]
+        )
+        self.assertEqual(lake.audit(self.table), [])
+
+
+class BrokerTroubleTests(TroubleCase):
+    """A broker that goes, and one that does not let the ingest in."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        real = ingest._source
+        # Brokers are waited for half a minute, which a test need not.
+        self.patch(ingest, "_source", lambda *about: {**real(*about), "brokerTimeout": "0.5"})
+
+    def chosen(self, *words: str, table: Any = None) -> Any:
+        """Return what these words choose, without the journal's folder."""
+        chosen = super().chosen(*words, table=table)
+        chosen.journal = None
+        return chosen
+
+    def start(self, port: int = 0) -> BrokerProcess:
+        """Start a broker that ends with the test."""
+        listen = f"tcp:{port}:interface=127.0.0.1"
+        broker = BrokerProcess("--listen", listen, "--journal", str(self.parent / "kept"), "--durable", "#")
+        self.addCleanup(broker.stop)
+        return broker.__enter__()
+
+    def test_away(self) -> None:
+        """It ends with one sentence while the broker is away, and goes on where it was when that is back."""
+        broker = self.start()
+        port = broker.port()
+        url = f"tcp://127.0.0.1:{port}"
+        for turn in range(2):
+            with connect(url) as client:
+                client.publishMany("t", range(turn * 10, turn * 10 + 10))
+                client.flush()
+            if not turn:
+                self.ingest("--url", url)
+        broker.stop(9)
+        said = self.failed("--url", url)
+        self.assertEqual(said, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
+        self.assertEqual(self.offsets, list(range(1, 11)))
+        self.start(port)
+        self.ingest("--url", url)
+        self.assertEqual([row[0][0] for row in self.rows("messages", "value")], list(range(20)))
+        self.assertEqual(lake.audit(self.table), [])
+
+    def test_noBroker(self) -> None:
+        """A first start without any broker is the same sentence, and leaves nothing that hinders a second one."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        url = f"tcp://127.0.0.1:{port}"
+        said = self.failed("--url", url)
+        self.assertEqual(said, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
+        self.start(port)
+        with connect(url) as client:
+            client.publish("t", 1)
+            client.flush()
+        self.ingest("--url", url)
+        self.assertEqual(self.offsets, [1])
+
+    def test_credentials(self) -> None:
+        """Wrong credentials end it at once with the broker's words, without the credentials."""
+
+        def script(peer: Peer) -> None:
+            peer.hear("JOIN")
+            peer.say("REP", 0, {"status": 604}, "no such token")
+
+        with Scripted(script) as url:
+            said = self.failed("--url", url, "--token", "s3cret")
+        words = f"the broker at {url} does not let the pipeline in: 604 authentication failed: no such token"
+        self.assertEqual(said, words)
+
+
+class DiskTests(TroubleCase):
+    """No room for what is staged."""
+
+    def limit(self, size: int) -> None:
+        """Let files of Spark's Python workers, also of those that they start, grow to this size at most."""
+        for pid in _descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                # Java unpacks libraries of its own, and would never get over it.
+                if "python" in os.readlink(f"/proc/{pid}/exe"):
+                    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+
+    def test_full(self) -> None:
+        """Tasks that can write no more end it in one sentence; nothing of the batch is seen, and later all is."""
+        self.fill(10)
+        self.ingest()
+        for _ in range(20):
+            self.written.kept("t", *(os.urandom(1000) for _ in range(100)))
+        self.addCleanup(self.limit, resource.RLIM_INFINITY)
+        self.limit(512 * 1024)
+        said = self.failed()
+        self.limit(resource.RLIM_INFINITY)
+        self.assertEqual(said, f"the table {self.table} cannot be written: file too large")
+        self.assertEqual(self.offsets, list(range(1, 11)))
+        self.ingest()
+        self.assertEqual(self.offsets, list(range(1, 2011)))
+        self.assertEqual(lake.audit(self.table), [])
+        self.assertEqual(os.listdir(f"{self.table}/_fleximq/staged"), [])
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the ids of all processes that a process has started, and of those that they have."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, path.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
+
+
+class LiarTests(TroubleCase):
+    """Payloads that are not what they say."""
+
+    def test_all(self) -> None:
+        """Each is a dead letter with its bytes and a reason, whatever the format; what is beside it is a row."""
+        packed = (b"\xc1", b"\x82\xa1a", b"\xdd\xff\xff\xff\xff", b"\x91" * 5000, b"\x81\xa1a\xa1\xff", b"", b"\x01")
+        written = (b'{"a": 1', b"\xff", b'{"a": 1e999}', b"[" * 5000, b'{"a": "x"}', b"", b"7")
+        self.written.kept("packed", b"\x81\xa1a\x01", *packed, b"\x81\xa1a\x02")
+        self.written.kept("written", b'{"a": 1}', *written, b'{"a": 2}', dialect="identity", content=Content.TEXT)
+        self.written.kept("text", b"good", b"\xff\xfe", dialect="blipmq", content=Content.TEXT)
+        tables = {"packed": "messagepack", "written": "json", "text": "text"}
+        wanted: list[dict[str, Any]] = [
+            {"name": name, "topics": [name], "decode": format} for name, format in tables.items()
+        ]
+        for each in wanted[:2]:
+            each["schema"] = "a BIGINT"
+        self.ingest(table=[tableOf("table", each) for each in wanted])
+        for name, liars in (("packed", packed), ("written", written)):
+            rows = self.rows(name, "topic", "a", "value", "reason")
+            self.assertEqual([row[1] for row in rows if row[0] == name], [1, 2], name)
+            dead = [row for row in rows if row[0] == f"{name}~dlq"]
+            self.assertEqual([bytes(row[2]) for row in dead], list(liars), name)
+            self.assertTrue(all(row[1] is None and row[3] for row in dead), dead)
+            self.assertEqual(lake.audit(f"{self.lake}/{name}"), [])
+        rows = self.rows("text", "topic", "text", "reason")
+        self.assertEqual([row[:2] for row in rows], [("text", "good"), ("text~dlq", None)])
+        self.assertTrue(rows[1][2])
