@@ -7,6 +7,7 @@ and works where Spark is not installed.
 import json
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 SOURCE = "source"
 #: What is read instead of each other: what the command line says of the one puts aside what the file says of the other.
 INSTEAD = (("journal", "url"), ("subscribe", "topics"))
+#: How URLs begin at which :mod:`fleximq.client` finds a broker.
+_SCHEMES = ("tcp", "tls", "ipc")
 
 
 class Run(Protocol):
@@ -93,15 +96,61 @@ def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
     return typed
 
 
+def place(name: str, value: object) -> str:
+    """Read the URL of a broker, or several with commas between them, as ``option`` wants it.
+
+    :raises SettingError: it is none that a client can speak to.
+    """
+    written = option_values.text(name, value)
+    for each in written.split(","):
+        scheme, colon, rest = each.strip().partition("://")
+        if scheme not in _SCHEMES or not rest:
+            raise SettingError(f"{name} is {written!r}, but must be tcp://HOST:PORT, tls://HOST:PORT or ipc://PATH")
+    return written
+
+
+def counted(name: str, value: object) -> int:
+    """Read a whole number of at least 1, as ``option`` wants it.
+
+    :raises SettingError: it is none.
+    """
+    with suppress(SettingError):
+        number = option_values.count(name, value)
+        if number > 0:
+            return number
+    raise SettingError(f"{name} is {value!r}, but must be a whole number of at least 1")
+
+
+def starting(name: str, value: object) -> str:
+    """Read where a stream begins the first time, as ``option`` wants it, for the source's ``startingOffsets``.
+
+    :raises SettingError: it is nothing of that.
+    """
+    from fleximq.pipeline.offsets import EARLIEST, pointsOf
+
+    written = str(value)
+    try:
+        pointsOf(name, written, EARLIEST)
+    except OptionRefused:
+        raise SettingError(f"{name} is {written!r}, but must be earliest, latest or an offset") from None
+    return written
+
+
 def addSource(parser: ArgumentParser) -> None:
     """Add the options that say what is read: journals or brokers, and which topics."""
     group = parser.add_argument_group("what is read")
 
     def add(name: str, metavar: str, words: str, **more: Any) -> None:
-        option(group, name, metavar=metavar, help=words, section=SOURCE, read=option_values.text, **more)
+        option(group, name, metavar=metavar, help=words, section=SOURCE, **{"read": option_values.text, **more})
 
     add("--journal", "FOLDER", "the folder of a journal, or a glob of several; may be repeated", action="append")
-    add("--url", "URL", "a broker that is asked instead, e.g. tcp://localhost:7890; may be repeated", action="append")
+    add(
+        "--url",
+        "URL",
+        "a broker that is asked instead, e.g. tcp://localhost:7890; may be repeated",
+        action="append",
+        read=place,
+    )
     add("--token", "TOKEN", "what lets in at the broker")
     add("--ca-file", "FILE", "the certificates that the broker's is to be signed by, as PEM")
     add("--cert-file", "FILE", "the own certificate, as PEM")

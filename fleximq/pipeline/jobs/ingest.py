@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from fleximq import option_values
 from fleximq.pipeline.durations import duration, interval
+from fleximq.pipeline.early import checkSource
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, addSource, option, sourceOptions
+from fleximq.pipeline.job import Job, Run, addSource, counted, option, place, sourceOptions, starting
 
 if TYPE_CHECKING:
     from fleximq.pipeline.lag import Reporter
@@ -75,7 +76,7 @@ def _addPace(group: Any) -> None:
         help="how often it looks for messages (1s)",
     )
     option(group, "--once", action="store_true", help="end when all is in that is there now")
-    option(group, "--max-offsets", read=option_values.count, metavar="NUMBER", help="the most messages of a batch")
+    option(group, "--max-offsets", read=counted, metavar="NUMBER", help="the most messages of a batch")
     option(
         group,
         "--max-bytes",
@@ -87,7 +88,7 @@ def _addPace(group: Any) -> None:
     option(
         group,
         "--starting",
-        read=text,
+        read=starting,
         default="earliest",
         metavar="WHERE",
         help="where it begins the first time: earliest, latest or an offset (earliest)",
@@ -99,7 +100,9 @@ def _addPace(group: Any) -> None:
         help="go on where messages are damaged, or were removed before they could be read; they are gaps then",
     )
     option(group, "--consumer-group", read=text, metavar="NAME", help="let the brokers know how far it is, as NAME")
-    option(group, "--lag-url", read=text, metavar="URL", help="the broker to tell, where its journal is read as folder")
+    option(
+        group, "--lag-url", read=place, metavar="URL", help="the broker to tell, where its journal is read as folder"
+    )
 
 
 def _table(name: str, written: object) -> "TableSpec":
@@ -129,6 +132,8 @@ def run(chosen: Namespace, run: Run) -> None:
     lake = abspath(expanduser(chosen.lake))
     specs = _tables(chosen)
     options = _source(chosen, specs)
+    # Before there are folders of tables: what was misspelled is to leave nothing behind.
+    checkSource(options)
     with ExitStack() as held:
         checkpoint = chosen.checkpoint or held.enter_context(_ownCheckpoint(lake))
         feeding = held.enter_context(Feeding(lake, specs, {"format": chosen.format}, chosen.allow_data_loss))

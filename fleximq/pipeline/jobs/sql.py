@@ -6,8 +6,9 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from fleximq import option_values
+from fleximq.pipeline.early import checkLake, checkSource
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, addSource, option, sourceOptions
+from fleximq.pipeline.job import Job, Run, addSource, counted, option, sourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def _prepare(parser: ArgumentParser) -> None:
     option(
         parser,
         "--limit",
-        read=option_values.count,
+        read=counted,
         metavar="ROWS",
         help=f"the most rows that are written; {LIMIT} for a table if nothing is said",
     )
@@ -42,6 +43,11 @@ def _lower(name: str, value: object) -> str:
 
 def _run(chosen: Namespace, run: Run) -> None:
     options = _source(chosen)
+    if options is not None and chosen.sealed is None:
+        # What is sealed may have outlived its journal, and decoding without a schema waits for a look at payloads.
+        checkSource({name: value for name, value in options.items() if name != "decode" or chosen.schema is not None})
+    if chosen.lake is not None:
+        checkLake(_path(chosen.lake) or "")
     # Its own settings and tables are nobody else's.
     spark = run.session().newSession()
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from fleximq import option_values
 from fleximq.pipeline.durations import duration, interval
+from fleximq.pipeline.early import checkSource
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, addSource, brokerOptions, option, sourceOptions
+from fleximq.pipeline.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions, starting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,7 @@ def prepare(parser: ArgumentParser) -> None:
     add(
         group,
         "--starting",
-        read=option_values.text,
+        read=starting,
         default="earliest",
         metavar="WHERE",
         help="where it begins the first time: earliest, latest or an offset (earliest)",
@@ -67,7 +68,7 @@ def prepare(parser: ArgumentParser) -> None:
     add(
         group,
         "--publish",
-        read=option_values.text,
+        read=place,
         metavar="URL",
         help="the broker at which each row is published, to $stats/ and the topic's name",
     )
@@ -106,6 +107,7 @@ def run(chosen: Namespace, run: Run) -> None:
     if "path" in source:
         source = {name: value for name, value in source.items() if name not in _BROKERS}
     source |= {"startingOffsets": chosen.starting}
+    checkSource(source)
     publish = {**brokers, "url": chosen.publish} if chosen.publish else None
     query = start(run.session(), chosen, source, checkpoint, publish)
     run.say(f"counting into {' and '.join(filter(None, (chosen.table, chosen.publish)))}")

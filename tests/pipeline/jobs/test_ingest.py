@@ -9,6 +9,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.errors import JournalError
 from fleximq.message import Content
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
@@ -438,6 +439,13 @@ class OptionTests(IngestCase):
                 self.assertIn(sentence, str(error))
             else:
                 self.fail(f"{words} were taken")
+
+    def test_leavesNothing(self) -> None:
+        """A journal that is not there, or a beginning that cannot be, leaves no lake behind."""
+        chosen = self.chosen()
+        chosen.journal = [self.folder + "s"]
+        self.assertIn("is no journal", str(self.assertRaises(JournalError, INGEST.run, chosen, FakeRun())))
+        self.assertFalse(os.path.exists(self.lake))
 
     def test_noLake(self) -> None:
         """The lake has to be named."""

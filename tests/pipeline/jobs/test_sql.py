@@ -181,6 +181,12 @@ class SqlTests(SynchronousTestCase):
             "select * from messages", "--decode", "json", "--subscribe", "messages",
         )  # fmt: skip
 
+    def test_noLake(self) -> None:
+        """A lake that is not there is named."""
+        self.refused(
+            "the lake J/none cannot be read: no such file or directory", "select 1", "--lake", f"{self.folder}/none"
+        )
+
     def test_sealed(self) -> None:
         """Sealed history and the journal are one table, each record once."""
         folder, sealed = f"{self.folder}-segments", f"{self.folder}-sealed"

@@ -12,7 +12,7 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.errors import SettingError
+from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.stats import STATS
 from tests.broker_process import BrokerProcess
@@ -197,7 +197,7 @@ class OptionsTests(SynchronousTestCase):
         """Check the sentence."""
         parser = ArgumentParser(exit_on_error=False)
         STATS.prepare(parser)
-        with self.assertRaisesRegex((OptionRefused, SettingError), words):
+        with self.assertRaisesRegex((OptionRefused, SettingError, JournalError), words):
             STATS.run(parser.parse_args(list(given)), FakeRun())
 
     def test_refused(self) -> None:
@@ -206,3 +206,4 @@ class OptionsTests(SynchronousTestCase):
         self.refuses("--table FOLDER or --publish URL is needed", "--journal", "j")
         self.refuses("--checkpoint FOLDER is needed", "--journal", "j", "--publish", "tcp://localhost:1")
         self.refuses("--gap must be whole seconds", "--journal", "j", "--table", "t", "--gap", "1500ms")
+        self.refuses("is no journal", "--journal", self.mktemp(), "--table", "t")

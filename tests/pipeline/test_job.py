@@ -1,0 +1,35 @@
+"""How values of options that several jobs share are read."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.errors import SettingError
+from fleximq.pipeline.job import counted, place, starting
+
+
+class ValuesTests(SynchronousTestCase):
+    """Each reader takes what can be, and names what cannot."""
+
+    def test_place(self) -> None:
+        """A URL at which a broker can be reached, or several."""
+        for written in ("tcp://localhost:7890", "tls://a:1,tcp://b:2", "ipc:///run/fleximq.sock"):
+            self.assertEqual(place("url", written), written)
+        for written in ("localhost:7890", "http://localhost:7890", "ws://a:1", "tcp://", "", "tcp://a:1,b:2"):
+            error = self.assertRaises(SettingError, place, "into", written)
+            self.assertEqual(
+                str(error), f"into is {written!r}, but must be tcp://HOST:PORT, tls://HOST:PORT or ipc://PATH"
+            )
+
+    def test_counted(self) -> None:
+        """A whole number from 1 on, as text or not."""
+        self.assertEqual([counted("limit", "1"), counted("limit", 7)], [1, 7])
+        for written in ("0", "-3", "ten", "", 0, -3, True, 1.5):
+            error = self.assertRaises(SettingError, counted, "limit", written)
+            self.assertEqual(str(error), f"limit is {written!r}, but must be a whole number of at least 1")
+
+    def test_starting(self) -> None:
+        """The words, an offset as text or number, or offsets by journal."""
+        for written in ("earliest", "latest", "1200", '{"a": 3}'):
+            self.assertEqual(starting("starting", written), written)
+        self.assertEqual(starting("starting", 1200), "1200")
+        error = self.assertRaises(SettingError, starting, "starting", "yesterday")
+        self.assertEqual(str(error), "starting is 'yesterday', but must be earliest, latest or an offset")
