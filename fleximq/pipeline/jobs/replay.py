@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from fleximq import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import Link, Place
+from fleximq.pipeline.early import checkSource
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, addSource, brokerOptions, option, sourceOptions
-from fleximq.pipeline.offsets import EARLIEST, LATEST, Point, pointsOf, timesOf
+from fleximq.pipeline.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions
+from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Point, pointsOf, timesOf
 from fleximq.pipeline.pacing import Pace
 from fleximq.pipeline.replay_state import Progress, ReplayState
 from fleximq.pipeline.replayed import Origin, Piece, Wanted, ofJournals, ofLake
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _BROKERS = ("url", "token", "caFile", "certFile", "keyFile")
+_NAMED = re.compile(r"\{\w+\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -50,7 +52,7 @@ def prepare(parser: ArgumentParser) -> None:
     add(group, "--to", read=_point, metavar="WHERE", help="before this offset or time (what is there at the beginning)")
     add(group, "--where", read=text, metavar="SQL", help='only rows for which this holds, e.g. "publisher = 1004"')
     group = parser.add_argument_group("where it goes, and when")
-    add(group, "--into", read=text, metavar="URL", help="the broker at which it is published; needed")
+    add(group, "--into", read=place, metavar="URL", help="the broker at which it is published; needed")
     add(group, "--into-token", read=text, metavar="TOKEN", help="what lets in there")
     add(group, "--into-ca-file", read=text, metavar="FILE", help="the certificates that its own is to be signed by")
     add(group, "--into-cert-file", read=text, metavar="FILE", help="the own certificate there")
@@ -94,10 +96,14 @@ def run(chosen: Namespace, run: Run) -> None:
         raise OptionRefused("--rate and --speed exclude each other")
     if "{topic}" not in chosen.to_topic and not chosen.to_topic:
         raise OptionRefused("--to-topic is empty")
+    if unknown := _NAMED.search(chosen.to_topic.replace("{topic}", "")):
+        raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} stands for something")
     source = {} if chosen.lake else _source(chosen)
     if chosen.lake and (chosen.journal or chosen.url or chosen.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
     start, end = getattr(chosen, "from") or EARLIEST, chosen.to or LATEST
+    if start.kind is end.kind and start.value >= end.value and end.kind in (Kind.OFFSET, Kind.TIME):
+        raise OptionRefused("--from is not before --to: there is nothing between them")
     into = _into(chosen)
     what = {
         "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or chosen.lake,
@@ -116,6 +122,9 @@ def run(chosen: Namespace, run: Run) -> None:
         if progress.over:
             run.say(f"the replay {name} is over: {progress.rows} messages were published; another --name does it again")
             return
+        if source and not chosen.sealed:
+            # What is sealed may have outlived its journal.
+            checkSource(source)
         _look(into, run)
         spark = run.session()
         if chosen.lake:
@@ -172,6 +181,7 @@ class Replay:
         self._state = state
         self._progress = progress
         self._run = run
+        self._beginning: float | None = None
 
     def all(self, pace: Pace) -> None:
         """Publish everything, or as much as comes before it is told to stop."""
@@ -183,9 +193,8 @@ class Replay:
         if progress.ends is None:
             progress.ends, progress.total = {piece.journal: piece.stop for piece in pieces}, left
         self._run.say(f"{left} messages to {self._into['url']}")
-        beginning = time.monotonic()
         for piece in pieces:
-            if not self._piece(piece, pace, beginning):
+            if not self._piece(piece, pace):
                 self._run.say(f"stopped after {progress.rows} messages; the same command goes on")
                 return
         progress.over = True
@@ -201,14 +210,17 @@ class Replay:
         rows = self._origin.rows(Piece(progress.journal, progress.start, progress.stop, 0, 0))
         self._publish(rows.toArrow().sort_by("offset"), rows.schema)
 
-    def _piece(self, piece: Piece, pace: Pace, beginning: float) -> bool:
+    def _piece(self, piece: Piece, pace: Pace) -> bool:
         """Publish the slices of a piece, each when it is due; return False if told to stop."""
         rows = self._origin.rows(piece)
         table, progress = rows.toArrow().sort_by("offset"), self._progress
+        if self._beginning is None:
+            # Only now: what is due while Spark still reads the first rows would come all at once.
+            self._beginning = time.monotonic()
         offsets = table["offset"].to_numpy()
         times = table["timestamp"].cast("int64").to_numpy()
         for start, stop, due in pace.slices(times):
-            if self._run.stopping.wait(max(0.0, beginning + due - time.monotonic())):
+            if self._run.stopping.wait(max(0.0, self._beginning + due - time.monotonic())):
                 return False
             progress.batch += 1
             progress.journal, progress.rows = piece.journal, progress.rows + stop - start

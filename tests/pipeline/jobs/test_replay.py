@@ -17,11 +17,12 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.errors import SettingError
+from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline import replayed
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.jobs import replay as jobs_replay
 from fleximq.pipeline.jobs.replay import REPLAY
+from fleximq.pipeline.pacing import Pace
 from fleximq.pipeline.replayed import Piece, joined
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
@@ -359,6 +360,33 @@ class DialectsTests(ReplayCase):
         self.assertEqual(after, before)
 
 
+class ClockTests(SynchronousTestCase):
+    """From when on rows are due."""
+
+    def test_firstReading(self) -> None:
+        """What reading the first rows takes is no part of the rhythm: the pauses are those between the rows."""
+        clock, run = [100.0], FakeRun()
+        found: list[float] = []
+        rows = pa.table({"offset": [1, 2, 3], "timestamp": [0, 1_000_000, 3_000_000]})
+
+        def read() -> pa.Table:
+            clock[0] += 5.0
+            return rows
+
+        piece = Piece("j", 1, 4, 3, 0)
+        origin: Any = SimpleNamespace(
+            pieces=lambda after, ends: [piece], rows=lambda piece: SimpleNamespace(toArrow=read, schema=None)
+        )
+        progress: Any = SimpleNamespace(begun=False, journal="", stop=0, ends=None, total=0, rows=0, batch=0)
+        state: Any = SimpleNamespace(write=lambda progress: None)
+        self.patch(jobs_replay, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        self.patch(jobs_replay.Replay, "_publish", lambda self, table, schema: None)
+        replay = jobs_replay.Replay(origin, {"url": "tcp://localhost:1"}, state, progress, run)
+        with mock.patch.object(run.stopping, "wait", lambda seconds: found.append(round(seconds, 3))):
+            replay.all(Pace(speed=1.0))
+        self.assertEqual(found, [0.0, 1.0, 3.0])
+
+
 class PiecesTests(SynchronousTestCase):
     """How rows are put together."""
 
@@ -388,7 +416,7 @@ class OptionsTests(SynchronousTestCase):
         """Check the sentence."""
         parser = ArgumentParser()
         REPLAY.prepare(parser)
-        with self.assertRaisesRegex((PipelineError, SettingError), words):
+        with self.assertRaisesRegex((PipelineError, SettingError, JournalError), words):
             REPLAY.run(parser.parse_args(list(given)), FakeRun())
 
     def test_refused(self) -> None:
@@ -399,6 +427,9 @@ class OptionsTests(SynchronousTestCase):
         self.refuses("--lake excludes --journal, --url and --sealed", *into, "--journal", "j", "--lake", "l")
         self.refuses("--rate and --speed exclude", *into, "--journal", "j", "--rate", "1", "--speed", "1")
         self.refuses("--to-topic is empty", *into, "--journal", "j", "--to-topic", "")
+        self.refuses(r"--to-topic has \{topik\}", *into, "--journal", "j", "--to-topic", "again/{topik}")
+        self.refuses("--from is not before --to", *into, "--journal", "j", "--from", "9", "--to", "9")
+        self.refuses("is no journal", *into, "--journal", self.mktemp(), "--state", self.mktemp())
         self.refuses("--name must have", *into, "--journal", "j", "--name", "a/b")
 
     def test_where(self) -> None:
