@@ -97,6 +97,8 @@ def tableOf(name: str, written: object) -> TableSpec:
     table, equals, rest = text.partition("=")
     patterns, colon, decode = rest.rpartition(":")
     if not colon or decode not in FORMATS:
+        if patterns.endswith(("#", "*")):
+            raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(FORMATS)}")
         # A topic's name may have a colon.
         patterns, decode = rest, "raw"
     topics = tuple(each.strip() for each in patterns.split(",") if each.strip())

@@ -29,6 +29,7 @@ class WrittenTests(SynchronousTestCase):
         for written, words in (
             ("x", "must be NAME=PATTERN"),
             ("x=", "must be NAME=PATTERN"),
+            ("x=a.#:msgpack", "there is no format 'msgpack', only "),
             ("=a", "a table cannot be called ''"),
             ("../x=a", "a table cannot be called '../x'"),
             ({"topics": "a"}, "table has no name"),
