@@ -17,8 +17,8 @@ from benchmarks.peers.fleximq import FlexiMQ
 from benchmarks.peers.program import Program, freePort
 from benchmarks.pipeline.material import Material
 from fleximq.client.blocking import connect
-from fleximq.pipeline.job import Job
-from fleximq.pipeline.session import Session
+from fleximq.pipeline.command.job import Job
+from fleximq.pipeline.command.session import Session
 
 #: What Parquet files are packed with, ours and the peer's.
 _CONF = {"spark.sql.parquet.compression.codec": "zstd"}

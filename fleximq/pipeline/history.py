@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from fleximq.errors import JournalError
 from fleximq.patterns import expressionOf
 from fleximq.pipeline.errors import OptionRefused, PipelineError
-from fleximq.pipeline.journals import Journal, Journals
-from fleximq.pipeline.layout import Bounds
-from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Points, RecordsMissing, resolved
-from fleximq.pipeline.options import SourceOptions
-from fleximq.pipeline.schema import ALL_COLUMNS, ddlOf
-from fleximq.pipeline.sealed import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
-from fleximq.pipeline.selection import FOREVER, Topics
+from fleximq.pipeline.files.layout import Bounds
+from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
+from fleximq.pipeline.files.selection import FOREVER, Topics
+from fleximq.pipeline.lake.sealed import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
+from fleximq.pipeline.reader.journals import Journal, Journals
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, RecordsMissing, resolved
+from fleximq.pipeline.reader.options import SourceOptions
 
 _log = logging.getLogger("fleximq.pipeline")
 

@@ -22,14 +22,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from fleximq.pipeline.batch_reader import BatchReader
-from fleximq.pipeline.decoding import Decoding
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.options import SourceOptions
+from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.payloads.spark_types import sparkType
-from fleximq.pipeline.schema import ALL_COLUMNS, ddlOf
-from fleximq.pipeline.sink import BatchSink, StreamSink
-from fleximq.pipeline.stream_reader import StreamReader
+from fleximq.pipeline.reader.batch_reader import BatchReader
+from fleximq.pipeline.reader.decoding import Decoding
+from fleximq.pipeline.reader.options import SourceOptions
+from fleximq.pipeline.reader.stream_reader import StreamReader
+from fleximq.pipeline.writer.sink import BatchSink, StreamSink
 
 _TYPES: dict[str, DataType] = {
     "journal": StringType(),

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from fleximq.pipeline import lake
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.files.layout import JournalFiles
 from fleximq.pipeline.lake.compacting import Wanted, compact
 from fleximq.pipeline.lake.ledger import readLedger
-from fleximq.pipeline.layout import JournalFiles
 from tests.broker_process import BrokerProcess
 from tests.pipeline.publishers import PUBLISHERS, Publisher
 from tests.pipeline.session import sharedSession

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from fleximq.pipeline.sink import BatchSink, StreamSink, Written
+from fleximq.pipeline.writer.sink import BatchSink, StreamSink, Written
 
 
 class Fault(Exception):

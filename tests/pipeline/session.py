@@ -14,7 +14,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 import fleximq
-from fleximq.pipeline import java
+from fleximq.pipeline.command import java
 
 #: Two tasks at once, each of which may fail twice before it fails its job.
 MASTER = "local[2,3]"

@@ -13,7 +13,7 @@ from tests.pipeline.written import TIME, Written
 if not skip:
     from pyspark.errors import PySparkException
 
-    from fleximq.pipeline.schema import COLUMNS, SCHEMA
+    from fleximq.pipeline.files.schema import COLUMNS, SCHEMA
     from tests.pipeline.session import sharedSession
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.pipeline import java
+    from fleximq.pipeline.command import java
     from tests.pipeline.end_to_end import EndToEnd, Outcome, outcomeOf, report
     from tests.pipeline.publishers import FlexiPublisher
 

@@ -11,8 +11,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
 from fleximq.message import Content
+from fleximq.pipeline.command.failures import sentenceOf
 from fleximq.pipeline.errors import PipelineError
-from fleximq.pipeline.failures import sentenceOf
 from tests.broker_process import BrokerProcess
 from tests.client.scripted import Peer, Scripted
 from tests.pipeline.installed import missing
@@ -30,9 +30,9 @@ _STREAM = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception
 Task 0 in stage 1.0 failed 1 times: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "/spark/worker.py", line 1, in main
     process()
-  File "/fleximq/pipeline/journals.py", line 3, in tell
+  File "/fleximq/pipeline/reader/journals.py", line 3, in tell
     raise RecordsMissing(sentence)
-fleximq.pipeline.offsets.RecordsMissing: journal ab, offsets 1 to 9 are gone (the option failOnDataLoss=false reads on)
+fleximq.pipeline.reader.offsets.RecordsMissing: journal ab, offsets 1 to 9 are gone (failOnDataLoss=false reads on)
 
 	at org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)
 SQLSTATE: XXKST"""

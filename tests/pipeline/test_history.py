@@ -16,12 +16,12 @@ if not skip:
 
     from fleximq.pipeline import history
     from fleximq.pipeline.errors import OptionRefused, PipelineError
+    from fleximq.pipeline.files.layout import JournalFiles
+    from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.layout import JournalFiles
-    from fleximq.pipeline.offsets import RecordsMissing
-    from fleximq.pipeline.schema import COLUMNS
-    from fleximq.pipeline.sealed import SealedFile, offsetIn, sealedFiles, sealedName, uncovered
-    from fleximq.pipeline.sealing import sealSegment
+    from fleximq.pipeline.lake.sealed import SealedFile, offsetIn, sealedFiles, sealedName, uncovered
+    from fleximq.pipeline.lake.sealing import sealSegment
+    from fleximq.pipeline.reader.offsets import RecordsMissing
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
-from fleximq.pipeline.job import counted, place, starting
+from fleximq.pipeline.command.job import counted, place, starting
 
 
 class ValuesTests(SynchronousTestCase):

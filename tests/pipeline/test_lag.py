@@ -16,8 +16,8 @@ from fleximq.client.blocking import connect
 from fleximq.pipeline import lag
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import NotJournalled, OptionRefused
-from fleximq.pipeline.group_progress import AGAIN, GroupProgress
 from fleximq.pipeline.lag import Reporter, forget, groupName, groups
+from fleximq.pipeline.reader.group_progress import AGAIN, GroupProgress
 from tests.broker_process import BrokerProcess
 
 OTHER = "0" * 32

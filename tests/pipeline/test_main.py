@@ -150,7 +150,7 @@ class EndTests(SynchronousTestCase):
         program = (
             "import os, sys, time, types\n"
             "from fleximq.pipeline import main\n"
-            "from fleximq.pipeline.job import Job\n"
+            "from fleximq.pipeline.command.job import Job\n"
             "def run(chosen, run):\n"
             "    for number in map(int, sys.argv[1:]): os.kill(os.getpid(), number)\n"
             "    assert run.stopping.wait(10)\n"
@@ -175,7 +175,7 @@ class EndTests(SynchronousTestCase):
         program = (
             "import sys\n"
             "from fleximq.pipeline import main\n"
-            "from fleximq.pipeline.job import Job\n"
+            "from fleximq.pipeline.command.job import Job\n"
             "def run(chosen, run):\n"
             "    raise ValueError('[X.Y] no such thing. SQLSTATE: 1\\nmore')\n"
             "main.jobOf = lambda name: Job('sql', '', lambda parser: None, run)\n"

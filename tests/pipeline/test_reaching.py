@@ -29,10 +29,10 @@ if not skip:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from fleximq.pipeline.remote import RemoteJournal, readRemote
-    from fleximq.pipeline.selection import Selection
-    from fleximq.pipeline.sink import BatchSink
-    from fleximq.pipeline.slices import Slice
+    from fleximq.pipeline.files.selection import Selection
+    from fleximq.pipeline.files.slices import Slice
+    from fleximq.pipeline.reader.remote import RemoteJournal, readRemote
+    from fleximq.pipeline.writer.sink import BatchSink
 
 #: How much of the journal is read: more than one answer has.
 ROWS = 60_000

@@ -10,10 +10,10 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-    from fleximq.pipeline.offsets import Offsets, RecordsMissing
-    from fleximq.pipeline.options import SourceOptions
-    from fleximq.pipeline.schema import COLUMNS
-    from fleximq.pipeline.stream_reader import StreamReader
+    from fleximq.pipeline.files.schema import COLUMNS
+    from fleximq.pipeline.reader.offsets import Offsets, RecordsMissing
+    from fleximq.pipeline.reader.options import SourceOptions
+    from fleximq.pipeline.reader.stream_reader import StreamReader
     from tests.pipeline.written import Written
 
 

@@ -6,8 +6,8 @@ Spark is not needed for it.
 from argparse import ArgumentParser, Namespace
 
 from fleximq import option_values
-from fleximq.pipeline.durations import duration
-from fleximq.pipeline.job import Job, Run, option
+from fleximq.pipeline.command.durations import duration
+from fleximq.pipeline.command.job import Job, Run, option
 from fleximq.pipeline.lake.tables import addTables, tablesOf
 
 

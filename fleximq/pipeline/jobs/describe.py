@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fleximq import option_values
+from fleximq.pipeline.command.job import Job, Run, addSource, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused, PipelineError
-from fleximq.pipeline.job import Job, Run, addSource, option, sourceOptions
 
 if TYPE_CHECKING:
-    from fleximq.pipeline.journals import SlicePartition
-    from fleximq.pipeline.overview import Topic
-    from fleximq.pipeline.selection import Selection
+    from fleximq.pipeline.asking.overview import Topic
+    from fleximq.pipeline.files.selection import Selection
+    from fleximq.pipeline.reader.journals import SlicePartition
 
 Facts = dict[str, Any]
 _FORMATS = ("table", "json")
@@ -58,10 +58,10 @@ def _journals(given: dict[str, str], run: Run) -> Facts:
     """Return the journals, and what of them is in each topic; what is damaged is told and passed over."""
     from dataclasses import replace
 
-    from fleximq.pipeline.journals import Journals
-    from fleximq.pipeline.options import SourceOptions
-    from fleximq.pipeline.overview import overview
-    from fleximq.pipeline.selection import Selection
+    from fleximq.pipeline.asking.overview import overview
+    from fleximq.pipeline.files.selection import Selection
+    from fleximq.pipeline.reader.journals import Journals
+    from fleximq.pipeline.reader.options import SourceOptions
 
     options = SourceOptions.of(given)
     journals = Journals(options)
@@ -84,8 +84,8 @@ def _journals(given: dict[str, str], run: Run) -> Facts:
 
 def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: Run) -> Iterator[Any]:
     """Yield all records of some partitions, and say how far that is; ends early if the run is to end."""
-    from fleximq.pipeline.journals import read
-    from fleximq.pipeline.overview import COLUMNS
+    from fleximq.pipeline.asking.overview import COLUMNS
+    from fleximq.pipeline.reader.journals import read
 
     for place, part in enumerate(parts):
         if run.stopping.is_set():
@@ -178,7 +178,7 @@ def _write(facts: Facts, run: Run) -> None:
 
 
 def _section(run: Run, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
-    from fleximq.pipeline.shown import aligned
+    from fleximq.pipeline.asking.shown import aligned
 
     run.out.write(f"{title}\n\n")
     cells = [["" if row.get(name) is None else str(row[name]) for name in names] for row in rows]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from fleximq import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.durations import duration
+from fleximq.pipeline.command.durations import duration
+from fleximq.pipeline.command.job import Job, Run, option
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, option
 from fleximq.pipeline.lake.tables import addTables, tablesOf
 
 

@@ -12,10 +12,10 @@ from os.path import abspath, expanduser
 from typing import TYPE_CHECKING, Any
 
 from fleximq import option_values
-from fleximq.pipeline.durations import duration, interval
-from fleximq.pipeline.early import checkSource
+from fleximq.pipeline.command.durations import duration, interval
+from fleximq.pipeline.command.early import checkSource
+from fleximq.pipeline.command.job import Job, Run, addSource, counted, option, place, sourceOptions, starting
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, addSource, counted, option, place, sourceOptions, starting
 
 if TYPE_CHECKING:
     from fleximq.pipeline.lag import Reporter
@@ -207,7 +207,7 @@ def _reporter(chosen: Namespace, options: Mapping[str, str]) -> "Reporter | None
     if chosen.consumer_group is None:
         return None
     from fleximq.pipeline.broker_link import Place
-    from fleximq.pipeline.job import brokerOptions
+    from fleximq.pipeline.command.job import brokerOptions
     from fleximq.pipeline.lag import Reporter
 
     brokers = brokerOptions(chosen)

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from fleximq import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import Link, Place
-from fleximq.pipeline.early import checkSource
+from fleximq.pipeline.command.early import checkSource
+from fleximq.pipeline.command.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions
-from fleximq.pipeline.offsets import EARLIEST, LATEST, Kind, Point, pointsOf, timesOf
-from fleximq.pipeline.pacing import Pace
-from fleximq.pipeline.replay_state import Progress, ReplayState
-from fleximq.pipeline.replayed import Origin, Piece, Wanted, ofJournals, ofLake
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Point, pointsOf, timesOf
+from fleximq.pipeline.replaying.pacing import Pace
+from fleximq.pipeline.replaying.replay_state import Progress, ReplayState
+from fleximq.pipeline.replaying.replayed import Origin, Piece, Wanted, ofJournals, ofLake
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -231,7 +231,7 @@ class Replay:
         return True
 
     def _publish(self, table: "pa.Table", schema: "StructType") -> None:
-        from fleximq.pipeline.sink import BatchSink
+        from fleximq.pipeline.writer.sink import BatchSink
 
         progress = self._progress
         name = {"txnAppId": progress.id, "txnVersion": str(progress.batch)}

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from fleximq import option_values
 from fleximq.errors import JournalError
 from fleximq.journal.files import Files
+from fleximq.pipeline.command.job import SOURCE, Job, Run, option
 from fleximq.pipeline.errors import OptionRefused, PipelineError
-from fleximq.pipeline.job import SOURCE, Job, Run, option
-from fleximq.pipeline.slices import Slice
+from fleximq.pipeline.files.slices import Slice
 
 #: So many segments for each task that runs at once are given out at a time; in between the job may be stopped.
 _ROUNDS = 4
@@ -50,7 +50,7 @@ def _run(chosen: Namespace, run: Run) -> None:
     :raises PipelineError: a segment could not be sealed; the others are.
     """
     # The parts that need pyarrow are not needed for --help.
-    from fleximq.pipeline.sealed import sealedFiles
+    from fleximq.pipeline.lake.sealed import sealedFiles
 
     if not chosen.journal or not chosen.sealed:
         raise OptionRefused("--journal FOLDER and --sealed FOLDER are needed: they say what is sealed, and where")
@@ -73,9 +73,9 @@ def _run(chosen: Namespace, run: Run) -> None:
 
 
 def _segments(paths: Sequence[str]) -> list[tuple[str, list[Slice]]]:
-    from fleximq.pipeline.journals import Journals
-    from fleximq.pipeline.layout import JournalFiles
-    from fleximq.pipeline.options import SourceOptions
+    from fleximq.pipeline.files.layout import JournalFiles
+    from fleximq.pipeline.reader.journals import Journals
+    from fleximq.pipeline.reader.options import SourceOptions
 
     try:
         found = Journals(SourceOptions(tuple(paths))).find()
@@ -86,7 +86,7 @@ def _segments(paths: Sequence[str]) -> list[tuple[str, list[Slice]]]:
 
 def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: Run) -> tuple[int, int]:
     """Seal segments, each in a task; return how many are, and how many cannot be."""
-    from fleximq.pipeline.sealing import sealSegment
+    from fleximq.pipeline.lake.sealing import sealSegment
 
     if not todo:
         return 0, 0
@@ -109,7 +109,7 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: Run) -> tuple[
 @contextmanager
 def _sealing(folder: str) -> Iterator[None]:
     """Hold the lock of whoever seals a journal, and remove what earlier ones have left unfinished."""
-    from fleximq.pipeline.sealing import STAGED
+    from fleximq.pipeline.lake.sealing import STAGED
 
     files = Files()
     try:

@@ -6,9 +6,9 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from fleximq import option_values
-from fleximq.pipeline.early import checkLake, checkSource
+from fleximq.pipeline.command.early import checkLake, checkSource
+from fleximq.pipeline.command.job import Job, Run, addSource, counted, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, addSource, counted, option, sourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,9 +51,9 @@ def _run(chosen: Namespace, run: Run) -> None:
     # Its own settings and tables are nobody else's.
     spark = run.session().newSession()
 
-    from fleximq.pipeline.shown import show
+    from fleximq.pipeline.asking.shown import show
+    from fleximq.pipeline.asking.tables import Tables
     from fleximq.pipeline.source import FlexiMQSource
-    from fleximq.pipeline.tables import Tables
 
     spark.dataSource.register(FlexiMQSource)
     # Names of topics have dots, and shells take backticks for commands.

@@ -9,10 +9,10 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from fleximq import option_values
-from fleximq.pipeline.durations import duration, interval
-from fleximq.pipeline.early import checkSource
+from fleximq.pipeline.command.durations import duration, interval
+from fleximq.pipeline.command.early import checkSource
+from fleximq.pipeline.command.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions, starting
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions, starting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,17 +13,17 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from fleximq.pipeline.broker_link import Place
-from fleximq.pipeline.journals import SlicePartition, teller
+from fleximq.pipeline.files.layout import readSlice
+from fleximq.pipeline.files.reading import Missing
+from fleximq.pipeline.files.schema import ALL_COLUMNS
+from fleximq.pipeline.files.slices import Slice
 from fleximq.pipeline.lake.ledger import readLedger
 from fleximq.pipeline.lake.spec import TableSpec, unpacked
 from fleximq.pipeline.lake.staging import stage
-from fleximq.pipeline.layout import readSlice
-from fleximq.pipeline.options import SourceOptions
-from fleximq.pipeline.reading import Missing
-from fleximq.pipeline.remote import readRemote
-from fleximq.pipeline.schema import ALL_COLUMNS
-from fleximq.pipeline.slices import Slice
-from fleximq.pipeline.stream_reader import StreamReader
+from fleximq.pipeline.reader.journals import SlicePartition, teller
+from fleximq.pipeline.reader.options import SourceOptions
+from fleximq.pipeline.reader.remote import readRemote
+from fleximq.pipeline.reader.stream_reader import StreamReader
 
 #: What stands in ``format``, and the options that are not the source's.
 NAME = "fleximq-ingest"

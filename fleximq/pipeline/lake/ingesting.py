@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from fleximq.pipeline.command.job import Run
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.job import Run
 from fleximq.pipeline.lag import Reporter
 from fleximq.pipeline.lake.feed import LAKE, NAME, TABLES, FeedSource
 from fleximq.pipeline.lake.feeding import Feeding, Told, keepOffsets

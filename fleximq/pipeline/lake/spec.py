@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from fleximq import option_values
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.lake.columns import Columns
 from fleximq.pipeline.lake.naming import isTableName
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.identity import Identity
-from fleximq.pipeline.selection import Topics
 
 #: What is behind the name of a topic whose messages do not fit the table.
 DEAD = "~dlq"

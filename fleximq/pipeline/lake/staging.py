@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.files.reading import Missing
 from fleximq.pipeline.lake.columns import BASE, Columns, readColumns
 from fleximq.pipeline.lake.naming import OWN
 from fleximq.pipeline.lake.publishing import STAGED, cannot
@@ -20,7 +21,6 @@ from fleximq.pipeline.lake.spec import DEAD, TableSpec
 from fleximq.pipeline.lake.writing import Writer
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.inference import inferred, together
-from fleximq.pipeline.reading import Missing
 
 #: Of so many payloads of a batch of records the columns are found; of more of them, of these, evenly spread.
 SAMPLE = 5000

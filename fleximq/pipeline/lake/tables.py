@@ -5,8 +5,8 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from fleximq import option_values
+from fleximq.pipeline.command.job import option
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
-from fleximq.pipeline.job import option
 from fleximq.pipeline.lake.naming import OWN
 
 

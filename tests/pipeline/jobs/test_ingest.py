@@ -19,8 +19,8 @@ if not skip:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline import lake
+    from fleximq.pipeline.command.failures import sentenceOf
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
-    from fleximq.pipeline.failures import sentenceOf
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.lake.ledger import Gap
     from fleximq.pipeline.lake.lock import feeding

@@ -18,12 +18,12 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
 from fleximq.errors import JournalError, SettingError
-from fleximq.pipeline import replayed
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.jobs import replay as jobs_replay
 from fleximq.pipeline.jobs.replay import REPLAY
-from fleximq.pipeline.pacing import Pace
-from fleximq.pipeline.replayed import Piece, joined
+from fleximq.pipeline.replaying import replayed
+from fleximq.pipeline.replaying.pacing import Pace
+from fleximq.pipeline.replaying.replayed import Piece, joined
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
 from tests.pipeline.installed import missing as skip
@@ -34,7 +34,7 @@ if not skip:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.sink import BatchSink
+    from fleximq.pipeline.writer.sink import BatchSink
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 

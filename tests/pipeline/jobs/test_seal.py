@@ -16,10 +16,10 @@ if not skip:
 
     from fleximq.journal.files import Files
     from fleximq.pipeline.errors import OptionRefused, PipelineError
+    from fleximq.pipeline.files.layout import JournalFiles
     from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.layout import JournalFiles
-    from fleximq.pipeline.sealed import SEGMENT, missingIn, sealedFiles
-    from fleximq.pipeline.sealing import STAGED, sealSegment
+    from fleximq.pipeline.lake.sealed import SEGMENT, missingIn, sealedFiles
+    from fleximq.pipeline.lake.sealing import STAGED, sealSegment
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 

@@ -14,10 +14,10 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     import msgpack
 
+    from fleximq.pipeline.asking.tables import columnsIn
+    from fleximq.pipeline.command.settings import choose
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.settings import choose
-    from fleximq.pipeline.tables import columnsIn
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.written import Written
 

@@ -15,6 +15,8 @@ if not skip:
     import pyarrow as pa
 
     from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.files.reading import Missing
+    from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
     from fleximq.pipeline.lake import writing
     from fleximq.pipeline.lake.columns import readColumns
     from fleximq.pipeline.lake.feeding import Feeding, Told, keepOffsets
@@ -22,8 +24,6 @@ if not skip:
     from fleximq.pipeline.lake.publishing import cannot
     from fleximq.pipeline.lake.spec import TableSpec
     from fleximq.pipeline.lake.staging import SAMPLE, stage
-    from fleximq.pipeline.reading import Missing
-    from fleximq.pipeline.schema import ALL_COLUMNS, schemaOf
     from tests.pipeline.lake.tables import JOURNAL, offsetsIn, rows, staged
 
 

@@ -1,0 +1,1 @@
+"""What ``sql`` and ``describe`` look at, and how they show it."""

@@ -1,0 +1,1 @@
+"""What every job of ``fleximq-pipeline`` stands on: options, session, Java, progress, errors."""

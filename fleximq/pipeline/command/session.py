@@ -1,0 +1,233 @@
+"""A session of Spark with the settings that the pipeline wants: quick to start, quiet, and on this machine only.
+
+Under ``spark-submit`` Spark runs already; there only what was asked for by name is set.
+"""
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from fleximq.limits import GIBIBYTE, MEBIBYTE
+from fleximq.pipeline.command import java
+from fleximq.pipeline.command.archive import Archive, cacheFolder
+from fleximq.pipeline.errors import PipelineError
+from fleximq.pipeline.source import FlexiMQSource
+
+#: Where Spark runs unless something else is said: in this process's Java, with a task for each core.
+LOCAL = "local[*]"
+#: The memory of Spark's Java: a quarter of the machine's, from and to these.
+_LEAST, _MOST = GIBIBYTE, 4 * GIBIBYTE
+#: What Spark itself says of a failing query is said by its exception too.
+_REPEATED = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.execution.streaming",
+    "org.apache.spark.sql.execution.datasources",
+    "org.apache.spark.sql.execution.python",
+    "org.apache.spark.util.Utils",
+    "org.apache.spark.api.python",
+)
+_GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
+
+
+class Session:
+    """Spark, started with some settings; ended by :meth:`end`.
+
+    :param master: where it runs; :data:`LOCAL` if None, or what ``spark-submit`` was told.
+    :param conf: settings of Spark, which come before those chosen here.
+    :param verbose: whether Spark's own log is shown.
+    :param archive: whether the archive of classes is used.
+    :param record: whether it may be made.
+    :raises PipelineError: there is no Java, or Spark does not start.
+    """
+
+    def __init__(
+        self,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        verbose: bool = False,
+        archive: bool = True,
+        record: bool = False,
+    ) -> None:
+        self._folder = tempfile.mkdtemp(prefix="fleximq-pipeline-")
+        self._archive: Archive | None = None
+        self._before = os.environ.get("JAVA_HOME")
+        try:
+            # A Java that notes what belongs into the archive says so at its end, whatever it is told.
+            with _standardOutput(os.devnull if archive and record and not verbose else None):
+                self.spark = self._start(master, dict(conf or {}), verbose, archive, record)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    def _start(
+        self, master: str | None, conf: dict[str, str], verbose: bool, archive: bool, record: bool
+    ) -> SparkSession:
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        settings = dict(COMMON)
+        if not submitted:
+            found = java.find()
+            os.environ["JAVA_HOME"] = java.homeOf(found, f"{self._folder}/java")
+            master = master or conf.get("spark.master", LOCAL)
+            settings |= self._driver(found, master, conf, verbose, archive, record)
+        builder: Any = SparkSession.builder.appName("fleximq-pipeline")
+        if master is not None:
+            builder = builder.master(master)
+        for name, value in (settings | conf).items():
+            builder = builder.config(name, value)
+        if not verbose:
+            # What it writes of an error is told by the error.
+            for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+                PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+            os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
+        try:
+            with java.anyName():
+                spark: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
+        if submitted and not verbose:
+            spark.sparkContext.setLogLevel("ERROR")
+        spark.dataSource.register(FlexiMQSource)
+        return spark
+
+    def _driver(
+        self, found: java.Java, master: str, conf: dict[str, str], verbose: bool, archive: bool, record: bool
+    ) -> dict[str, str]:
+        """Return the settings of a driver that this process starts; Java's options are taken out of ``conf``."""
+        settings = {"spark.driver.memory": f"{driverMemory() // MEBIBYTE}m"}
+        if master.startswith("local"):
+            settings |= LOOPBACK
+            settings["spark.sql.warehouse.dir"] = f"{self._folder}/warehouse"
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        options = [conf.pop("spark.driver.extraJavaOptions", "")]
+        if not verbose:
+            options.append(f"-Dlog4j2.configurationFile={self._quiet()}")
+        cache = cacheFolder() if archive else None
+        if cache is not None:
+            self._archive = Archive(cache, found, str(Path(pyspark.__file__).parent))
+            options.append(self._archive.options(record))
+            if not record or self._archive.path.exists():
+                self._archive = None
+        settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
+        return settings
+
+    def _quiet(self) -> str:
+        """Write the settings of a log that only has errors which nothing else tells, and return the file."""
+        file = Path(self._folder, "log4j2.properties")
+        lines = [
+            "status = error",
+            "rootLogger.level = error",
+            "rootLogger.appenderRef.stderr.ref = stderr",
+            "appender.stderr.type = Console",
+            "appender.stderr.name = stderr",
+            "appender.stderr.target = SYSTEM_ERR",
+            "appender.stderr.layout.type = PatternLayout",
+            "appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex",
+        ]
+        for place, name in enumerate(_REPEATED):
+            lines += [f"logger.l{place}.name = {name}", f"logger.l{place}.level = off"]
+        # Spark takes the level of this one for all, and says so where it differs.
+        lines += [f"logger.all.name = {_GATEWAY}", "logger.all.level = error"]
+        file.write_text("\n".join(lines) + "\n")
+        return str(file)
+
+    @property
+    def isRecording(self) -> bool:
+        """Whether :meth:`end` will take some seconds to make the archive of classes."""
+        return self._archive is not None
+
+    def end(self, keep: bool = False) -> None:
+        """Stop Spark, end its Java, and remove what was temporary.
+
+        :param keep: whether the archive of classes is made, where one :attr:`isRecording`.
+        """
+        with suppress(Exception):
+            # Spark may be gone already; there is nothing more to end then.
+            self._stop(keep)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._before is not None:
+            os.environ["JAVA_HOME"] = self._before
+        elif "PYSPARK_GATEWAY_PORT" not in os.environ:
+            os.environ.pop("JAVA_HOME", None)
+
+    def _stop(self, keep: bool) -> None:
+        context: Any = self.spark.sparkContext
+        gateway = context._gateway
+        archive = self._archive if keep else None
+        arguments = _argumentsOf(gateway.jvm) if archive is not None else []
+        self.spark.stop()
+        program = getattr(gateway, "proc", None)
+        if program is None:
+            return
+        gateway.shutdown()
+        type(context)._gateway = type(context)._jvm = None
+        if self._archive is not None and not keep:
+            program.kill()  # or it would write what nobody waits for
+        program.stdin.close()
+        if archive is not None:
+            archive.keep(program, arguments)
+        program.wait()
+
+
+#: What every session gets. Filters are not pushed down: Spark 4.3 keeps those of one use of a table for its other uses,
+#: whose rows are then missing or too many.
+COMMON: dict[str, str] = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+#: What a session gets that runs on this machine only.
+LOOPBACK: dict[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+    "spark.driver.maxResultSize": "0",
+}
+
+
+def driverMemory(limits: Sequence[str] = ("/sys/fs/cgroup/memory.max",)) -> int:
+    """Return how many bytes Spark's Java may take for its objects.
+
+    :param limits: files that may say how much of the machine's memory is ours.
+    """
+    ours = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in limits:
+        with suppress(OSError, ValueError):
+            ours = min(ours, int(Path(file).read_text()))
+    return min(max(ours // 4, _LEAST), _MOST)
+
+
+def _argumentsOf(jvm: Any) -> list[str]:
+    """Return the options that a Java was started with, its class path in front."""
+    found = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+    return ["-cp", str(found.getClassPath()), *map(str, found.getInputArguments())]
+
+
+@contextmanager
+def _standardOutput(file: str | None) -> Iterator[None]:
+    """Let programs that are started meanwhile write to a file, or to standard error, instead of standard output."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        given = 2 if file is None else os.open(file, os.O_WRONLY)
+        os.dup2(given, 1)
+        if file is not None:
+            os.close(given)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,1 @@
+"""A journal's folder, read from outside into Arrow columns, without Spark."""

@@ -1,0 +1,139 @@
+"""All journals that the options name: folders, or brokers that are asked.
+
+Folders are found again at every look, for a glob may match more of them later.
+"""
+
+import glob
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from fleximq.errors import JournalError
+from fleximq.journal.files import Files, wordsOf
+from fleximq.journal.identity import readIdentity
+from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.files.layout import JournalFiles, readSlice
+from fleximq.pipeline.files.reading import Missing
+from fleximq.pipeline.files.selection import Selection
+from fleximq.pipeline.files.slices import Slice
+from fleximq.pipeline.reader.decoding import Decoding, decoded, needed
+from fleximq.pipeline.reader.offsets import RecordsMissing
+from fleximq.pipeline.reader.options import SourceOptions
+from fleximq.pipeline.reader.remote import RemoteJournal, readRemote
+
+_log = logging.getLogger("fleximq.pipeline")
+
+
+Journal = JournalFiles | RemoteJournal
+
+
+class SlicePartition(InputPartition):
+    """One slice of a journal, for one task; ``broker`` is to be asked for it, or it is in a folder."""
+
+    def __init__(self, slice: Slice, broker: Place | None = None) -> None:
+        super().__init__(slice)
+        self.slice = slice
+        self.broker = broker
+
+
+class Journals:
+    """The journals that options name; used by one thread."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._paths = options.paths
+        self._brokers = {place.url: place for place in options.brokers}
+        self._known: dict[str, Journal] = {}
+
+    def find(self) -> dict[str, Journal]:
+        """Return the journals that are there now, by their ids.
+
+        :raises OptionRefused: there is none, or the same one twice.
+        :raises JournalError: a folder that is named is no journal.
+        :raises PipelineError: a broker is away, refuses, or has no journal.
+        """
+        found: dict[str, Journal] = {}
+        for path in [*self._brokers, *self._folders()]:
+            journal = self._known.get(path)
+            if journal is None or not _isStill(journal):
+                journal = RemoteJournal(self._brokers[path]) if path in self._brokers else JournalFiles(path)
+            self._known[path] = journal
+            if journal.id in found and found[journal.id].path != path:
+                raise OptionRefused(f"{found[journal.id].path} and {path} are the same journal")
+            found[journal.id] = journal
+        if not found:
+            raise OptionRefused(f"there is no journal in {' or '.join(self._paths)}")
+        return dict(sorted(found.items()))
+
+    def partitions(
+        self, journal: Journal, start: int, end: int, options: SourceOptions, wanted: Selection
+    ) -> list[SlicePartition]:
+        """Return the partitions of a range of one of these journals."""
+        parts = -(-options.minPartitions // max(1, len(self._known)))
+        slices = journal.split(start, end, wanted.topics, parts, wanted.since, options.partitionBytes)
+        return [SlicePartition(slice, self._brokers.get(journal.path)) for slice in slices]
+
+    def close(self) -> None:
+        """End the connections; they are made again when something is asked."""
+        for journal in self._known.values():
+            if isinstance(journal, RemoteJournal):
+                journal.close()
+
+    def _folders(self) -> list[str]:
+        folders: list[str] = []
+        for path in self._paths:
+            path = os.path.abspath(os.path.expanduser(path))
+            if not glob.has_magic(path) or os.path.isdir(path):
+                folders.append(path)
+            else:
+                folders += [each for each in sorted(glob.glob(path)) if os.path.exists(f"{each}/identity")]
+        return list(dict.fromkeys(folders))
+
+
+def _isStill(journal: Journal) -> bool:
+    """Tell whether a folder has the journal that it had; of a broker each answer tells."""
+    if isinstance(journal, RemoteJournal):
+        return True
+    try:
+        return readIdentity(Files(), journal.path) == journal.id
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise JournalError(f"the journal in {journal.path} cannot be read: {wordsOf(error)}") from error
+
+
+def read(
+    partition: InputPartition | None,
+    columns: Sequence[str],
+    wanted: Selection,
+    failOnDataLoss: bool,
+    decoding: Decoding | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a partition; nothing of one that is none, which Spark makes where there are none.
+
+    :param decoding: how the columns that are made of payloads are made, where there are such.
+    :raises RecordsMissing: something is missing that was there, and that matters.
+    """
+    if not isinstance(partition, SlicePartition):
+        return
+    slice, tell = partition.slice, teller(partition.slice.journal, failOnDataLoss)
+    if partition.broker is not None:
+        batches = readRemote(slice, partition.broker, needed(columns), wanted, tell)
+    else:
+        batches = readSlice(slice, needed(columns), wanted, tell)
+    yield from decoded(batches, columns, decoding)
+
+
+def teller(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
+    """Return what raises or logs that records are missing."""
+
+    def tell(missing: Missing) -> None:
+        sentence = f"journal {journal}, {missing}"
+        if missing.lost and failOnDataLoss:
+            raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
+        _log.warning("%s", sentence)
+
+    return tell

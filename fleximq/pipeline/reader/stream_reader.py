@@ -1,0 +1,181 @@
+"""A stream of what journals keep: ``spark.readStream.format("fleximq")``.
+
+The offsets of the stream are the next offset of each journal. A journal that appears later, where ``path`` is a glob,
+is read from its first record on.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from fleximq.pipeline.files.selection import Selection
+from fleximq.pipeline.reader.group_progress import GroupProgress
+from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
+from fleximq.pipeline.reader.offsets import (
+    LATEST,
+    Kind,
+    Offsets,
+    Points,
+    RecordsMissing,
+    admitted,
+    checked,
+    ordered,
+    resolved,
+)
+from fleximq.pipeline.reader.options import SourceOptions
+
+_log = logging.getLogger("fleximq.pipeline")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in a process of the driver as long as the query, and in each task for its slice."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._wanted = Selection(options.topics)
+        self._journals: Journals | None = None
+        self._target: Offsets | None = None
+        self._progress: GroupProgress | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks need no more than what was asked for."""
+        return {**self.__dict__, "_journals": None, "_target": None, "_progress": None}
+
+    def _all(self) -> Journals:
+        if self._journals is None:
+            self._journals = Journals(self._options)
+        return self._journals
+
+    def _find(self) -> dict[str, Journal]:
+        return self._all().find()
+
+    def initialOffset(self) -> Offsets:
+        """Return where the first micro-batch of a new query begins.
+
+        :raises RecordsMissing: an offset was named that is not kept.
+        """
+        points = self._options.start or Points(LATEST)
+        found = {}
+        for journal in self._find().values():
+            point = points.of(journal.id)
+            start = resolved(point, journal)
+            if point.kind is Kind.OFFSET:
+                start = checked(journal.id, start, journal.bounds(), self._options.failOnDataLoss, _log.warning)
+            found[journal.id] = start
+        return ordered(found)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Go no further than what is committed now."""
+        self._target = self._ends()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return what the options say; of two limits the other one is looked at in :meth:`latestOffset`."""
+        if self._options.maxRecords is not None:
+            return ReadMaxRows(self._options.maxRecords)
+        if self._options.maxBytes is not None:
+            return ReadMaxBytes(self._options.maxBytes)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> Offsets:
+        """Return where all journals end, whatever the limits are."""
+        return self._ends()
+
+    def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:
+        """Return how far the next micro-batch goes; ``start`` again if nothing waits.
+
+        :raises RecordsMissing: a journal that was being read is gone.
+        """
+        self._tell(start)
+        journals = self._find()
+        begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
+        for journal, offset in begin.items():
+            if offset < 0:
+                begin[journal] = journals[journal].bounds().first
+        ends = self._target if self._target is not None else self._ends()
+        # After a power loss a journal without a broker can end before what was read of it.
+        end = {journal: max(offset, begin[journal]) for journal, offset in ends.items() if journal in begin}
+        self._checkGone(begin, journals)
+        records, size = self._limits(limit)
+        return admitted(
+            begin,
+            {journal: end.get(journal, offset) for journal, offset in begin.items()},
+            records,
+            size,
+            lambda journal, *span: journals[journal].advance(*span),
+        )
+
+    def _tell(self, start: Mapping[str, int]) -> None:
+        """Say how far the group is: Spark asks for more when it is done with all before."""
+        if self._options.group is not None:
+            if self._progress is None:
+                self._progress = GroupProgress(self._options.group, self._options.told)
+            self._progress.reached(start)
+
+    def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
+        if isinstance(limit, ReadMaxRows):
+            return limit.max_rows, self._options.maxBytes
+        if isinstance(limit, ReadMaxBytes):
+            return None, limit.max_bytes
+        return None, None
+
+    def _checkGone(self, begin: Mapping[str, int], journals: Mapping[str, Journal]) -> None:
+        for journal in begin:
+            if journal not in journals:
+                self._gone(f"journal {journal} was read before and is not there any more")
+
+    def _gone(self, sentence: str) -> None:
+        if self._options.failOnDataLoss:
+            raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
+        _log.warning("%s", sentence)
+
+    def _ends(self) -> Offsets:
+        return {id: journal.end().offset for id, journal in self._find().items()}
+
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
+        """Return slices of what lies between, balanced by bytes.
+
+        :raises RecordsMissing: retention has removed some of it, or a journal is gone.
+        """
+        journals = self._find()
+        found: list[SlicePartition] = []
+        for id, until in sorted(end.items()):
+            journal = journals.get(id)
+            begin = start.get(id, 0)
+            if begin >= until:
+                continue
+            if journal is None:
+                # A batch that a restart does again comes here first: without its rows it must not be taken for done.
+                self._gone(f"journal {id} is not there any more, and with it the offsets {begin} to {until - 1}")
+                continue
+            if id in start:
+                begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss, _log.warning)
+                if self._progress is not None:
+                    self._progress.passedOver(id, start[id], begin)
+            found += self._all().partitions(journal, begin, until, self._options, self._wanted)
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one slice."""
+        options = self._options
+        return read(partition, self._columns, self._wanted, options.failOnDataLoss, options.decoding)
+
+    def commit(self, end: Mapping[str, int]) -> None:
+        """Keep nothing: Spark's checkpoint knows how far the query is."""
+
+    def stop(self) -> None:
+        """End the connections."""
+        if self._journals is not None:
+            self._journals.close()
+        if self._progress is not None:
+            self._progress.close()

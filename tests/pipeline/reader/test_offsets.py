@@ -1,0 +1,201 @@
+"""Where a reading begins and ends, and how much is taken at once."""
+
+import json
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from fleximq.pipeline.errors import OptionRefused
+    from fleximq.pipeline.reader.offsets import (
+        EARLIEST,
+        LATEST,
+        Kind,
+        Point,
+        Points,
+        RecordsMissing,
+        admitted,
+        checked,
+        ordered,
+        pointsOf,
+        resolved,
+        timesOf,
+    )
+
+
+class Bounds(NamedTuple):
+    """What a journal keeps."""
+
+    first: int
+    next: int
+
+
+class Journal:
+    """Has records 10 to 99, each 1 us later than the one before."""
+
+    def bounds(self) -> Bounds:
+        """See Kept."""
+        return Bounds(10, 100)
+
+    def offsetAt(self, time: int) -> int:
+        """See Kept."""
+        return min(max(time, 10), 100)
+
+
+class PointsTests(SynchronousTestCase):
+    """How points are written."""
+
+    def test_one(self) -> None:
+        """One word or number is for all journals."""
+        for written, point in [
+            ("earliest", EARLIEST),
+            (" Latest ", LATEST),
+            ("-2", EARLIEST),
+            ("-1", LATEST),
+            ("0", Point(Kind.OFFSET, 0)),
+            ("17", Point(Kind.OFFSET, 17)),
+            (str((1 << 63) - 1), Point(Kind.OFFSET, (1 << 63) - 1)),
+        ]:
+            self.assertEqual(pointsOf("startingOffsets", written, LATEST), Points(point))
+
+    def test_each(self) -> None:
+        """JSON names journals; the others have what they have anyway."""
+        points = pointsOf("startingOffsets", '{"a": 5, "b": "latest", "c": -2, "d": "7"}', EARLIEST)
+        self.assertEqual(
+            [points.of(journal) for journal in "abcde"],
+            [Point(Kind.OFFSET, 5), LATEST, EARLIEST, Point(Kind.OFFSET, 7), EARLIEST],
+        )
+
+    def test_refused(self) -> None:
+        """Anything else is refused with a sentence that names the option."""
+        for written in ["", "soon", "-3", "1.5", "{}", "{", "[1]", '{"a": null}', '{"a": true}', str(1 << 63), "²",
+                        "9" * 5000, '{"a":' * 5000]:  # fmt: skip
+            error = self.assertRaises(OptionRefused, pointsOf, "startingOffsets", written, LATEST)
+            self.assertIn("'startingOffsets'", str(error))
+
+    def test_times(self) -> None:
+        """Times are milliseconds or ISO 8601; without a zone in UTC."""
+        for written, micros in [
+            ("0", 0),
+            ("1700000000123", 1_700_000_000_123_000),
+            ("2023-11-14T22:13:20Z", 1_700_000_000_000_000),
+            ("2023-11-14 22:13:20", 1_700_000_000_000_000),
+            ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500_000),
+        ]:
+            self.assertEqual(timesOf("startingTimestamp", written, LATEST), Points(Point(Kind.TIME, micros)))
+        points = timesOf("startingOffsetsByTimestamp", '{"a": 5, "b": "2023-11-14T22:13:20Z"}', EARLIEST)
+        self.assertEqual(points.of("a"), Point(Kind.TIME, 5000))
+        self.assertEqual(points.of("b"), Point(Kind.TIME, 1_700_000_000_000_000))
+        self.assertEqual(points.of("c"), EARLIEST)
+
+    def test_timesRefused(self) -> None:
+        """What is no time is refused."""
+        for written in ["", "earliest", "-1", "tomorrow", '{"a": []}', "{}", str(1 << 62), "9" * 5000]:
+            self.assertRaises(OptionRefused, timesOf, "startingTimestamp", written, LATEST)
+
+    def test_resolved(self) -> None:
+        """A point is an offset of a journal."""
+        points = [EARLIEST, LATEST, Point(Kind.OFFSET, 55), Point(Kind.TIME, 20), Point(Kind.TIME, 2000)]
+        self.assertEqual([resolved(point, Journal()) for point in points], [10, 100, 55, 20, 100])
+
+
+class CheckedTests(SynchronousTestCase):
+    """Whether an offset can be read from."""
+
+    def test_inside(self) -> None:
+        """From the first to the next offset it can."""
+        for start in (10, 11, 99, 100):
+            self.assertEqual(checked("j", start, Bounds(10, 100), True, self.fail), start)
+
+    def test_outside(self) -> None:
+        """Outside it is an error that names the offsets, or a warning, and the nearest there is."""
+        for start, nearest, words in [(9, 10, "offsets 9 to 9 any more"), (1, 10, "1 to 9"), (101, 100, "101 yet")]:
+            error = self.assertRaises(RecordsMissing, checked, "j", start, Bounds(10, 100), True, self.fail)
+            said: list[str] = []
+            self.assertEqual(checked("j", start, Bounds(10, 100), False, said.append), nearest)
+            for sentence in (str(error), *said):
+                self.assertIn(words, sentence)
+                self.assertIn("journal j", sentence)
+
+
+class Taken(NamedTuple):
+    """See Reached."""
+
+    offset: int
+    records: int
+    bytes: int
+
+
+def advance(journal: str, start: int, end: int, records: int | None, size: int | None) -> Taken:
+    """Go through a journal in which every record has 10 bytes; 1 to 9 are one frame, 10 to 19 and so on others."""
+    offset = start
+    while offset < end:
+        frame = min(end, (offset // 10 + 1) * 10) - offset
+        if records is not None and offset - start + frame > records:
+            offset = max(start + records, start + 1)
+            break
+        if size is not None and offset > start and (offset - start + frame) * 10 > size:
+            break
+        offset += frame
+    return Taken(offset, offset - start, (offset - start) * 10)
+
+
+class AdmittedTests(SynchronousTestCase):
+    """How much of what waits is taken at once."""
+
+    def test_everything(self) -> None:
+        """Without limits it is all."""
+        self.assertEqual(admitted({"b": 1, "a": 5}, {"a": 7, "b": 3}, None, None, self.fail), {"a": 7, "b": 3})
+
+    def test_ordered(self) -> None:
+        """The ids are in order, for Spark compares JSON."""
+        self.assertEqual(json.dumps(admitted({}, {"b": 1, "a": 2}, None, None, self.fail)), '{"a": 2, "b": 1}')
+        self.assertEqual(list(admitted({"b": 1, "a": 1}, {"b": 9, "a": 9}, 4, None, advance)), ["a", "b"])
+        self.assertEqual(list(ordered({"z": 1, "a": 2})), ["a", "z"])
+
+    def test_shared(self) -> None:
+        """Each journal has its share, and who needs less leaves it to the others."""
+        self.assertEqual(admitted({"a": 1, "b": 1}, {"a": 500, "b": 500}, 100, None, advance), {"a": 51, "b": 51})
+        self.assertEqual(admitted({"a": 1, "b": 1}, {"a": 11, "b": 500}, 100, None, advance), {"a": 11, "b": 91})
+        self.assertEqual(admitted({"a": 1, "b": 1}, {"a": 500, "b": 11}, 100, None, advance), {"a": 91, "b": 11})
+        self.assertEqual(admitted({"a": 1, "b": 5}, {"a": 500, "b": 5}, 100, None, advance), {"a": 101, "b": 5})
+
+    def test_bytes(self) -> None:
+        """Bytes are a limit as well, the smaller of both counts."""
+        self.assertEqual(admitted({"a": 10}, {"a": 500}, None, 1000, advance), {"a": 110})
+        self.assertEqual(admitted({"a": 10}, {"a": 500}, 30, 1000, advance), {"a": 40})
+        self.assertEqual(admitted({"a": 10}, {"a": 500}, None, 1, advance), {"a": 20})
+
+    @given(
+        st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1),
+        st.one_of(st.none(), st.integers(1, 150)),
+        st.one_of(st.none(), st.integers(1, 1500)),
+    )
+    @settings(max_examples=300, deadline=None)
+    def test_always(self, spans: dict[str, tuple[int, int]], records: int | None, size: int | None) -> None:
+        """Nothing goes back or too far, the limit of records holds, and something is taken if anything waits."""
+        start = {journal: first for journal, (first, _) in spans.items()}
+        end = {journal: first + number for journal, (first, number) in spans.items()}
+        found = admitted(start, end, records, size, advance)
+        self.assertEqual(set(found), set(start))
+        taken = {journal: offset - start[journal] for journal, offset in found.items()}
+        self.assertTrue(all(0 <= number <= end[journal] - start[journal] for journal, number in taken.items()))
+        waiting = sum(end.values()) - sum(start.values())
+        self.assertEqual(sum(taken.values()) > 0, waiting > 0)
+        if records is not None:
+            self.assertLessEqual(sum(taken.values()), records)
+            if size is None:
+                self.assertEqual(sum(taken.values()), min(records, waiting))
+
+    def test_reachesTheEnd(self) -> None:
+        """Taken again and again, all is taken."""
+        offsets, end = {"a": 1, "b": 3}, {"a": 333, "b": 77}
+        rounds = 0
+        while offsets != end:
+            offsets: Any = admitted(offsets, end, 7, 200, advance)  # type: ignore[no-redef]
+            rounds += 1
+        self.assertLess(rounds, 80)

@@ -1,0 +1,155 @@
+"""The options of the source."""
+
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from fleximq.pipeline.errors import OptionRefused
+    from fleximq.pipeline.files.schema import COLUMNS
+    from fleximq.pipeline.files.selection import Selection, Topics
+    from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Point, Points
+    from fleximq.pipeline.reader.options import _KNOWN, SourceOptions
+
+
+class SourceOptionsTests(SynchronousTestCase):
+    """How they are read."""
+
+    def refused(self, **options: str) -> str:
+        """Return what is said of options."""
+        return str(self.assertRaises(OptionRefused, SourceOptions.of, {"path": "/j", **options}))
+
+    def test_nothingElse(self) -> None:
+        """A path is enough."""
+        self.assertEqual(SourceOptions.of({"path": "/j"}), SourceOptions(("/j",)))
+
+    def test_anyCase(self) -> None:
+        """Names may be written in any case; those with a dot are for others."""
+        options = SourceOptions.of({"PATH": "/j", "startingoffsets": "5", "spark.x": "1", "FAILONDATALOSS": "FALSE"})
+        self.assertEqual((options.start, options.failOnDataLoss), (Points(Point(Kind.OFFSET, 5)), False))
+
+    def test_unknown(self) -> None:
+        """A name that is misspelled is refused."""
+        self.assertEqual(self.refused(startingOfsets="1"), "the source has no option 'startingOfsets'")
+
+    def test_paths(self) -> None:
+        """Several paths are JSON, as Spark gives those of ``load([...])``; a scheme may stand before."""
+        self.assertEqual(SourceOptions.of({"path": '["/a", "file:///b"]'}).paths, ("/a", "/b"))
+        self.assertEqual(SourceOptions.of({"paths": '["/a", "/b"]'}).paths, ("/a", "/b"))
+        self.assertEqual(SourceOptions.of({"path": "file:/a*"}).paths, ("/a*",))
+        for options in ({}, {"path": ""}, {"path": "[]"}, {"path": "[5]"}):
+            error = self.assertRaises(OptionRefused, SourceOptions.of, options)
+            self.assertIn("must name the folder", str(error))
+
+    def test_group(self) -> None:
+        """A consumer group is told to the brokers that are asked, or to others where folders are read."""
+        options = SourceOptions.of({"url": "tcp://a:1,tcp://b:2", "consumerGroup": "g"})
+        self.assertEqual((options.group, options.told), ("g", options.brokers))
+        options = SourceOptions.of({"path": "/j", "consumergroup": "g", "lagurl": "tcp://a:1", "token": "secret"})
+        self.assertEqual((options.group, options.paths, options.brokers), ("g", ("/j",), ()))
+        self.assertEqual(
+            [(place.url, place.credentials) for place in options.told],
+            [("tcp://a:1", {"type": "token", "token": "secret"})],
+        )
+        self.assertEqual(SourceOptions.of({"url": "tcp://a:1"}).told, ())
+
+    def test_groupRefused(self) -> None:
+        """A group needs a name, and somebody who is told."""
+        self.assertIn("needs 'lagUrl'", self.refused(consumerGroup="g"))
+        self.assertIn("belongs to 'consumerGroup'", self.refused(lagUrl="tcp://a:1"))
+        self.assertIn("1 to 256 bytes", self.refused(consumerGroup="", lagUrl="tcp://a:1"))
+        self.assertIn("'lagUrl' is empty", self.refused(consumerGroup="g", lagUrl=","))
+        self.assertIn("cannot be used", self.refused(consumerGroup="g", lagUrl="nowhere"))
+        options = {"url": "tcp://a:1", "lagUrl": "tcp://b:1", "consumerGroup": "g"}
+        self.assertIn("exclude each other", str(self.assertRaises(OptionRefused, SourceOptions.of, options)))
+
+    def test_url(self) -> None:
+        """Brokers are asked instead of folders; what belongs to them goes nowhere else."""
+        options = SourceOptions.of({"url": "tcp://a:1, tcp://b:2", "token": "secret", "brokerTimeout": "5"})
+        self.assertEqual([place.url for place in options.brokers], ["tcp://a:1", "tcp://b:2"])
+        self.assertEqual({place.patience for place in options.brokers}, {5.0})
+        self.assertNotIn("secret", repr(options))
+        self.assertIn("exclude each other", self.refused(url="tcp://localhost:7890"))
+        self.assertIn("'token' belongs to 'url'", self.refused(token="secret"))
+
+    def test_topics(self) -> None:
+        """By name, by regular expression, or by the patterns of subscriptions; one of them."""
+        for options, inside, outside in [
+            ({"subscribe": "a, b"}, "ab", "c"),
+            ({"subscribePattern": "a.+|b"}, ["ab", "b"], ["a", "bb"]),
+            ({"topics": "news.*,$stats.#"}, ["news.x", "$stats", "$stats.a.b"], ["news", "news.x.y", "other"]),
+            ({}, ["anything", "$stats"], []),
+        ]:
+            topics = SourceOptions.of({"path": "/j", **options}).topics
+            self.assertEqual([name in topics for name in inside], [True] * len(inside))
+            self.assertEqual([name in topics for name in outside], [False] * len(outside))
+            self.assertEqual(topics.all, not options)
+        self.assertIn("exclude each other", self.refused(subscribe="a", topics="b"))
+        self.assertIn("no regular expression", self.refused(subscribePattern="("))
+        self.assertIn("'subscribe' is empty", self.refused(subscribe=" , "))
+
+    def test_columns(self) -> None:
+        """Columns in the order in which they are named; each once."""
+        self.assertEqual(SourceOptions.of({"path": "/j", "columns": "value, offset"}).columns, ("value", "offset"))
+        without = tuple(name for name in COLUMNS if name != "headers")
+        self.assertEqual(SourceOptions.of({"path": "/j", "includeHeaders": "false"}).columns, without)
+        self.assertIn("names 'size'", self.refused(columns="size"))
+        self.assertIn("twice", self.refused(columns="key,key"))
+
+    def test_beginning(self) -> None:
+        """Times come before offsets."""
+        both = {"path": "/j", "startingOffsets": "latest", "endingOffsets": '{"a": 9}'}
+        self.assertEqual(SourceOptions.of(both).start, Points(LATEST))
+        self.assertEqual(SourceOptions.of(both).end, Points(LATEST, {"a": Point(Kind.OFFSET, 9)}))
+        times = {"startingOffsetsByTimestamp": '{"a": 1}', "endingTimestamp": "7"}
+        self.assertEqual(SourceOptions.of(both | times).start, Points(EARLIEST, {"a": Point(Kind.TIME, 1000)}))
+        self.assertEqual(SourceOptions.of(both | times).end, Points(Point(Kind.TIME, 7000)))
+        for end in ("earliest", "-2", '{"a": "earliest"}'):
+            self.assertIn("cannot be earliest", self.refused(endingOffsets=end))
+
+    def test_limits(self) -> None:
+        """Numbers from 1 on; bytes may have a unit."""
+        options = SourceOptions.of(
+            {"path": "/j", "maxOffsetsPerTrigger": "5", "maxBytesPerTrigger": "2MiB", "minPartitions": "1",
+             "partitionBytes": "1"}
+        )  # fmt: skip
+        self.assertEqual(
+            (options.maxRecords, options.maxBytes, options.minPartitions, options.partitionBytes), (5, 2 << 20, 1, 1)
+        )
+        for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "partitionBytes"):
+            for value in ("0", "-1", "many", ""):
+                self.assertIn(name, self.refused(**{name: value}))
+        self.assertIn("true or false", self.refused(failOnDataLoss="maybe"))
+
+
+class DocumentedTests(SynchronousTestCase):
+    """What docs/pipeline.rst says of them."""
+
+    def test_all(self) -> None:
+        """Every option has its place there, and every column."""
+        page = (Path(__file__).parents[3] / "docs" / "pipeline.rst").read_text()
+        for name in [*(_KNOWN - {"paths"}), *COLUMNS]:
+            self.assertIn(f"``{name}``", page)
+
+
+class SelectionTests(SynchronousTestCase):
+    """What is wanted, narrowed."""
+
+    def test_within(self) -> None:
+        """A range can only become smaller."""
+        selection = Selection(start=5, end=10)
+        self.assertEqual(selection.within(1, 20), selection)
+        self.assertEqual(selection.within(6, 9), Selection(start=6, end=9))
+
+    def test_only(self) -> None:
+        """Names that are wanted by both are left."""
+        self.assertEqual(Topics().only("ab").names, frozenset("ab"))
+        self.assertEqual(Topics(frozenset("bc")).only("ab").names, frozenset("b"))
+
+    def test_empty(self) -> None:
+        """It is known where nothing can be selected."""
+        self.assertFalse(Selection().empty)
+        for selection in (Selection(start=3, end=3), Selection(since=2, until=1), Selection(Topics(frozenset()))):
+            self.assertTrue(selection.empty)
