@@ -165,14 +165,35 @@ class ChoiceTests(BatchCase):
         for setting in ("false", "true"):
             self.spark.conf.set(PUSHDOWN, setting)
             for condition, offsets in zip(conditions, expected, strict=True):
-                self.assertEqual(self.offsets(self.load().where(condition)), offsets, (setting, condition))
+                for push in ("false", "true"):
+                    found = self.offsets(self.load(pushFilters=push).where(condition))
+                    self.assertEqual(found, offsets, (setting, push, condition))
 
     def test_pushed(self) -> None:
-        """With the setting on, Spark leaves the filter to the source."""
+        """With setting and option on, Spark leaves the filter to the source."""
         self.addCleanup(self.spark.conf.unset, PUSHDOWN)
         self.spark.conf.set(PUSHDOWN, "true")
-        plan = self.load().where("offset >= 7")._jdf.queryExecution().executedPlan().toString()
-        self.assertNotIn("Filter (", plan)
+        for push in ("true", "false"):
+            table = self.load(pushFilters=push).where("offset >= 7")
+            plan = table._jdf.queryExecution().executedPlan().toString()
+            self.assertEqual("Filter (" in plan, push == "false")
+
+    def test_usedTwice(self) -> None:
+        """Conditions of one use of a table are none of its other uses, though Spark is allowed to tell them."""
+        self.addCleanup(self.spark.conf.unset, PUSHDOWN)
+        self.spark.conf.set(PUSHDOWN, "true")
+        table = self.load()
+        self.assertEqual(table.where("topic = 'news'").count(), 10)
+        self.assertEqual(table.count(), 30)
+        low, high = table.where("offset < 5"), table.where("offset >= 5")
+        self.assertEqual(low.union(high).count(), 30)
+
+    def test_secrets(self) -> None:
+        """What a broker is told to let the pipeline in is in no plan."""
+        table = self.load(
+            consumerGroup="g", lagUrl="tcp://127.0.0.1:1", token="opensesame", credentials='{"k": "opensesame"}'
+        )
+        self.assertNotIn("opensesame", table._jdf.queryExecution().toString())
 
 
 class SeveralTests(BatchCase):

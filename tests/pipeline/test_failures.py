@@ -59,7 +59,7 @@ class SentenceTests(SynchronousTestCase):
         """An error of the pipeline is its own words, wherever they stand."""
         self.assertEqual(
             sentenceOf(Exception(_STREAM)),
-            "journal ab, offsets 1 to 9 are gone (the option failOnDataLoss=false reads on)",
+            "journal ab, offsets 1 to 9 are gone (failOnDataLoss=false reads on)",
         )
 
     def test_chained(self) -> None:

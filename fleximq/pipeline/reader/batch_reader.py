@@ -30,6 +30,8 @@ class BatchReader(DataSourceReader):
         return Push(self._pushed)
 
     def _pushed(self, filters: list[Filter]) -> Iterable[Filter]:
+        if not self._options.pushFilters:
+            return filters
         self._wanted, rest = pushed(filters, self._wanted)
         return rest
 

@@ -41,6 +41,7 @@ _KNOWN = {
     "minPartitions",
     "partitionBytes",
     "failOnDataLoss",
+    "pushFilters",
     "consumerGroup",
     "lagUrl",
 }
@@ -68,6 +69,7 @@ class SourceOptions:
     minPartitions: int = 1
     partitionBytes: int = SLICE_BYTES
     failOnDataLoss: bool = True
+    pushFilters: bool = False
     decoding: Decoding | None = None
     brokers: tuple[Place, ...] = ()
     group: str | None = None
@@ -104,6 +106,7 @@ class SourceOptions:
             _number(options, "minPartitions", option_values.count, 1) or 1,
             _number(options, "partitionBytes", option_values.size, SLICE_BYTES) or SLICE_BYTES,
             _flag(options, "failOnDataLoss", True),
+            _flag(options, "pushFilters", False),
             decoding,
             brokers,
             *_group(options, brokers),

@@ -87,8 +87,14 @@ class PushdownTests(SynchronousTestCase):
 
     def test_disguise(self) -> None:
         """The reader takes filters, and looks to Spark as if it did not."""
-        reader = BatchReader(SourceOptions(("/j",)), ("offset",))
+        reader = BatchReader(SourceOptions(("/j",), pushFilters=True), ("offset",))
         self.assertIs(reader.pushFilters.__func__, DataSourceReader.pushFilters)
         other = EqualTo(("publisher",), 5)
         self.assertEqual(list(reader.pushFilters([EqualTo(("offset",), 5), other])), [other])
         self.assertEqual(reader._wanted, Selection(start=5, end=6))
+
+    def test_unasked(self) -> None:
+        """Without the option all filters are left to Spark."""
+        reader = BatchReader(SourceOptions(("/j",)), ("offset",))
+        filters = [EqualTo(("offset",), 5)]
+        self.assertEqual((list(reader.pushFilters(filters)), reader._wanted), (filters, Selection()))
