@@ -11,6 +11,9 @@ from fleximq.groups import GROUPS_MOST, dumped, follow, groupsIn
 from fleximq.interfaces import IJournal
 from fleximq.records import Forgotten, Note, Reached
 
+#: A group that has said nothing for so long (a day, in microseconds) makes room where there are too many.
+SILENT = 86_400_000_000
+
 
 class Groups:
     """The groups by name, each with its last word.
@@ -37,17 +40,29 @@ class Groups:
     def reached(self, words: list[Reached]) -> None:
         """Take what groups say of themselves, all of it or nothing.
 
-        A group that is where it was costs the journal nothing.
+        A group that is where it was costs the journal nothing. Where there would be too many groups, those are
+        forgotten that have said nothing for the longest time, a day at least.
 
         :raises NoCapacity: there would be more groups than there may be.
         """
-        if len(self._groups.keys() | {word.group for word in words}) > GROUPS_MOST:
-            raise NoCapacity(f"there may be {GROUPS_MOST} consumer groups, and there are {len(self._groups)}")
+        self._makeRoom({word.group for word in words})
         for word in words:
             before = self._groups.get(word.group)
+            word = word._replace(time=min(word.time, self.wall()))
             self._groups[word.group] = word
             if before is None or before._replace(time=word.time) != word:
                 self._journal.note(word)
+
+    def _makeRoom(self, names: set[str]) -> None:
+        tooMany = len(self._groups.keys() | names) - GROUPS_MOST
+        if tooMany <= 0:
+            return
+        before = self.wall() - SILENT
+        silent = [word for word in self._groups.values() if word.time <= before and word.group not in names]
+        if len(silent) < tooMany:
+            raise NoCapacity(f"there may be {GROUPS_MOST} consumer groups, and there are {len(self._groups)}")
+        for word in sorted(silent, key=lambda word: word.time)[:tooMany]:
+            self.forget(word.group)
 
     def forget(self, name: str) -> bool:
         """Forget a group until it says something again; False if there is none of this name."""

@@ -97,6 +97,30 @@ class LagTests(GroupCase):
         self.ask("/pipeline/forget", group="g0")
         self.tell("x", 1)
 
+    def test_silent(self) -> None:
+        """Groups that have been silent for a day make room, the one that was silent longest first."""
+        word = {"journal": self.journal.id, "next": 1}
+        self.ask("/pipeline/lag", groups=[word | {"group": f"g{number}"} for number in range(GROUPS_MOST)])
+        self.clock.advance(80_000)
+        self.tell("g1", 2)
+        self.clock.advance(1)
+        self.tell("g0", 2)
+        self.clock.advance(6_398)
+        self.assertRaises(NoCapacity, self.tell, "x", 1)
+        self.clock.advance(1)
+        self.ask("/pipeline/lag", groups=[word | {"group": f"x{number}"} for number in range(GROUPS_MOST - 2)])
+        self.assertRaises(NoCapacity, self.tell, "x", 1)
+        self.clock.advance(80_000)
+        self.tell("x", 1)
+        self.assertIsNone(self.broker.groups.get("g1"))
+        self.assertIsNotNone(self.broker.groups.get("g0"))
+        self.assertEqual(len(self.broker.groups), GROUPS_MOST)
+
+    def test_future(self) -> None:
+        """No group has said something later than now."""
+        self.tell("g", 1, time=1 << 40)
+        self.assertEqual(self.groups()[0]["time"], 1_000_000)
+
     def test_refused(self) -> None:
         """What is no word of a group is refused, and nothing of it is taken."""
         good = {"group": "g", "journal": self.journal.id, "next": 1}

@@ -132,8 +132,9 @@ def run(chosen: Namespace, run: Run) -> None:
     lake = abspath(expanduser(chosen.lake))
     specs = _tables(chosen)
     options = _source(chosen, specs)
-    # Before there are folders of tables: what was misspelled is to leave nothing behind.
+    # Before there are folders of tables: what was misspelled, or a Java that is not there, is to leave nothing behind.
     checkSource(options)
+    run.session()
     with ExitStack() as held:
         checkpoint = chosen.checkpoint or held.enter_context(_ownCheckpoint(lake))
         feeding = held.enter_context(Feeding(lake, specs, {"format": chosen.format}, chosen.allow_data_loss))
@@ -168,17 +169,21 @@ def _ownCheckpoint(lake: str) -> Iterator[str]:
 def _tables(chosen: Namespace) -> "list[TableSpec]":
     from fleximq.pipeline.lake.spec import TableSpec
 
-    decode = chosen.decode or "raw"
-    specs = chosen.table or [TableSpec("messages")]
-    specs = [
-        replace(spec, decode=decode if spec.decode == "raw" else spec.decode, schema=spec.schema or chosen.schema)
-        for spec in specs
-    ]
+    specs = [_completed(spec, chosen.decode, chosen.schema) for spec in chosen.table or [TableSpec("messages")]]
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
             raise OptionRefused(f"--table names {name!r} twice")
     return specs
+
+
+def _completed(spec: "TableSpec", decode: str | None, schema: str | None) -> "TableSpec":
+    """Return a table with what is said for all of them, where it says nothing itself."""
+    if decode is not None and not spec.isSaid:
+        spec = replace(spec, decode=decode)
+    # What is said to be raw has no columns, whatever the others have.
+    isPlain = spec.isSaid and spec.decode == "raw"
+    return spec if schema is None or spec.schema or isPlain else replace(spec, schema=schema)
 
 
 def _source(chosen: Namespace, specs: "list[TableSpec]") -> dict[str, str]:

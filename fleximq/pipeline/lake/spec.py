@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,10 @@ _KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-ba
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table. ``topics`` are patterns, none of them means all topics; ``schema`` is DDL, None: it is found out."""
+    """One table. ``topics`` are patterns, none of them means all topics; ``schema`` is DDL, None: it is found out.
+
+    ``isSaid`` tells that ``decode`` was asked for and is not the default.
+    """
 
     name: str
     topics: tuple[str, ...] = ()
@@ -36,6 +39,7 @@ class TableSpec:
     schema: str | None = None
     metadata: bool = False
     base64: bool = False
+    isSaid: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isTableName(self.name):
@@ -100,13 +104,13 @@ def tableOf(name: str, written: object) -> TableSpec:
         if patterns.endswith(("#", "*")):
             raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(FORMATS)}")
         # A topic's name may have a colon.
-        patterns, decode = rest, "raw"
+        patterns, colon, decode = rest, "", "raw"
     topics = tuple(each.strip() for each in patterns.split(",") if each.strip())
     if not equals or not topics:
         raise OptionRefused(
             f"{name} is {text!r}, but must be NAME=PATTERN[,PATTERN][:FORMAT], e.g. sensors=sensors.#:json"
         )
-    return TableSpec(table.strip(), topics, decode)
+    return TableSpec(table.strip(), topics, decode, isSaid=bool(colon))
 
 
 def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
@@ -122,6 +126,7 @@ def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
         option_values.text(f"{name}.schema", written["schema"]) if "schema" in written else None,
         option_values.flag(f"{name}.identity-metadata", written.get("identity-metadata", False)),
         option_values.flag(f"{name}.identity-base64", written.get("identity-base64", False)),
+        "decode" in written,
     )
 
 

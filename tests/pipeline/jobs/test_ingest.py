@@ -258,6 +258,13 @@ class DecodedTests(IngestCase):
         self.assertEqual(self.rows("json", "a"), [(1,)])
         self.assertEqual(self.rows("texts", "text"), [("hello",)])
 
+    def test_decodeForOthers(self) -> None:
+        """What is said for all tables counts where a table says nothing itself; raw is something, too."""
+        self.publish({"a": 1})
+        self.ingest("--decode", "messagepack", "--schema", "a INT", "--table", "one=#", "--table", "two=#:raw")
+        self.assertEqual(self.rows("one", "a"), [(1,)])
+        self.assertEqual(self.rows("two", "value"), [(b"\x81\xa1a\x01",)])
+
     def test_identity(self) -> None:
         """Metadata and base64 of the Identity dialect are taken apart where a table says so."""
         from fleximq.pipeline.lake.spec import tableOf

@@ -19,6 +19,13 @@ class WrittenTests(SynchronousTestCase):
         self.assertEqual(tableOf("table", "s=a.*"), TableSpec("s", ("a.*",)))
         self.assertEqual(tableOf("table", "s=urn:x"), TableSpec("s", ("urn:x",)))
 
+    def test_said(self) -> None:
+        """It is known whether a format was said, for the default is one of them."""
+        for written, said in (("s=a", False), ("s=a:raw", True), ("s=urn:x", False), ("s=a:json", True)):
+            self.assertIs(tableOf("table", written).isSaid, said)
+        self.assertIs(tableOf("table", {"name": "s", "decode": "raw"}).isSaid, True)
+        self.assertIs(tableOf("table", {"name": "s"}).isSaid, False)
+
     def test_mapping(self) -> None:
         """In the settings file it may say more."""
         written = {"name": "s", "topics": "a", "decode": "json", "schema": "a INT", "identity-metadata": True}
