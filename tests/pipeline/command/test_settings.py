@@ -140,18 +140,26 @@ class SourceTests(SettingsCase):
 
     def test_brokers(self) -> None:
         """Brokers, and what lets in there."""
-        words = "--url u --url v --token t --ca-file c --cert-file d --key-file k --subscribe x --subscribe y".split()
+        words = "--url tcp://u:1 --url tcp://v:1 --token t --ca-file c --cert-file d --key-file k --subscribe x --subscribe y".split()
         self.assertEqual(
             self.options(*words),
-            {"url": "u,v", "token": "t", "caFile": "c", "certFile": "d", "keyFile": "k", "subscribe": "x,y"},
+            {
+                "url": "tcp://u:1,tcp://v:1",
+                "token": "t",
+                "caFile": "c",
+                "certFile": "d",
+                "keyFile": "k",
+                "subscribe": "x,y",
+            },
         )
-        self.assertEqual(self.options("--url", "u", "--topics", "a.*"), {"url": "u", "topics": "a.*"})
+        options = self.options("--url", "tcp://u:1", "--topics", "a.*")
+        self.assertEqual(options, {"url": "tcp://u:1", "topics": "a.*"})
 
     def test_refused(self) -> None:
         """Nothing to read, and what excludes each other."""
         for words, sentence in (
             ([], "--journal FOLDER or --url URL is needed: it says what is to be read"),
-            (["--journal", "a", "--url", "b"], "--journal and --url exclude each other"),
+            (["--journal", "a", "--url", "tcp://b:1"], "--journal and --url exclude each other"),
             (["--journal", "a", "--topics", "b", "--subscribe", "c"], "--subscribe and --topics exclude each other"),
         ):
             self.assertEqual(str(self.assertRaises(OptionRefused, self.options, *words)), sentence)
