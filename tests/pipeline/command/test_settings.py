@@ -140,9 +140,9 @@ class SourceTests(SettingsCase):
 
     def test_brokers(self) -> None:
         """Brokers, and what lets in there."""
-        words = "--url tcp://u:1 --url tcp://v:1 --token t --ca-file c --cert-file d --key-file k --subscribe x --subscribe y".split()
+        brokers = "--url tcp://u:1 --url tcp://v:1 --token t --ca-file c --cert-file d --key-file k".split()
         self.assertEqual(
-            self.options(*words),
+            self.options(*brokers, "--subscribe", "x", "--subscribe", "y"),
             {
                 "url": "tcp://u:1,tcp://v:1",
                 "token": "t",
