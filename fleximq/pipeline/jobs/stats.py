@@ -149,13 +149,14 @@ def follow(query: "StreamingQuery", run: Run) -> None:
 
     :raises StreamingQueryException: it has failed.
     """
-    done, last = 0, -1
+    done, last = 0, ""
     try:
         while query.isActive and not run.stopping.wait(_LOOK):
-            progress = query.lastProgress
-            if progress is not None and progress["batchId"] != last:
-                last = progress["batchId"]
-                done += progress["numInputRows"]
+            # Several batches may have ended since the last look; one without rows has the number of the next one.
+            new = [each for each in query.recentProgress if each["timestamp"] > last]
+            if new:
+                last = new[-1]["timestamp"]
+                done += sum(each["numInputRows"] for each in new)
                 run.progress("counted", done, None, "messages")
         _settle(query)
     finally:

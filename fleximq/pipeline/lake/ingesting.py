@@ -73,13 +73,13 @@ class Ingest:
 
         :raises StreamingQueryException: it has failed.
         """
-        query, last = self._query, -1
+        query, last = self._query, ""
         if query is None:
             return
         while query.isActive and not self._run.stopping.wait(_LOOK):
             progress = query.lastProgress
-            if progress is not None and progress["batchId"] != last:
-                last = progress["batchId"]
+            if progress is not None and progress["timestamp"] != last:
+                last = progress["timestamp"]
                 self._show(progress)
         if not self._run.stopping.is_set():
             query.awaitTermination()

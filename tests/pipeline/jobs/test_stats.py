@@ -6,6 +6,7 @@ import json
 from argparse import ArgumentParser
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import msgpack
@@ -184,9 +185,13 @@ class OnceTests(StatsCase):
                 run.stopping.set()
 
         run.progress = progress  # type: ignore[method-assign]
+        tooLate = Timer(60, run.stopping.set)
+        tooLate.start()
+        self.addCleanup(tooLate.cancel)
         STATS.run(
             parser.parse_args(["--journal", self.written.folder, "--table", self.table, "--trigger", "100ms"]), run
         )
+        self.assertTrue(tooLate.is_alive())
         self.assertEqual(self.spark.streams.active, [])
 
 
