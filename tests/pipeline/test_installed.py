@@ -96,6 +96,14 @@ def installation() -> Installation:
     return Installation(environment, folder, str(folder / "journal"))
 
 
+def told(errors: str) -> list[str]:
+    """Return what was said on standard error, but for the first line of a traceback that was cut off.
+
+    A Python process of Spark that is ended together with Java may get so far with it, and no further.
+    """
+    return [line for line in errors.splitlines() if line != "Traceback (most recent call last):"]
+
+
 class InstalledTests(SynchronousTestCase):
     """One environment for all tests, with the wheel and what it borrows of the packages that are here."""
 
@@ -153,14 +161,14 @@ class InstalledTests(SynchronousTestCase):
         cache = self.folder / "cache"
         first = self.sql(*words, XDG_CACHE_HOME=str(cache))
         self.assertEqual((first.returncode, first.stdout), (0, "m\n20000\n"), first.stderr)
-        self.assertEqual(len(first.stderr.splitlines()), 1, first.stderr)
-        self.assertIn("making Spark start sooner", first.stderr)
+        (line,) = told(first.stderr)
+        self.assertIn("making Spark start sooner", line)
         (archive,) = (cache / "fleximq").iterdir()
         self.assertEqual(archive.suffix, ".jsa")
         before = archive.stat().st_size
         self.assertGreater(before, 50_000_000)
         second = self.sql(*words, XDG_CACHE_HOME=str(cache))
-        self.assertEqual((second.returncode, second.stdout, second.stderr), (0, "m\n20000\n", ""))
+        self.assertEqual((second.returncode, second.stdout, told(second.stderr)), (0, "m\n20000\n", []))
         # One that is damaged is no reason to fail.
         archive.chmod(0o600)
         with archive.open("r+b") as file:
