@@ -2,11 +2,12 @@
 
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
 from benchmarks.pipeline.reading import check, native
 from benchmarks.pipeline.stand import Stand, broker
@@ -40,42 +41,36 @@ def ingested(stand: Stand) -> Iterator[Run]:
 
 
 @contextmanager
-def copied(stand: Stand) -> Iterator[Run]:
+def _written(stand: Stand, name: str, write: Callable[[DataFrame, str], None]) -> Iterator[Run]:
+    """Spark reads the same rows from Parquet and writes them into a folder of this name."""
+    material, copy = stand.small, stand.folder / name
+    with native(stand, material) as table:
+
+        def run() -> Figures:
+            shutil.rmtree(copy, ignore_errors=True)
+            begun = time.perf_counter()
+            write(table(), str(copy))
+            seconds = time.perf_counter() - begun
+            _count(copy, material.rows)
+            return {_RATE: material.rows / seconds}
+
+        run()
+        yield run
+    shutil.rmtree(copy, ignore_errors=True)
+
+
+def copied(stand: Stand) -> AbstractContextManager[Run]:
     """Spark reads the same rows from Parquet and writes them as Parquet."""
-    material, copy = stand.small, stand.folder / "copy"
-    with native(stand, material) as table:
-
-        def run() -> Figures:
-            shutil.rmtree(copy, ignore_errors=True)
-            begun = time.perf_counter()
-            table().write.parquet(str(copy))
-            seconds = time.perf_counter() - begun
-            _count(copy, material.rows)
-            return {_RATE: material.rows / seconds}
-
-        run()
-        yield run
-    shutil.rmtree(copy, ignore_errors=True)
+    return _written(stand, "copy", lambda rows, folder: rows.write.parquet(folder))
 
 
-@contextmanager
-def partitioned(stand: Stand) -> Iterator[Run]:
+def partitioned(stand: Stand) -> AbstractContextManager[Run]:
     """The same with a folder for each topic and date, as the lake has them."""
-    material, copy = stand.small, stand.folder / "partitioned"
-    with native(stand, material) as table:
 
-        def run() -> Figures:
-            shutil.rmtree(copy, ignore_errors=True)
-            begun = time.perf_counter()
-            rows = table().selectExpr("*", "to_date(timestamp) AS date")
-            rows.write.partitionBy("topic", "date").parquet(str(copy))
-            seconds = time.perf_counter() - begun
-            _count(copy, material.rows)
-            return {_RATE: material.rows / seconds}
+    def write(rows: DataFrame, folder: str) -> None:
+        rows.selectExpr("*", "to_date(timestamp) AS date").write.partitionBy("topic", "date").parquet(folder)
 
-        run()
-        yield run
-    shutil.rmtree(copy, ignore_errors=True)
+    return _written(stand, "partitioned", write)
 
 
 def visible(table: Path) -> list[Path]:

@@ -9,8 +9,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
 
-from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.columns import readColumns
+from fleximq.pipeline.lake.committing import LogCommitter
 from fleximq.pipeline.lake.publishing import Placed
 
 #: Who writes: what the numbers of batches belong to.
@@ -18,25 +17,10 @@ APPLICATION = "fleximq-ingest"
 _PARTITIONS = ["topic", "date"]
 
 
-class DeltaCommitter:
+class DeltaCommitter(LogCommitter):
     """Commits batches to the log of one table, which the first one makes."""
 
-    def __init__(self, table: str) -> None:
-        self._table = table
-
-    def commit(self, batch: int, files: Sequence[Placed]) -> None:
-        """Add the files of a batch, unless they are in; readers see all of them at once.
-
-        :raises LakeRefused: the log cannot be read or written.
-        """
-        if not files:
-            return
-        try:
-            self._commit(batch, files)
-        except LakeRefused:
-            raise
-        except Exception as error:
-            raise LakeRefused(f"the table {self._table} cannot be committed to Delta Lake: {error}") from error
+    system = "Delta Lake"
 
     def _commit(self, batch: int, files: Sequence[Placed]) -> None:
         schema = self._schema()
@@ -61,10 +45,7 @@ class DeltaCommitter:
         table.create_write_transaction(actions, "append", schema, _PARTITIONS, commit_properties=properties)
 
     def _schema(self) -> Schema:
-        columns = readColumns(self._table)
-        if columns is None:
-            raise LakeRefused(f"{self._table} is no table of a lake any more")
-        return Schema.from_arrow(columns.schema.append(pa.field("date", pa.date32())))
+        return Schema.from_arrow(self._columns().append(pa.field("date", pa.date32())))
 
 
 def _added(table: str, file: Placed) -> AddAction:

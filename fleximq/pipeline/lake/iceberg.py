@@ -14,8 +14,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
 from pyiceberg.table import Table
 
-from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.columns import readColumns
+from fleximq.pipeline.lake.committing import LogCommitter
 from fleximq.pipeline.lake.publishing import Placed
 
 #: The property that has the number of the last batch.
@@ -33,29 +32,17 @@ def catalogOf(lake: str, name: str | None) -> Catalog:
     return load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/{DATABASE}", warehouse=f"file://{lake}")
 
 
-class IcebergCommitter:
+class IcebergCommitter(LogCommitter):
     """Commits batches to one table, which the first one makes.
 
     :param form: what is kept of the table's format; ``catalog`` is the name of one, if there is one.
     """
 
+    system = "Iceberg"
+
     def __init__(self, table: str, form: Mapping[str, Any]) -> None:
-        self._table = table
+        super().__init__(table)
         self._form = form
-
-    def commit(self, batch: int, files: Sequence[Placed]) -> None:
-        """Add the files of a batch, unless they are in; readers see all of them at once.
-
-        :raises LakeRefused: the catalog cannot be reached, or the table not be written.
-        """
-        if not files:
-            return
-        try:
-            self._commit(batch, files)
-        except LakeRefused:
-            raise
-        except Exception as error:
-            raise LakeRefused(f"the table {self._table} cannot be committed to Iceberg: {error}") from error
 
     def _commit(self, batch: int, files: Sequence[Placed]) -> None:
         table = self._loaded()
@@ -71,19 +58,17 @@ class IcebergCommitter:
 
     def _loaded(self) -> Table:
         """Return the table with all columns that files may have."""
-        columns = readColumns(self._table)
-        if columns is None:
-            raise LakeRefused(f"{self._table} is no table of a lake any more")
+        columns = self._columns()
         lake, name = os.path.split(self._table)
         catalog = catalogOf(lake, self._form.get("catalog"))
         try:
             table = catalog.load_table((NAMESPACE, name))
         except NoSuchTableError:
-            return self._made(catalog, name, columns.schema)
+            return self._made(catalog, name, columns)
         known = {field.name for field in table.schema().fields}
-        if any(field.name not in known or pa.types.is_nested(field.type) for field in columns.schema):
+        if any(field.name not in known or pa.types.is_nested(field.type) for field in columns):
             with table.update_schema() as update:
-                update.union_by_name(columns.schema)
+                update.union_by_name(columns)
         return table
 
     def _made(self, catalog: Catalog, name: str, schema: Any) -> Table:
