@@ -17,6 +17,17 @@ SOURCE = str(Path(fleximq.__file__).parents[1])
 PATIENCE = 120
 
 
+def python(program: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program in a Python of its own, which finds the sources."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
 def pipeline(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run the command, and return what came of it."""
     return subprocess.run(
@@ -42,13 +53,7 @@ class HelpTests(SynchronousTestCase):
             "    used = resource.getrusage(resource.RUSAGE_SELF)\n"
             "    print(used.ru_utime + used.ru_stime, file=sys.stderr)\n"
         )
-        ended = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONPATH": SOURCE},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        ended = python(program)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         for name in JOBS:
             self.assertIn(f"\n    {name} ", ended.stdout)
@@ -72,13 +77,7 @@ class HelpTests(SynchronousTestCase):
             "    try: main([name, '--help'])\n"
             "    except SystemExit as ended: assert ended.code == 0, name\n"
         )
-        ended = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONPATH": SOURCE},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        ended = python(program)
         self.assertEqual(ended.returncode, 0, ended.stderr)
 
 
