@@ -53,6 +53,10 @@ class Forbidden(BrokerError):
     status = Status.FORBIDDEN
 
 
+class NotPermitted(Forbidden):
+    """The client's permissions do not cover this (403; each dialect has its own words for it)."""
+
+
 class NotFound(BrokerError):
     """The path, subscription or delivery named does not exist (404)."""
 

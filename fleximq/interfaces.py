@@ -95,6 +95,45 @@ class IBrokerObserver(Interface):
         """Something worth counting happened ``number`` times, e.g. ``"dropped: queue full"``."""
 
 
+class IRights(Interface):
+    """What a client may do. The words for ``action`` are those of :class:`fleximq.rights.Action`."""
+
+    def may(action: str, name: str) -> bool:
+        """Tell whether this may be done to a topic or path of this very name. Called often, so answers are kept."""
+
+    def mayMatch(action: str, pattern: str) -> bool:
+        """Tell whether a subscription to a pattern is worth making: something it can match may be subscribed to."""
+
+
+class IConversation(Interface):
+    """A client's side of the broker that hears what becomes of its rights: the session of its connection."""
+
+    def rightsChanged(lost: Sequence[str]) -> None:
+        """Forget what was allowed before, and tell the client of the subscriptions that it has just lost."""
+
+    def expel(error: Any) -> None:
+        """Answer a :class:`fleximq.errors.BrokerError` in the dialect's words and close the connection."""
+
+
+class IAdmission(Interface):
+    """Decides who may come in by one listener, and as whom. Its answers change when the settings are read again."""
+
+    required = Attribute("""Whether nobody comes in without credentials.""")
+
+    def refusal(address: Any) -> str | None:
+        """Return the sentence with which a peer at this address is turned away whatever it shows, or None."""
+
+    def admit(credentials: Any, address: Any) -> Any:
+        """Return a Deferred of :class:`fleximq.security.principal.Admitted`.
+
+        :param credentials: one of :mod:`fleximq.security.credentials`, or None if the peer showed none.
+        :param address: where it comes from; its wrong attempts are counted.
+
+        It fails with Unauthorized (none, or wrong ones), AuthenticationFailed (of a kind that nothing here checks),
+        JoinRejected (kept out by policy) or NoCapacity (they cannot be checked now).
+        """
+
+
 class IJournal(Interface):
     """What keeps durable publications. The volatile one lives in memory; the one on disk takes its place.
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 _GROUND = frozenset({"status", "errors", "limits"})
-_VALUES = _GROUND | {"message", "interfaces", "records", "patterns", "groups"}
+_VALUES = _GROUND | {"message", "interfaces", "records", "patterns", "groups", "rights"}
 _CORE = frozenset({"wire", "broker", "journal", "security"})
 _OPTIONS = frozenset({"option_values", "journal_options", "extension_options"})
 _SETTINGS = _VALUES | _OPTIONS | {"settings"}
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "records": _GROUND | {"message"},
     "groups": _GROUND | {"records"},
     "patterns": frozenset(),
+    "rights": _GROUND | {"interfaces"},
     "interfaces": _GROUND | {"message"},
     "plugin": _VALUES,
     "wire": _VALUES,

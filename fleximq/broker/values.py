@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fleximq.interfaces import IPeer, ISource, ISubscriber
+from fleximq.interfaces import IConversation, IPeer, IRights, ISource, ISubscriber
 from fleximq.message import Message
+from fleximq.rights import EVERYTHING
 
 if TYPE_CHECKING:
     from fleximq.broker.topics import Topic
@@ -31,7 +32,8 @@ class Client:
     ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``unsafe`` is
     the number of its last run in the journal, which may still be on its way to the disk; ``consumed`` tells whether
     it was handed something that is kept, or has acknowledged it, since it last asked when all is safe; ``reader`` is
-    whatever the dialects know it by as somebody who publishes.
+    whatever the dialects know it by as somebody who publishes. ``rights`` is what it may do, and ``conversation`` hears
+    when that changes; ``identity`` is what authentication said of it, None where nobody asked.
     """
 
     id: int
@@ -45,6 +47,9 @@ class Client:
     unsafe: int = 0
     consumed: bool = False
     reader: Any = None
+    rights: IRights = EVERYTHING
+    conversation: IConversation | None = None
+    identity: Any = None
 
 
 class Envelope(NamedTuple):

@@ -1,0 +1,68 @@
+"""What peers show to say who they are, as credentials in the sense of ``twisted.cred``.
+
+Each is a frozen value that a checker declares an interest in by its interface. None shows its secret in its ``repr``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from twisted.cred.credentials import ICredentials
+from zope.interface import Attribute, implementer
+
+
+class IToken(ICredentials):
+    """A bearer token: FlexiMQ auth ``token``, HTTP ``Authorization: Bearer``, the ``token`` query parameter."""
+
+    token = Attribute("""The token, as text.""")
+
+
+class IPassword(ICredentials):
+    """A name and its password: FlexiMQ auth ``basic``, HTTP ``Authorization: Basic``."""
+
+    username = Attribute("""The name.""")
+    password = Attribute("""The password, as text.""")
+
+
+class IApiKey(ICredentials):
+    """An API key: FlexiMQ auth ``api_key``, BlipMQ AUTH."""
+
+    key = Attribute("""The key, as text.""")
+
+
+class ICertificate(ICredentials):
+    """A TLS client certificate that the listener has verified already."""
+
+    certificate = Attribute("""A :class:`cryptography.x509.Certificate`.""")
+
+
+@implementer(IToken)
+@dataclass(frozen=True, slots=True)
+class Token:
+    """See :class:`IToken`."""
+
+    token: str = field(repr=False)
+
+
+@implementer(IPassword)
+@dataclass(frozen=True, slots=True)
+class Password:
+    """See :class:`IPassword`."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@implementer(IApiKey)
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """See :class:`IApiKey`."""
+
+    key: str = field(repr=False)
+
+
+@implementer(ICertificate)
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """See :class:`ICertificate`."""
+
+    certificate: Any

@@ -1,0 +1,34 @@
+"""Who a client is, once its credentials were checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fleximq.interfaces import IRights
+
+#: Who a client is that showed no credentials, in permissions.
+ANONYMOUS = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody whom a checker knows.
+
+    ``name`` is unique among all checkers of a broker by the operator's care. ``roles`` and ``grants`` (action -> topic
+    patterns) come with the credentials themselves, e.g. from a token's claims, beside what the settings say of the
+    name. ``scheme`` is the checker that vouched. ``expires`` is when the credentials end, in seconds since 1970; the
+    connection ends then too.
+    """
+
+    name: str
+    roles: frozenset[str] = frozenset()
+    grants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scheme: str = ""
+    expires: float | None = None
+
+
+class Admitted(NamedTuple):
+    """A peer that may come in: who it is (None: anonymous), and what it may do."""
+
+    principal: Principal | None
+    rights: IRights
