@@ -38,6 +38,7 @@ from fleximq.broker.taps import Taps
 from fleximq.broker.time_to_live import TimesToLive
 from fleximq.broker.topic_queues import TopicQueue
 from fleximq.broker.topics import SYSTEM, Topic, TopicTable
+from fleximq.broker.traffic import Ledger
 from fleximq.broker.transactions import Transactions
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
 from fleximq.broker.work_queues import WorkQueues
@@ -81,6 +82,7 @@ class Broker:
         self.counts = Counts()
         self.observers = Observers(onError)
         self.observers.add(self.counts)
+        self.traffic = Ledger()
         self.channelsChanged: list[Callable[[], None]] = []
         self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
         durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())

@@ -95,6 +95,7 @@ class BlipSession(Session):
         else:
             self.stuck = False
             kind, head, asked = self._unanswered
+            self.traffic.messagesIn -= len(asked)  # they were counted when they came
             self._runs = chain([(kind, head, asked, [])] if asked else [], self._runs)
         self._work()
         if self._inputEnded and not self.stuck:
@@ -102,6 +103,7 @@ class BlipSession(Session):
 
     def _work(self) -> None:
         for kind, head, asked, messages in self._runs:
+            self.traffic.messagesIn += len(asked)
             try:
                 self._steps[kind](self, head, asked, messages)
             except NotKept as error:
@@ -197,6 +199,7 @@ class BlipSession(Session):
                 deliveries = _sendable(subscription, deliveries)
                 chunk = renderDeliveries(subscription.topic, deliveries, asked)
             self.answers.take(chunk)
+            self.traffic.messagesOut += len(deliveries)
             asked = asked[len(deliveries) :]
             self._polled += len(chunk)
             if self._polled >= PORTION:

@@ -66,10 +66,11 @@ class FlexiSession(FlexiMessages):
         known = self._envelopes.get
         publish = self.broker.publish
         source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
-        begin = until = total = 0
+        begin = until = total = messages = 0
         takers: Takers = ()
         try:
             for bytesOfEnvelope, read, start, end, count in self._scanner.spans(data):
+                messages += count
                 envelope = known(bytesOfEnvelope)
                 if envelope is not None and (topic := envelope.topic).only is FLEXI_FORM:
                     topic.published += count
@@ -104,6 +105,7 @@ class FlexiSession(FlexiMessages):
             self._settleLayout()
             self._refused(error, error.envelope)
         finally:
+            self.traffic.messagesIn += messages
             if total:
                 _handOver(source, begin, until, takers, total)
 

@@ -91,6 +91,7 @@ class IdentitySession(Session):
         An envelope is known by the beginning of its PUBLISHes, ``PUBLISH:<channel>:``, from the first that passed
         all checks until the client unsubscribes.
         """
+        self.traffic.messagesIn += len(messages)
         known = self._envelopes.get
         envelope: Envelope | None = None
         beginning, size = b"", 0
@@ -174,6 +175,11 @@ class IdentitySession(Session):
         self._say(encodeError(int(_CODES.get(error.status, error.status)), str(error)))
 
     # -- keep-alive and the end --------------------------------------------------------------------
+
+    def warn(self) -> None:
+        """Send ``ERROR:503:...``; the close frame stands behind it."""
+        if self.state is State.OPEN:
+            self._say(encodeError(int(Status.SERVICE_UNAVAILABLE), "the broker is stopping"))
 
     def _ping(self) -> None:
         self.outbox.take(encodeFrame(PING, b""))

@@ -55,6 +55,7 @@ class MiniProtocol(PatientProtocol, LineReceiver):
         session = self.session
         if data:
             self._reads.append(data)
+            session.traffic.messagesIn += data.count(b"\n")
         elif session.stuck and not self.outbox.full:
             session.readerCaughtUp()
         while not session.busy:

@@ -244,6 +244,7 @@ class MiniSession(Session):
             if not deliveries:
                 break
             asked -= len(deliveries)
+            self.traffic.messagesOut += len(deliveries)
             self._answer(renderAnswers(topic, deliveries, len(deliveries)))
             if self._taken >= PORTION:
                 self._taken = 0
@@ -292,6 +293,7 @@ class MiniSession(Session):
 
     def _waited(self, topic: str, delivery: Delivery | None) -> None:
         self._wait = None
+        self.traffic.messagesOut += delivery is not None
         self._answer(renderAnswers(topic, [] if delivery is None else [delivery], 1))
         self._goOnSoon()
 

@@ -19,6 +19,7 @@ from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
 from fleximq.broker.feed import LateRun
+from fleximq.broker.traffic import Traffic
 from fleximq.dialects.held import Chunk, Held
 from fleximq.dialects.slow_consumer import DISCONNECT, Block, Policy, Reader
 from fleximq.dialects.turn import Turn
@@ -48,13 +49,13 @@ class Outbox:
     :param overflow: called once when it is too slow by the policy.
     :param policy: what happens to deliveries over the mark.
 
-    ``cut(chunk, room)`` finds the last end of a message within ``room`` bytes of a run: the bytes and messages
+    ``traffic`` is what went over its connection, both ways. ``cut(chunk, room)`` finds the last end of a message within ``room`` bytes of a run: the bytes and messages
     before it. The session sets it to its form's.
     """
 
     __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_late", "_overflow", "_overflowed", "_paused",
                  "_policy", "_publisher", "_registered", "_reliefs", "_transport", "_turn", "_unsent", "cut", "limit",
-                 "waiting")  # fmt: skip
+                 "traffic", "waiting")  # fmt: skip
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Outbox:
         self._reliefs: list[Callable[[], None]] = []
         self.cut: Callable[[Chunk, int], tuple[int, int]] = lambda chunk, room: (0, 0)
         self.limit = limit
+        self.traffic = Traffic()
         self.waiting = 0
         if not self._direct:
             self._transport.registerProducer(self, True)
@@ -103,6 +105,7 @@ class Outbox:
 
     def deliver(self, chunk: Chunk, count: int = 1) -> None:
         """Send a run of ``count`` messages at the end of the turn, behind all that was taken before."""
+        self.traffic.messagesOut += count
         if self._paused:
             if self._late:
                 self._settle()
@@ -116,6 +119,7 @@ class Outbox:
 
     def deliverLate(self, run: LateRun, count: int = 1) -> None:
         """Do the same with a run that is rendered here; behind everybody's writes, while the peer does not keep up."""
+        self.traffic.messagesOut += count
         if self._paused:
             if not self._closing:
                 if not self._late:
@@ -225,6 +229,7 @@ class Outbox:
             sent = socket.send(chunks[0]) if len(chunks) == 1 else socket.sendmsg(chunks)
         except OSError:  # full, or an error that the transport's next write shows too
             sent = 0
+        self.traffic.bytesOut += sent
         for chunk in chunks:
             size = len(chunk)
             if sent >= size:
@@ -240,6 +245,7 @@ class Outbox:
     def _write(self, chunk: Chunk) -> None:
         if len(chunk) <= _PORTION:
             self._unsent = len(chunk)
+            self.traffic.bytesOut += self._unsent
             self._transport.write(chunk)
         else:
             self._held.append(chunk)
@@ -283,6 +289,7 @@ class Outbox:
         portion = self._held.take(_PORTION)
         self._unsent = len(portion)
         self.waiting -= self._unsent
+        self.traffic.bytesOut += self._unsent
         self._transport.write(portion)
 
     def stopProducing(self) -> None:

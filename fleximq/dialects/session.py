@@ -28,6 +28,8 @@ from fleximq.security.whence import whence
 
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
+#: Why connections end when the broker does.
+STOPPED = "broker stopped"
 
 
 class State(Enum):
@@ -44,21 +46,26 @@ class Session:
 
     Subclasses define ``dialect``, :meth:`received` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
     the peer was last heard, in the clock's seconds; the face sets it. ``reason`` is why it ends, "" until it does.
-    ``stuck`` says that it left something undone until the peer has read more.
+    ``stuck`` says that it left something undone until the peer has read more. ``mayFinish`` says that its peers are
+    told in good time when the broker stops, ``dismissed`` that they have no more of it.
     """
 
     dialect: ClassVar[str]
+    mayFinish: ClassVar[bool] = False
+    dismissed = False
     _log = Logger()
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         self.context = context
         self.broker = context.broker
         self.outbox = outbox
+        self.traffic = outbox.traffic
+        self.broker.traffic.begin(self.dialect, self.traffic)
         self.answers: Answers | None = None
         self.address = address
         self.client: Client | None = None
         self.state = State.WAITING
-        self.heard = context.clock.seconds()
+        self.heard = self._began = context.clock.seconds()
         self.listening = True
         self.stuck = False
         self.reason = ""
@@ -108,7 +115,11 @@ class Session:
         self.client = client
         self.state = State.OPEN
         self.handshakeDone()
-        self._log.info("{client} joined from {address}", client=client.name, address=place)
+        self._log.info(
+            "{client} joined from {address}",
+            client=client.name, address=place, event="joined", dialect=self.dialect, principal=principal,
+            client_id=client.id,
+        )  # fmt: skip
         return client
 
     def whenDecided(self, call: Callable[[], None]) -> None:
@@ -158,7 +169,7 @@ class Session:
         if self.state in (State.ENDING, State.CLOSED):
             return False
         self.state = State.ENDING
-        self.reason = reason
+        self.reason = STOPPED if self.dismissed else reason
         self.handshakeDone()
         self._deadline = self.context.clock.callLater(LINGER, self.outbox.abort)
         return True
@@ -195,12 +206,23 @@ class Session:
         """The peer will say no more: send the answers that are pending, then close."""
         self.end("client closed")
 
+    def warn(self) -> None:
+        """Tell the peer that the broker stops; nothing happens in a dialect that has no words for it."""
+
+    def dismiss(self) -> None:
+        """The broker stops: answer what was asked, as if the peer had ended its input, then close."""
+        if not self.dismissed:
+            self.dismissed = True
+            self.outbox.linger()
+            self.inputEnded()
+
     def lost(self) -> None:
         """The connection is gone."""
         if self.state is State.CLOSED:
             return
         reason = self.reason or "connection lost"
         self.state = State.CLOSED
+        self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
         self.outbox.stopProducing()
         if self.client is not None:
@@ -208,7 +230,23 @@ class Session:
         else:
             self.broker.observers.counted(f"not let in: {reason}", 1)
         self.left()
-        self._log.info("{who} left: {reason}", who=self._who(), reason=reason)
+        self._log.info("{who} left: {reason}", who=self._who(), reason=reason, event="left", **self._account())
+
+    def _account(self) -> dict[str, object]:
+        """Return who this was, for how many seconds, and how much went over the connection, for the log."""
+        client, traffic = self.client, self.traffic
+        return {
+            "dialect": self.dialect,
+            "address": whence(self.address),
+            "client": None if client is None else client.name,
+            "client_id": None if client is None else client.id,
+            "principal": None if client is None else client.principal,
+            "seconds": round(self.context.clock.seconds() - self._began, 3),
+            "bytes_in": traffic.bytesIn,
+            "bytes_out": traffic.bytesOut,
+            "messages_in": traffic.messagesIn,
+            "messages_out": traffic.messagesOut,
+        }
 
     def _who(self) -> str:
         return self.client.name if self.client is not None else f"{self.dialect} peer at {whence(self.address)}"

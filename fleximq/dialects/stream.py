@@ -70,6 +70,7 @@ class StreamProtocol(Protocol):
         if len(data) >= self._fullRead:
             self._fullRead = widen(self.transport)
         session.heard = self._seconds()
+        session.traffic.bytesIn += len(data)
         turn = self._turn
         turn.open = True
         turn.reader = self

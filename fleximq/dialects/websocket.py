@@ -21,7 +21,7 @@ from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.inflation import acceptDeflate
 from fleximq.dialects.outbox import markOf
 from fleximq.dialects.reading import Reading
-from fleximq.dialects.session import Session, State
+from fleximq.dialects.session import STOPPED, Session, State
 from fleximq.dialects.stream import tune, widen
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
 from fleximq.dialects.websocket_protocol import (
@@ -29,6 +29,7 @@ from fleximq.dialects.websocket_protocol import (
     INTERNAL_ERROR,
     NORMAL,
     POLICY_VIOLATION,
+    SERVICE_RESTART,
     TOO_BIG,
     TRY_AGAIN_LATER,
     BoundedProtocol,
@@ -42,6 +43,7 @@ _CODES = {
     "error 503": TRY_AGAIN_LATER,
     "handshake deadline": POLICY_VIOLATION,
     "internal error": INTERNAL_ERROR,
+    STOPPED: SERVICE_RESTART,
 }
 #: A close frame has room for so many bytes of words.
 _WORDS_BYTES = 123
@@ -99,6 +101,7 @@ class WebSocketFace(BoundedProtocol):
         if len(data) >= self._fullRead:
             self._fullRead = widen(self.transport)
         self.session.heard = self._seconds()
+        self.session.traffic.bytesIn += len(data)
         turn = self._turn
         turn.open = True
         turn.reader = self
