@@ -22,12 +22,16 @@ from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, rep
 from fleximq.wire.flexi_layouts import toLayoutB
 from fleximq.wire.flexi_message import FIXED_BYTES, MessageType, encodeMessage, words
 
+#: The path of the NOTIF that says that the broker stops.
+DRAINING = "/broker/draining"
+
 
 @implementer(ISubscriber, IPeer)
 class FlexiVoice(Session):
     """The outward half of a FlexiMQ session. ``id`` is the client's, 0 before its JOIN."""
 
     dialect = "fleximq"
+    mayFinish = True
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
@@ -124,6 +128,13 @@ class FlexiVoice(Session):
             self._say(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
         if error.closes or not joined:
             self.end(f"error {int(error.status)}")
+
+    def warn(self) -> None:
+        """Send a NOTIF with status 503 from :data:`DRAINING`; nothing before the JOIN."""
+        if self.state is State.OPEN:
+            routing = self._routing({"client_id": self.id, "path": DRAINING})
+            fields = {"status": int(Status.SERVICE_UNAVAILABLE), "routing": routing}
+            self.outbox.take(self._encoded(MessageType.NOTIF, fields, words("the broker is stopping")))
 
     def _ping(self) -> None:
         keepalive = {"timestamp": time.time_ns() // 1_000_000}

@@ -25,7 +25,8 @@ from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readWhole
 REQUEST_BYTES = 1 << 16
 
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED = 1000, 1001, 1002, 1003
-INVALID_PAYLOAD, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR, TRY_AGAIN_LATER = 1007, 1008, 1009, 1011, 1013
+INVALID_PAYLOAD, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1007, 1008, 1009, 1011
+SERVICE_RESTART, TRY_AGAIN_LATER = 1012, 1013
 
 #: So many frames behind our own close frame are looked through for the peer's; then nothing more is.
 LATE_FRAMES = 10_000
