@@ -53,9 +53,9 @@ class Outbox:
     before it. The session sets it to its form's.
     """
 
-    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_late", "_overflow", "_overflowed", "_paused",
-                 "_policy", "_publisher", "_registered", "_reliefs", "_transport", "_turn", "_unsent", "cut", "limit",
-                 "traffic", "waiting")  # fmt: skip
+    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_late", "_lingering", "_lingers", "_overflow",
+                 "_overflowed", "_paused", "_policy", "_publisher", "_registered", "_reliefs", "_transport", "_turn",
+                 "_unsent", "cut", "limit", "traffic", "waiting")  # fmt: skip
 
     def __init__(
         self,
@@ -78,6 +78,8 @@ class Outbox:
         self._unsent = 0
         self._paused = False
         self._closing = False
+        self._lingers: bool | None = False  # None: the peer has nothing more to say
+        self._lingering = False
         self._overflowed = False
         self._registered = not self._direct
         self._reliefs: list[Callable[[], None]] = []
@@ -188,6 +190,21 @@ class Outbox:
         if not self._paused:
             self._finish()
 
+    def linger(self) -> None:
+        """Let :meth:`close` end only what goes out, and the connection when the peer has ended its side as well.
+
+        A socket that is closed with something unread in it takes back what the peer has not read yet. Where there is
+        more than a plain socket, this changes nothing.
+        """
+        if self._lingers is not None:
+            self._lingers = self._direct
+
+    def finish(self) -> None:
+        """The peer has ended its side: wait for it no longer."""
+        self._lingers = None
+        if self._lingering:
+            self._transport.loseConnection()
+
     def abort(self) -> None:
         """Drop all that waits and close the connection now."""
         self._closing = True
@@ -278,7 +295,12 @@ class Outbox:
     def _finish(self) -> None:
         """Close the connection; all that waited was handed to the transport."""
         self._release()
-        self._transport.loseConnection()
+        if self._lingers:
+            self._lingering = True
+            self._transport.resumeProducing()  # whatever was against it: what is read now is thrown away
+            self._transport.loseWriteConnection()
+        else:
+            self._transport.loseConnection()
 
     def _catchUpAll(self) -> None:
         while self._held and not self._paused:

@@ -92,13 +92,15 @@ class StreamProtocol(Protocol):
     def readConnectionLost(self) -> None:
         """The peer ended its input."""
         self.session.inputEnded()
+        self.outbox.finish()
         self._turn.flush()
 
     def writeConnectionLost(self) -> None:
-        """Our own output was ended; nothing more can be said."""
-        transport: Any = self.transport
-        self.session.end("connection lost")
-        transport.loseConnection()
+        """Our own output was ended; nothing more can be said. It is no more than that if we have dismissed the peer."""
+        if not self.session.dismissed:
+            transport: Any = self.transport
+            self.session.end("connection lost")
+            transport.loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection is gone."""

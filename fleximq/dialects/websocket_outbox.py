@@ -48,6 +48,9 @@ class WebSocketOutbox(Outbox):
             self._awaiting = self._farewell()
             super().close()
 
+    def linger(self) -> None:
+        """Change nothing: the peer's close frame is awaited anyway."""
+
     def finish(self) -> None:
         """Wait for the peer no longer: close the connection behind what is still to be sent."""
         if self._awaiting:
