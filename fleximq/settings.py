@@ -45,8 +45,8 @@ class Settings:
     to say who it is. ``keepalive``: how long it may be idle before the broker pings it; after three times that it is
     closed. ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
     ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for
-    a message. ``allowedOrigin`` names web pages that may open a WebSocket beside those that always may. ``spawn``
-    holds command lines of stdio clients, ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and
+    a message, ``drainTimeout`` how long connections have for their end when the broker stops. ``allowedOrigin`` names
+    web pages that may open a WebSocket beside those that always may. ``spawn`` holds command lines of stdio clients, ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and
     ``tlsKey`` are the PEM files behind ``tls://`` and ``wss://``. ``extension`` names extensions that are turned on.
 
     ``journal`` is the folder in which durable messages are kept (None: only in memory), ``durable`` the patterns of the
@@ -69,6 +69,7 @@ class Settings:
     subscriptionGrace: float = 60.0
     queueExpiry: float = 3600.0
     consumeWait: float = 0.0
+    drainTimeout: float = 10.0
     slowConsumer: SlowConsumer = SlowConsumer.DISCONNECT
     bcastEcho: bool = False
     strictFleximq: bool = False
@@ -98,7 +99,7 @@ class Settings:
             raise SettingError("listen is empty, but must name an endpoint, e.g. tcp:7890")
         for name in ("handshakeTimeout", "keepalive", "redelivery", "queueExpiry", "durableGrace"):
             _mustLast(name, getattr(self, name))
-        for name in ("requestTimeout", "subscriptionGrace", "consumeWait", "idempotenceWindow"):
+        for name in ("requestTimeout", "subscriptionGrace", "consumeWait", "drainTimeout", "idempotenceWindow"):
             _mayLast(name, getattr(self, name))
         if not 1 <= self.maxDeliveries <= 1 << 31:
             raise SettingError(f"max-deliveries is {self.maxDeliveries}, but must be between 1 and {1 << 31}")
@@ -230,6 +231,7 @@ OPTIONS = (
     Option("subscription-grace", "subscriptionGrace", seconds, "Seconds a BlipMQ subscription outlives its client."),
     Option("queue-expiry", "queueExpiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
     Option("consume-wait", "consumeWait", seconds, "Seconds until a MiniMQ CONSUME says NO_MSG; 0 is at once."),
+    Option("drain-timeout", "drainTimeout", seconds, "Seconds that connections have for their end at a stop."),
     Option(
         "slow-consumer",
         "slowConsumer",

@@ -12,6 +12,7 @@ from fleximq.services.compose import compose
 from fleximq.services.departure import Departure
 from fleximq.services.garbage import GarbageService
 from fleximq.services.listeners import ListenerService
+from fleximq.services.signals import SignalService
 
 __all__ = ["Options", "makeService"]
 
@@ -36,5 +37,6 @@ def makeService(options: Options) -> IService:
         if not twistd.get("nodaemon", True):
             raise SystemExit("fleximq: stdio has no client in a daemon; start the broker with twistd -n")
         sys.stdout = sys.stderr
+    SignalService(reactor, lambda: None, twistd).setServiceParent(whole)
     GarbageService().setServiceParent(whole)
     return whole

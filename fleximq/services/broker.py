@@ -1,10 +1,12 @@
 """The broker as a service: made from the settings, stopped with the process."""
 
 import secrets
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -57,17 +59,23 @@ def rulesOf(settings: Settings) -> Rules:
     )
 
 
-class BrokerService(Service):
-    """Ends the broker's connections and then its timers when it is stopped."""
+class BrokerService(MultiService):
+    """Holds the extensions; when it is stopped, it ends the broker's connections, then these, then its timers.
 
-    def __init__(self, broker: Broker, guests: Guests) -> None:
+    :param patience: returns how many seconds connections have for their end.
+    """
+
+    def __init__(self, broker: Broker, guests: Guests, patience: Callable[[], float]) -> None:
+        super().__init__()
         self.broker = broker
         self._guests = guests
+        self._patience = patience
 
-    def stopService(self) -> "Deferred[None]":
-        """Say goodbye to everybody, then cancel everything timed."""
-        super().stopService()
-        return self._guests.dismiss().addCallback(lambda ignored: self.broker.stop())
+    def stopService(self) -> "Deferred[Any]":
+        """Say goodbye to everybody, stop the extensions, then cancel everything timed."""
+        stopping: Deferred[Any] = self._guests.dismiss(self._patience())
+        stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
+        return stopping.addBoth(lambda ignored: self.broker.stop())
 
 
 def _randomHex(digits: int) -> str:

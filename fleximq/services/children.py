@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 
 from fleximq.dialects.context import Context, Invitation
 from fleximq.dialects.fleximq import FlexiFactory
+from fleximq.dialects.session import STOPPED, Session, State
 from fleximq.services.child import Child
 from fleximq.settings import command
 
@@ -54,6 +55,7 @@ class ChildService(Service):
         self._delay = SOON
         self._timer: IDelayedCall | None = None
         self._child: Child | None = None
+        self._protocol: Any = None  # there with the child
         self._gone: Deferred[None] | None = None
 
     def startService(self) -> None:
@@ -62,15 +64,23 @@ class ChildService(Service):
         self._timer = self._reactor.callLater(0, self._start)
 
     def stopService(self) -> Deferred[None]:
-        """End it; what is returned fires when it has gone."""
+        """Tell it that the broker stops, and end it; what is returned fires when it has gone."""
         super().stopService()
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         if self._child is None:
             return succeed(None)
-        self._gone = Deferred()
-        self._child.loseConnection()
-        return self._gone
+        gone = self._gone = Deferred()
+        self._dismiss(self._child)
+        return gone
+
+    def _dismiss(self, child: Child) -> None:
+        session: Session = self._protocol.session
+        if session.state is State.CLOSED:
+            child.loseConnection()
+        else:
+            session.warn()
+            session.end(STOPPED)
 
     def _start(self) -> None:
         id = self._context.broker.reserve()
@@ -90,7 +100,8 @@ class ChildService(Service):
             return
         invited = Invitation(id, f"spawn:{self.title}")
         context = replace(self._context, refusal=lambda address: None, invited=invited)
-        self._child = Child(self._reactor, self.title, FlexiFactory(context).buildProtocol(None), ended)
+        self._protocol = FlexiFactory(context).buildProtocol(None)
+        self._child = Child(self._reactor, self.title, self._protocol, ended)
         try:
             self._spawn(self._child, program, id)
         except OSError as error:

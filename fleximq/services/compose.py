@@ -59,12 +59,13 @@ def compose(
     policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
     guests = Guests(reactor)
     gate = Gate(reactor, settings.limits, lambda: len(broker.clients), broker.observers.counted)
-    BrokerService(broker, guests).setServiceParent(whole)
+    brokerService = BrokerService(broker, guests, lambda: settings.drainTimeout)
+    brokerService.setServiceParent(whole)
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
         surroundings = ExtensionContext(broker, settings, reactor)
         extension = registry.extensions[chosen.name]
-        ExtensionService(extension, configuration, surroundings, depart).setServiceParent(whole)
+        ExtensionService(extension, configuration, surroundings, depart).setServiceParent(brokerService)
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         protection = Protection(settings.allowAnonymous, listen.proxied)
         context = Context(broker, settings, reactor, turn, protection.refusal, policy)

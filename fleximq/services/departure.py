@@ -40,7 +40,7 @@ class Departure:
         """
         line = self._tell(sentence)
         self._tellParent(line)
-        self._removePidfile()
+        removePidfile(self._configuration)
         raise SystemExit(1)
 
     def late(self, sentence: str, reactor: Any) -> None:
@@ -71,12 +71,14 @@ class Departure:
                 os.write(pipe, b"1 " + line.encode("ascii", "backslashreplace")[: STATUS_BYTES - 2])
                 os.close(pipe)
 
-    def _removePidfile(self) -> None:
-        path = self._configuration.get("pidfile")
-        if isinstance(path, str) and path:
-            with suppress(OSError):
-                if Path(path).read_bytes().strip() == b"%d" % os.getpid():
-                    os.remove(path)
+
+def removePidfile(configuration: Mapping[str, object]) -> None:
+    """Remove the pid file that ``twistd`` was told to write, if it is this process's own."""
+    path = configuration.get("pidfile")
+    if isinstance(path, str) and path:
+        with suppress(OSError):
+            if Path(path).read_bytes().strip() == b"%d" % os.getpid():
+                os.remove(path)
 
 
 def _exitWithFailure() -> NoReturn:

@@ -2,7 +2,7 @@
 
 Without this the reactor would cut all connections as it stops: answers that wait would be lost, and a WebSocket would
 get no close frame. Connections that have not shown their dialect, and those of dialects whose protocols have no
-session, are still left to the reactor.
+session, are still left to the reactor. docs/operating.rst, "Stopping".
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,18 +12,22 @@ from weakref import WeakSet
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory, IReactorTime
 from twisted.internet.protocol import Factory
+from twisted.logger import Logger
 
-from fleximq.dialects.session import Session, State
+from fleximq.dialects.session import STOPPED, Session, State
 from fleximq.services.spoken import Spoken
 
-#: Seconds that all connections together have for their last answers and close frames.
-PATIENCE = 1.0
-#: Seconds between two looks at who is still there.
-_LOOK = 0.01
+#: Who was told that the broker stops may go on until it says nothing for so many seconds, and nobody waits for an
+#: answer any more; at most for this part of the time.
+QUIET, PART = 0.5, 0.5
+#: Seconds between two looks at who is still there, and at least so many times what a look takes.
+_LOOK, _REST = 0.01, 4
+
+_log = Logger()
 
 
 class Guests:
-    """Notes the protocols that factories build, and ends their sessions.
+    """Notes the protocols that factories build, and ends their sessions. ``leaving`` says that it does.
 
     :param clock: measures how long they are waited for.
     """
@@ -31,31 +35,59 @@ class Guests:
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self._protocols: WeakSet[Any] = WeakSet()
+        self._told: dict[Session, float] = {}
+        self.leaving = False
 
     def of(self, spoken: Spoken) -> Spoken:
         """Return the same dialects with factories that note each protocol they build."""
         return spoken._replace(streams=self._noting(spoken.streams), webSockets=self._noting(spoken.webSockets))
 
+    def note(self, protocol: Any) -> None:
+        """Note a protocol that no factory of a listener has built."""
+        self._protocols.add(protocol)
+
     def _noting(self, factories: Mapping[str, IProtocolFactory]) -> dict[str, IProtocolFactory]:
-        return {name: _NotingFactory(each, self._protocols) for name, each in factories.items()}
+        return {name: _NotingFactory(each, self) for name, each in factories.items()}
 
-    def dismiss(self) -> "Deferred[None]":
-        """End all sessions; what is returned fires when their connections are closed, or cut after a second."""
-        for session in self._present():
-            session.end("broker stopped")
-        return self._gone(self._clock.seconds() + PATIENCE)
+    def dismiss(self, patience: float) -> "Deferred[None]":
+        """Tell everybody that the broker stops, and end all sessions.
 
-    def _gone(self, deadline: float) -> "Deferred[None]":
+        What is returned fires when their connections are closed, which they are after ``patience`` seconds in any case.
+        """
+        self.leaving = True
+        now = self._clock.seconds()
+        return self._look(now + PART * patience, now + patience)
+
+    def _look(self, finish: float, deadline: float) -> "Deferred[None]":
+        now = self._clock.seconds()
         present = list(self._present())
-        if present and self._clock.seconds() >= deadline:
+        if present and now >= deadline:
+            _log.warn("{number} connections did not end in time and are cut off", number=len(present))
             for session in present:
                 session.outbox.abort()
             present = []
         if not present:
+            self._told.clear()
             return succeed(None)
+        self._urge(present, now, finish)
         later: Deferred[None] = Deferred()
-        self._clock.callLater(_LOOK, later.callback, None)
-        return later.addCallback(lambda ignored: self._gone(deadline))
+        self._clock.callLater(max(_LOOK, _REST * (self._clock.seconds() - now)), later.callback, None)
+        return later.addCallback(lambda ignored: self._look(finish, deadline))
+
+    def _urge(self, present: list[Session], now: float, finish: float) -> None:
+        """Tell those who do not know it yet, and end the sessions whose time has come."""
+        busy = any(session.client is not None and session.broker.waiting(session.client) for session in present)
+        for session in present:
+            if session not in self._told:
+                self._told[session] = now
+                session.warn()
+            if now >= finish:
+                session.dismiss()
+                session.end(STOPPED)
+            elif not session.mayFinish or session.state is not State.OPEN:
+                session.dismiss()
+            elif not busy and now - max(session.lastHeard(), self._told[session]) >= QUIET:
+                session.dismiss()
 
     def _present(self) -> Iterator[Session]:
         for protocol in list(self._protocols):
@@ -69,15 +101,15 @@ class _NotingFactory(Factory[Any]):
 
     noisy = False
 
-    def __init__(self, inner: IProtocolFactory, protocols: "WeakSet[Any]") -> None:
+    def __init__(self, inner: IProtocolFactory, guests: Guests) -> None:
         self._inner = inner
-        self._protocols = protocols
+        self._guests = guests
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol and note it."""
         protocol = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
         if protocol is not None:
-            self._protocols.add(protocol)
+            self._guests.note(protocol)
         return protocol
 
     def startFactory(self) -> None:

@@ -1,0 +1,79 @@
+"""What the broker's process does when it gets a signal.
+
+SIGTERM and SIGINT stop it in good order, after which the process ends with 0; the second of them ends it at once.
+``twistd`` by itself sends its own process the same signal again behind an orderly stop, because the reactor's way of
+taking signals notes it for that; so they are taken here. SIGHUP reads the settings again. docs/operating.rst,
+"Stopping" and "Reloading".
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.logger import Logger
+
+from fleximq.services.departure import removePidfile
+
+_log = Logger()
+
+#: What asks the broker to stop.
+STOP = (signal.SIGTERM, signal.SIGINT)
+
+
+class SignalService(Service):
+    """Takes signals from when the reactor runs on until the process ends; SIGHUP already before.
+
+    :param reactor: is stopped; what a signal asks for is done in a round of its own.
+    :param reload: called for SIGHUP.
+    :param configuration: the options of ``twistd``, whose pid file goes with a process that ends at once.
+    :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
+    :param kill: sends a signal to a process (:func:`os.kill`).
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        reload: Callable[[], object],
+        configuration: Mapping[str, object],
+        onSignal: Callable[[int, Any], Any] = signal.signal,
+        kill: Callable[[int, int], None] = os.kill,
+    ) -> None:
+        self._reactor = reactor
+        self._reload = reload
+        self._configuration = configuration
+        self._onSignal = onSignal
+        self._kill = kill
+        self._asked = False
+
+    def startService(self) -> None:
+        """Take signals; those that stop the broker behind the reactor's own start, which takes them too."""
+        super().startService()
+        self._onSignal(signal.SIGHUP, self._hungUp)
+        self._reactor.callWhenRunning(self._begin)
+
+    def _begin(self) -> None:
+        for number in STOP:
+            self._onSignal(number, self._stop)
+
+    def _hungUp(self, *ignored: object) -> None:
+        self._reactor.callFromThread(self._reloadIfRunning)  # a signal comes anywhere in the code
+
+    def _reloadIfRunning(self) -> None:
+        if self.running:
+            self._reload()
+
+    def _stop(self, number: int, frame: object = None) -> None:
+        if self._asked:
+            removePidfile(self._configuration)
+            self._onSignal(number, signal.SIG_DFL)
+            self._kill(os.getpid(), number)
+            return
+        self._asked = True
+        self._reactor.callFromThread(self._stopReactor, signal.Signals(number).name)
+
+    def _stopReactor(self, name: str) -> None:
+        if self.running:  # else it is stopping already
+            _log.info("Received {name}: the broker stops; once more ends it at once", name=name)
+            self._reactor.stop()
