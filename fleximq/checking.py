@@ -8,6 +8,7 @@ from fleximq.dialects.registry import Registry
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.errors import SettingError
 from fleximq.extension_options import Chosen
+from fleximq.security import schemes
 from fleximq.settings import Settings
 
 #: A listener whose socket systemd passes.
@@ -36,6 +37,7 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
     else:
         yield from _faultsOfJournal(settings)
         yield from _faultsOfListeners(settings, registry, elsewhere)
+        yield from schemes.faults(settings.auth)
         yield from _faultsOfExtensions(settings, registry)
 
 

@@ -41,8 +41,8 @@ class SlowConsumer(Enum):
 class Settings:
     """How the broker is to run; times are in seconds.
 
-    ``listen`` holds texts of the form ``[DIALECT+]ENDPOINT``. ``handshakeTimeout``: how long a connection may take
-    to say who it is. ``keepalive``: how long it may be idle before the broker pings it; after three times that it is
+    ``listen`` holds texts of the form ``[DIALECT+]ENDPOINT``, ``auth`` those of the form ``SCHEME:ARGUMENT``, which
+    :mod:`fleximq.security.schemes` looks into. ``handshakeTimeout``: how long a connection may take to say who it is. ``keepalive``: how long it may be idle before the broker pings it; after three times that it is
     closed. ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
     ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for
     a message, ``drainTimeout`` how long connections have for their end when the broker stops. ``allowedOrigin`` names
@@ -61,6 +61,7 @@ class Settings:
 
     listen: tuple[str, ...] = ("tcp:7890",)
     allowAnonymous: bool = False
+    auth: tuple[str, ...] = ()
     handshakeTimeout: float = 10.0
     keepalive: float = 30.0
     requestTimeout: float = 0.0
@@ -205,7 +206,15 @@ class Option(NamedTuple):
 #: Every option there is, in the order in which a reader would want to meet them.
 OPTIONS = (
     Option("listen", "listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL; may be given several times."),
-    Option("allow-anonymous", "allowAnonymous", flag, "Serve remote peers too, although nobody is authenticated."),
+    Option(
+        "allow-anonymous", "allowAnonymous", flag, "Serve peers from everywhere, although they do not say who they are."
+    ),
+    Option(
+        "auth",
+        "auth",
+        texts,
+        "What checks the credentials of clients, as SCHEME:ARGUMENT, e.g. passwords:FILE; may be given several times.",
+    ),
     Option(
         "allowed-origin",
         "allowedOrigin",

@@ -4,12 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zope.interface import Attribute, Interface, implementer
+
 from fleximq.interfaces import IRights
 
 #: Who a client is that showed no credentials, in permissions.
 ANONYMOUS = "anonymous"
 
 
+class IPrincipal(Interface):
+    """What a login of ``twisted.cred`` ends with here."""
+
+    name = Attribute("""Who it is.""")
+
+
+@implementer(IPrincipal)
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Somebody whom a checker knows.
@@ -17,7 +26,8 @@ class Principal:
     ``name`` is unique among all checkers of a broker by the operator's care. ``roles`` and ``grants`` (action -> topic
     patterns) come with the credentials themselves, e.g. from a token's claims, beside what the settings say of the
     name. ``scheme`` is the checker that vouched. ``expires`` is when the credentials end, in seconds since 1970; the
-    connection ends then too.
+    connection ends then too. ``proof`` is what the checker knows the credentials by when it is asked again whether it
+    vouches for them, e.g. after its file was changed; nothing that would let anybody in.
     """
 
     name: str
@@ -25,6 +35,7 @@ class Principal:
     grants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scheme: str = ""
     expires: float | None = None
+    proof: str = field(default="", repr=False)
 
 
 class Admitted(NamedTuple):

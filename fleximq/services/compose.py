@@ -15,6 +15,7 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.dialects.slow_consumer import policyOf
 from fleximq.dialects.turn import Turn
 from fleximq.endpoints.listen import Ground, Listen
+from fleximq.security.door import Security
 from fleximq.security.protection import Protection
 from fleximq.services.bell import Bell
 from fleximq.services.broker import BrokerService, makeBroker
@@ -68,7 +69,8 @@ def compose(
         ExtensionService(extension, configuration, surroundings, depart).setServiceParent(brokerService)
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         protection = Protection(settings.allowAnonymous, listen.proxied)
-        context = Context(broker, settings, reactor, turn, protection.refusal, policy)
+        admission = security.admissionFor(protection)
+        context = Context(broker, settings, reactor, turn, admission.refusal, policy)
         spoken = guests.of(speak(registry, context, listen.dialect))
         factory = gate.before(_entrance(reactor, context, protection).factoryFor(listen, spoken))
         ListenerService(reactor, listen, factory, depart, departLate).setServiceParent(whole)
