@@ -16,7 +16,7 @@ from fleximq.broker.backlog import ANY, cost, costOf
 from fleximq.broker.in_flight import InFlight
 from fleximq.broker.kept_backlog import KeptBacklog
 from fleximq.broker.queue_state import QueueState
-from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, Queue
+from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, REDELIVERED, Queue
 from fleximq.broker.returned import Returned
 from fleximq.broker.values import Delivery
 from fleximq.interfaces import IJournal
@@ -208,6 +208,8 @@ class KeptQueue(Queue):
             self._returned.remove(delivery.tag)
             deliveries.append(_new(Delivery, (delivery.tag, delivery.message, delivery.attempts + 1)))
             most -= costOf(delivery.message)
+        if deliveries:
+            self._counted(REDELIVERED, len(deliveries))
         self._hide(deliveries, holder)
         self._again.extend([delivery.message.offset for delivery in deliveries if delivery.message.offset])
         return deliveries

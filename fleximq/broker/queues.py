@@ -33,6 +33,7 @@ FULL = "queue is full"
 DROPPED = "dropped: queue full"
 DEAD_LETTERS = "dead letters"
 EXPIRED = "expired: time to live"
+REDELIVERED = "redelivered"
 #: So many deliveries are taken back at once when their time is over: about 5 ms.
 PORTION = 10_000
 
@@ -78,12 +79,13 @@ class Queue:
     :param maxMessages: bound of what is waiting and in flight together.
     :param maxBytes: the same in bytes, as :mod:`fleximq.broker.backlog` counts them.
     :param onDead: is given the queue's name and the message that is dead; None for no end to deliveries.
-    :param counted: is told what is worth counting: :data:`DROPPED` and :data:`DEAD_LETTERS`.
+    :param counted: is told what is worth counting: :data:`DROPPED`, :data:`DEAD_LETTERS` ...
     :param dropsOldest: whether :meth:`deliver` keeps the bounds by dropping; if not, the caller keeps them by
         asking :meth:`admits` first.
     :param lives: seconds after which a message that waits is not worth handing out any more; None for no end.
     :param moved: is told of each delivery that is in flight no longer though nobody acknowledged it: waiting
         again (False) or gone (True: dead, or dropped while it waited again). Closing tells nobody.
+    :param named: gives a message the id that it is handed out with, and keeps; None if none is needed.
 
     ``size`` is the cost in bytes of everything waiting and in flight; ``lastTag`` the tag of the latest first
     delivery, 0 before it. Errors of callbacks go to the deadlines' ``onError``.
@@ -105,6 +107,7 @@ class Queue:
         dropsOldest: bool = True,
         lives: float | None = None,
         moved: Callable[[Delivery, bool], None] = _ignore,
+        named: Callable[[Message], Message] | None = None,
     ) -> None:
         self.name = name
         self.maxMessages = maxMessages
@@ -117,6 +120,7 @@ class Queue:
         self._counted = counted
         self._dropsOldest = dropsOldest
         self._moved = moved
+        self._naming = named
         self._deadlines = deadlines
         self._seconds = deadlines.seconds
         self._deadline: Deadline | None = None
@@ -127,6 +131,7 @@ class Queue:
         self._ages = None if lives is None else Ages(lives)
         self._left: deque[tuple[Held, list[int]]] = deque()
         self._closed = False
+        self._thrown = 0
 
     @property
     def depth(self) -> int:
@@ -152,6 +157,19 @@ class Queue:
     def untried(self) -> int:
         """The number of messages that were never handed out."""
         return len(self._backlog)
+
+    @property
+    def arrived(self) -> int:
+        """How many messages have come so far, about: what was thrown away and had no tag yet is among them."""
+        return self.lastTag + len(self._backlog) + self._thrown
+
+    @property
+    def oldest(self) -> int | None:
+        """The how-manieth message that came is the oldest that waits; None if none does."""
+        returned = self._returned.first()
+        if returned is not None:
+            return returned.tag
+        return self.lastTag + self._thrown + 1 if len(self._backlog) else None
 
     @property
     def loading(self) -> bool:
@@ -213,10 +231,13 @@ class Queue:
         while self._left and not self._returned:
             self._takeBackPortion()
         if self._returned:
+            self._counted(REDELIVERED, 1)
             return self._takeAgain(holder)
         message = self._backlog.popleft()
         if message is None:
             return None
+        if self._naming is not None:
+            (message,) = self._withIds(self._naming, [message])
         self.lastTag = tag = self.lastTag + 1
         delivery: Delivery = _new(Delivery, (tag, message, 1))
         self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
@@ -239,7 +260,11 @@ class Queue:
             if again is not None:
                 deliveries.append(again)
                 most -= costOf(again.message)
+        if deliveries:
+            self._counted(REDELIVERED, len(deliveries))
         messages = self._backlog.popMany(number - len(deliveries), most)
+        if self._naming is not None:
+            messages = self._withIds(self._naming, messages)
         first = [_new(Delivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
         self.lastTag += len(first)
         self._inFlight.handMany(first, self._seconds() + self._retryAfter, holder)
@@ -247,6 +272,12 @@ class Queue:
         if self._deadline is None and deliveries:
             self._arm(self._retryAfter)
         return deliveries
+
+    def _withIds(self, naming: Callable[[Message], Message], messages: list[Message]) -> list[Message]:
+        """Give messages their ids, which count from now on; those that are dropped before never need one."""
+        named = [naming(message) for message in messages]
+        self.size += cost(named) - cost(messages)
+        return named
 
     def acknowledge(self, tag: int) -> bool:
         """Remove the message with this tag for good, also if it has returned meanwhile.
@@ -423,8 +454,10 @@ class Queue:
     def _squeezeIn(self, messages: Sequence[Message]) -> None:
         """Put in what can fit at all, then drop the oldest until the bounds hold again."""
         room = self._backlog.size + self._returned.size + self.maxBytes - self.weight
-        fitting = [message for message in messages if costOf(message) <= room]
-        size = cost(fitting)
+        fitting, size = messages, cost(messages)
+        if size > room:
+            fitting = [message for message in messages if costOf(message) <= room]
+            size = cost(fitting)
         self._backlog.append(fitting, size)
         self.size += size
         dropped = len(messages) - len(fitting)
@@ -444,6 +477,8 @@ class Queue:
         self.size -= before - backlog.size
         if self._ages is not None:
             self.lastTag += dropped
+        else:
+            self._thrown += dropped
         return dropped
 
     def _dropOldest(self) -> bool:
@@ -456,4 +491,6 @@ class Queue:
         self.size -= size
         if size and self._ages is not None:
             self.lastTag += 1
+        elif size:
+            self._thrown += 1
         return size > 0

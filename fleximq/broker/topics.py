@@ -83,7 +83,8 @@ class TopicTable:
     """All topics and all wildcard subscriptions.
 
     ``standIns`` holds the feeds (:mod:`fleximq.broker.feed`) that take a subscriber's place in what they bring, the
-    first that does; call :meth:`rearranged` when what they bring changes.
+    first that does; call :meth:`rearranged` when what they bring changes. ``publishedBefore`` is how many messages were
+    published to topics that were forgotten since.
 
     :param idle: how many topics without a subscriber are remembered; beyond it the oldest is forgotten.
     :param created: called with each topic that comes into being.
@@ -108,6 +109,7 @@ class TopicTable:
         self._warm: dict[Topic, None] = {}
         self._same: dict[Takers, Takers] = {}
         self._channels: list[str] | None = None
+        self.publishedBefore = 0
         self.standIns: dict[ISubscriber, tuple[IStandIn, ...]] = {}
 
     def __len__(self) -> int:
@@ -145,6 +147,7 @@ class TopicTable:
     def _forget(self, topic: Topic) -> None:
         """Drop an idle topic; who still holds it publishes the careful way, which looks its name up again."""
         del self._topics[topic.name], self._idle[topic.name]
+        self.publishedBefore += topic.published
         self._warm.pop(topic, None)
         topic.cool()
         topic.gone = topic.careful = True

@@ -125,7 +125,7 @@ class Commit:
 
     ``opening``: it goes into a new segment. ``closing``: behind it the journal is closed. After it was carried out
     ``written`` has every frame with its position, ``end`` is the position behind them, ``length`` that of the
-    segment, and ``begun`` its position and id where it is new; or ``reason`` says why nothing of this may be believed.
+    segment, ``seconds`` how long it took, and ``begun`` its position and id where it is new; or ``reason`` says why nothing of this may be believed.
     """
 
     last: int
@@ -142,6 +142,7 @@ class Commit:
     begun: tuple[int, int] | None = None
     end: int = 0
     length: int = 0
+    seconds: float = 0.0
     reason: str | None = None
     error: Exception | None = None
 

@@ -17,6 +17,7 @@ from fleximq.interfaces import IJournal
 from fleximq.journal.appending import GroupCommit
 from fleximq.journal.cleaner import Cleaner
 from fleximq.journal.commit import Commit, Opening, Snapshot
+from fleximq.journal.commits import Commits
 from fleximq.journal.durable_end import DurableEnd
 from fleximq.journal.expiry import Rules
 from fleximq.journal.files import Files
@@ -86,6 +87,7 @@ class DiskJournal:
     ) -> None:
         self.id = ""
         self.keeper: Keeper = NothingToKeep()
+        self.commits = Commits()
         self._folder = directory
         self._files = files or Files()
         self._fsync = fsync
@@ -278,7 +280,7 @@ class DiskJournal:
 
     def _settled(self, commit: Commit) -> None:
         segments = self._segments
-        before = segments.end
+        before, first = segments.end, segments.nextOffset
         if commit.begun is not None:
             self._beginSegment(*commit.begun)
         for position, frame in commit.written:
@@ -286,6 +288,9 @@ class DiskJournal:
         self._staging.settle(commit)
         self._length = commit.length
         self._frames += len(commit.written)
+        if commit.opening is not None:
+            first = max(first, commit.opening.snapshot.offset)
+        self.commits.add(commit.seconds, max(0, segments.nextOffset - first), max(0, commit.end - before))
         self._room.settled(commit, before)
         self._durableEnd.publish(commit.end, commit.next, commit.time)
         if commit.begun is not None:

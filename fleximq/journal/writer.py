@@ -53,11 +53,13 @@ class Log:
         if self._broken is not None:
             commit.reason = self._broken
             return
+        began = self._seconds()
         try:
             self._carryOut(commit)
         except Exception as error:
             commit.error = error
             commit.reason = self._break(error)
+        commit.seconds = self._seconds() - began
 
     def _carryOut(self, commit: Commit) -> None:
         frames = commit.frames(self._end)

@@ -1,7 +1,7 @@
 """Queues: what does not fit, and what was handed out too often."""
 
 from fleximq.broker.backlog import OVERHEAD
-from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL
+from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
 from fleximq.broker.values import Delivery
 from fleximq.message import Message
 from tests.broker.queueing import RETRY, QueueCase, message, messages, names
@@ -38,7 +38,7 @@ class DeadLetterTests(QueueCase):
         for _ in range(3):
             self.queue.takeMany(None, 2)
             self.advance(RETRY)
-        self.assertEqual(self.world.counts, {DEAD_LETTERS: 2})
+        self.assertEqual(self.world.counts, {DEAD_LETTERS: 2, REDELIVERED: 4})
 
     def test_buried(self) -> None:
         """At once, however often it was handed out; what is not in flight is left alone."""
@@ -88,7 +88,7 @@ class DeadLetterTests(QueueCase):
             self.put("a")
             self.deliverAndWait(9)
             self.assertEqual(self.queue.take(), Delivery(1, message("a"), 10), settings)
-        self.assertEqual((self.world.dead, self.world.counts), ([], {}))
+        self.assertEqual((self.world.dead, self.world.counts), ([], {REDELIVERED: 27}))
 
     def test_consistentWhenTold(self) -> None:
         """Who is told may use the queue."""

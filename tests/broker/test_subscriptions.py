@@ -4,7 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.backlog import HELD, OVERHEAD
-from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, QUEUED
+from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
 from fleximq.broker.subscriptions import DROPPED_EXPIRED, UNKNOWN, Subscription, Subscriptions
 from fleximq.broker.values import Delivery
 from fleximq.errors import NotFound
@@ -109,7 +109,7 @@ class QosTests(SubscriptionCase):
         for _ in range(3):
             self.poll(1)
             self.advance(RETRY)
-        self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1}))
+        self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1, REDELIVERED: 2}))
 
     def test_emptyRun(self) -> None:
         self.one.deliver([], 0)

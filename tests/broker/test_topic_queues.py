@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.backlog import OVERHEAD
-from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, QUEUED
+from fleximq.broker.queues import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
 from fleximq.broker.topic_queues import DROPPED_EXPIRED, TopicQueue, TopicQueues
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber
@@ -145,7 +145,7 @@ class ConsumingTests(TopicQueueCase):
         for _ in range(3):
             self.consume(1)
             self.advance(RETRY)
-        self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a", id="a"))], {DEAD_LETTERS: 1}))
+        self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a", id="a"))], {DEAD_LETTERS: 1, REDELIVERED: 2}))
 
     def test_theDeadDoNotDieTwice(self) -> None:
         self.put("a", "$dead/t")

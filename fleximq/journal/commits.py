@@ -1,0 +1,53 @@
+"""How long commits take and how much is in one, as histograms; what an operator watches a disk by."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+#: The bounds of the histograms: seconds, messages and bytes.
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+MESSAGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+BYTES = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
+
+
+class Histogram:
+    """Counts values by the first bound that they are not over; ``sum`` is that of all.
+
+    :param bounds: ascending; above the last one there is one more count.
+    """
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.sum: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self.counts)
+
+
+class Commits:
+    """The commits of a journal since it was opened: ``seconds`` each took, ``messages`` and ``bytes`` in each.
+
+    The seconds are those that encoding, writing and syncing took on the writer's thread.
+    """
+
+    __slots__ = ("bytes", "messages", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(SECONDS)
+        self.messages = Histogram(MESSAGES)
+        self.bytes = Histogram(BYTES)
+
+    def add(self, seconds: float, messages: int, size: int) -> None:
+        """Count a commit that was carried out."""
+        self.seconds.add(seconds)
+        self.messages.add(messages)
+        self.bytes.add(size)
