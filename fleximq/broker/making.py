@@ -43,7 +43,7 @@ class MakeQueue:
         """Return a new queue.
 
         :param key: by which the journal knows it; without one, or without a journal, it lives in memory.
-        :param others: what else the queue is given, see there; ``named`` is for those in the journal.
+        :param others: what else the queue is given, see there.
         """
         settings = {
             "name": name,
@@ -59,7 +59,6 @@ class MakeQueue:
         }
         if self.keeping is not None and key:
             return KeptQueue(key=key, keeping=self.keeping, memory=self.memory, **settings)
-        settings.pop("named", None)
         return Queue(**settings)
 
     def but(self, **fields: Any) -> "MakeQueue":

@@ -117,9 +117,7 @@ class TopicQueue:
         return self._queue.admitsAlone(count, size)
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Put all of these in; messages without a usable id get one now and keep it. Overflow drops the oldest."""
-        if not self.kept:
-            rendered = [self._named(message) for message in rendered]
+        """Put all of these in; those without a usable id get one when they are handed out. Overflow drops the oldest."""
         self._queue.deliver(rendered, count)
 
     def consume(self) -> Delivery | None:
