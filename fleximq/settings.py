@@ -42,12 +42,14 @@ class Settings:
     """How the broker is to run; times are in seconds.
 
     ``listen`` holds texts of the form ``[DIALECT+]ENDPOINT``, ``auth`` those of the form ``SCHEME:ARGUMENT``, which
-    :mod:`fleximq.security.schemes` looks into. ``handshakeTimeout``: how long a connection may take to say who it is. ``keepalive``: how long it may be idle before the broker pings it; after three times that it is
-    closed. ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
-    ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for
-    a message, ``drainTimeout`` how long connections have for their end when the broker stops. ``allowedOrigin`` names
-    web pages that may open a WebSocket beside those that always may. ``spawn`` holds command lines of stdio clients, ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and
-    ``tlsKey`` are the PEM files behind ``tls://`` and ``wss://``. ``extension`` names extensions that are turned on.
+    :mod:`fleximq.security.schemes` looks into. ``handshakeTimeout``: how long a connection may take to say who it is.
+    ``keepalive``: how long it may be idle before the broker pings it; after three times that it is closed.
+    ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
+    ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for a
+    message, ``drainTimeout`` how long connections have for their end when the broker stops. ``allowedOrigin`` names web
+    pages that may open a WebSocket beside those that always may. ``spawn`` holds command lines of stdio clients,
+    ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and ``tlsKey`` are the PEM files behind
+    ``tls://`` and ``wss://``. ``extension`` names extensions that are turned on.
 
     ``journal`` is the folder in which durable messages are kept (None: only in memory), ``durable`` the patterns of the
     topics whose messages all are, ``fsync`` when they count as safe. ``retain``, ``retention`` and ``messageTtl`` hold

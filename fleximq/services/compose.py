@@ -60,6 +60,7 @@ def compose(
     policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
     guests = Guests(reactor)
     gate = Gate(reactor, settings.limits, lambda: len(broker.clients), broker.observers.counted)
+    security = Security.of(settings, reactor, broker.observers.counted)
     brokerService = BrokerService(broker, guests, lambda: settings.drainTimeout)
     brokerService.setServiceParent(whole)
     for chosen in settings.extension:
