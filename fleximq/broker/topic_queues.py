@@ -117,7 +117,7 @@ class TopicQueue:
         return self._queue.admitsAlone(count, size)
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Put all of these in; those without a usable id get one when they are handed out. Overflow drops the oldest."""
+        """Put all of these in; those without an id get one when they are handed out. Overflow drops the oldest."""
         self._queue.deliver(rendered, count)
 
     def consume(self) -> Delivery | None:
@@ -216,7 +216,7 @@ class TopicQueues:
         self._expiries: dict[str, Deadline] = {}
         self._dead = 0
         self._unknown: deque[tuple[TopicQueue, Delivery]] = deque()
-        self._early: list[str] = []
+        self._early: list[tuple[str, Callable[[str], bool] | None]] = []
         self._afterwards: list[Callable[[], None]] = []
         self._learning = False
 
@@ -261,8 +261,8 @@ class TopicQueues:
         if not portion:
             self._learning = False
             early, self._early = self._early, []
-            for id in early:
-                self.acknowledge(id)
+            for id, may in early:
+                self.acknowledge(id, may)
             afterwards, self._afterwards = self._afterwards, []
             for call in afterwards:
                 call()
@@ -317,15 +317,16 @@ class TopicQueues:
         queue = self._byTopic.get(topic)
         return [] if queue is None else queue.consumeMany(number, most)
 
-    def acknowledge(self, id: str) -> bool:
+    def acknowledge(self, id: str, may: Callable[[str], bool] | None = None) -> bool:
         """Remove a delivered message with this id for good: the one longest in flight, else one that returned.
 
+        :param may: tells whether it may be one of this topic's; None: of any.
         :return: whether there was one; MiniMQ's clients are not told.
         """
-        place = self._ids.meant(id)
+        place = self._ids.meant(id, may)
         if place is None:
             if self._learning:
-                self._early.append(id)
+                self._early.append((id, may))
             return False
         self._ids.forget(id, place)
         return place.queue.acknowledge(place.tag)
