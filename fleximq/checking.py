@@ -1,18 +1,17 @@
 """Whether what an operator wrote makes sense, found out without opening or starting anything."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleximq.dialects.registry import Registry
-from fleximq.endpoints.listen import Ground, Listen
+from fleximq.endpoints.listen import Ground, Listen, isPassed
 from fleximq.errors import SettingError
 from fleximq.extension_options import Chosen
+from fleximq.permission_options import faultsOf, unknownRoles
 from fleximq.security import schemes
-from fleximq.settings import Settings
+from fleximq.settings import TABLES, Settings
 
-#: A listener whose socket systemd passes.
-_PASSED = re.compile(r"(?:[a-z][a-z0-9_]*\+)?(?:haproxy:)*systemd:", re.IGNORECASE | re.ASCII)
+_TABLES = frozenset(table.name for table in TABLES)
 
 
 def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = False) -> Iterator[str]:
@@ -24,6 +23,10 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
     """
     good = {}
     for name, value in values.items():
+        inTables = list(faultsOf(name, value)) if name in _TABLES else []
+        if inTables:
+            yield from inTables
+            continue
         try:
             Settings.of({name: value})
         except SettingError as error:
@@ -37,6 +40,7 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
     else:
         yield from _faultsOfJournal(settings)
         yield from _faultsOfListeners(settings, registry, elsewhere)
+        yield from unknownRoles(settings.roles, settings.principals)
         yield from schemes.faults(settings.auth)
         yield from _faultsOfExtensions(settings, registry)
 
@@ -62,7 +66,7 @@ def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) 
     ground = Ground.of(settings, registry.dialects)
     onStdio = []
     for text in settings.listen:
-        if elsewhere and _PASSED.match(text):
+        if elsewhere and isPassed(text):
             continue
         try:
             if Listen.parse(text, ground).isStdio:

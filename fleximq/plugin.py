@@ -8,6 +8,7 @@ docs/extending.rst.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from twisted.internet.interfaces import IStreamServerEndpointStringParser
 from twisted.plugin import IPlugin
 from twisted.python.reflect import namedAny
 from zope.interface import implementer
@@ -75,3 +76,20 @@ class Extension:
     def makeService(self, context: IExtensionContext, configuration: Any) -> Any:
         """Return the service."""
         return namedAny(self._service)(context, configuration)
+
+
+@implementer(IPlugin, IStreamServerEndpointStringParser)
+class ServerEndpoint:
+    """A kind of server endpoint by its name.
+
+    :param prefix: what its strings begin with.
+    :param parse: the dotted name of what makes the endpoint of a reactor and the string's arguments.
+    """
+
+    def __init__(self, prefix: str, parse: str) -> None:
+        self.prefix = prefix
+        self._parse = parse
+
+    def parseStreamServer(self, reactor: Any, *arguments: Any, **named: Any) -> Any:
+        """Return the endpoint."""
+        return namedAny(self._parse)(reactor, *arguments, **named)

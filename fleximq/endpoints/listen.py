@@ -11,17 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from twisted.internet.endpoints import (
-    SSL4ServerEndpoint,
-    TCP4ServerEndpoint,
-    UNIXServerEndpoint,
-    serverFromString,
-)
+from twisted.internet.endpoints import TCP4ServerEndpoint, UNIXServerEndpoint, serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint
 
+from fleximq.endpoints.endpoint_string import BACKLOG, PROXY, TLS, EndpointString, layersOf, withBacklog
+from fleximq.endpoints.fleximqtls import secondsOf
 from fleximq.endpoints.pipe_name import isWindowsPath, pipeName
+from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
-from fleximq.endpoints.tls import serverContext
+from fleximq.endpoints.tls import TlsFiles
+from fleximq.endpoints.tls_endpoint import TlsEndpoint
 from fleximq.endpoints.urls import Url, isUrl
 from fleximq.errors import SettingError
 from fleximq.settings import Settings
@@ -32,13 +31,9 @@ DIALECTS = ("fleximq", "blipmq", "minimq", "identity")
 ON_WEB_SOCKETS = frozenset({"fleximq", "identity"})
 
 _FORM = re.compile(r"(?:([^+:/=]*)\+)?(.*)", re.DOTALL)
-_PROXY = "haproxy:"
 #: Bytes that the path of a UNIX socket may have on Linux, whose structure for it ends with a NUL.
 LONGEST_PATH = 107
-_STDIO = "stdio"
-#: Connections that may wait to be accepted: Twisted's own 50 are soon over when many clients come at once, and then a
-#: UNIX socket refuses and TCP lets wait for a second.
-BACKLOG = 1024
+_STDIO, _SYSTEMD = "stdio", "systemd"
 
 
 class Ground(NamedTuple):
@@ -53,6 +48,11 @@ class Ground(NamedTuple):
     def of(cls, settings: Settings, dialects: Iterable[str] = DIALECTS) -> "Ground":
         """Return what an operator has set, and installed."""
         return cls(settings.ipcDir, settings.tlsCertificate, settings.tlsKey, tuple(dialects))
+
+    @property
+    def tlsFiles(self) -> TlsFiles:
+        """The files behind ``tls://`` and ``wss://``."""
+        return TlsFiles(self.certificate or "", self.key)
 
 
 #: What holds where nothing was set.
@@ -106,8 +106,12 @@ class Listen:
             raise SettingError(f"the path of a socket may have {LONGEST_PATH} bytes")
         if self.onlyWebSockets and self.dialect in DIALECTS and self.dialect not in ON_WEB_SOCKETS:
             raise SettingError(f"{self.dialect} is not spoken over WebSocket")
-        if self.isStdio and (self.proxied or self.dialect == "identity"):
-            raise SettingError(f"{'a proxy' if self.proxied else 'a WebSocket'} cannot be behind stdio")
+        kinds = self._kinds
+        if self.isStdio and (len(kinds) > 1 or self.dialect == "identity"):
+            what = {PROXY: "a proxy", TLS: "TLS"}.get(kinds[0], "a WebSocket")
+            raise SettingError(f"{what} cannot be behind stdio")
+        if TLS in kinds[1:]:
+            raise SettingError(f"{TLS} must come first: a proxy's line stands before TLS, inner={PROXY}\\:tcp\\:7890")
         if url is not None and url.scheme == "ipc" and isWindowsPath(url.path):
             raise SettingError(f"the pipe {pipeName(url.path)} can be served on Windows only")
         if url is not None and url.isSecure and self.ground.certificate is None:
@@ -121,16 +125,16 @@ class Listen:
         endpoint: IStreamServerEndpoint
         url = self.url
         if url is None and not (self.isStdio and reactor):
-            endpoint = serverFromString(reactor, _withBacklog(self.endpoint))
+            endpoint = serverFromString(reactor, withBacklog(self.endpoint))
         elif url is None or url.scheme == _STDIO:
             endpoint = StandardStreamsEndpoint(reactor)
         elif url.scheme == "ipc":
             endpoint = UNIXServerEndpoint(reactor, url.socketPath(self.ground.ipcDir), backlog=BACKLOG, wantPID=True)
-        elif url.isSecure:
-            context = serverContext(self.ground.certificate or "", self.ground.key)
-            endpoint = SSL4ServerEndpoint(reactor, url.port, context, backlog=BACKLOG, interface=url.host)
         else:
             endpoint = TCP4ServerEndpoint(reactor, url.port, backlog=BACKLOG, interface=url.host)
+            if url.isSecure:
+                certificate = RenewingCertificate(self.ground.tlsFiles, secondsOf(reactor))
+                endpoint = TlsEndpoint(endpoint, certificate, reactor)
         return endpoint
 
     @property
@@ -143,9 +147,8 @@ class Listen:
 
     @property
     def kind(self) -> str:
-        """What stands before the endpoint's arguments: ``tcp``, ``unix``, ``haproxy:tcp`` ..."""
-        first, _, rest = self.endpoint.partition(":")
-        return f"{first}:{rest.partition(':')[0]}" if self.proxied else first
+        """What stands before the endpoint's arguments: ``tcp``, ``unix``, ``haproxy:tcp``, ``fleximqtls:tcp`` ..."""
+        return ":".join(layer.kind for layer in self._layers)
 
     @property
     def served(self) -> str:
@@ -160,40 +163,37 @@ class Listen:
     @property
     def isStdio(self) -> bool:
         """Whether the one client is at the process's own standard input and output."""
-        return self._behindProxies.partition(":")[0].lower() == _STDIO
+        return self._kinds[-1] == _STDIO
 
     @property
     def proxied(self) -> bool:
         """Whether the peers stand behind a proxy, so that even a local one speaks for somebody remote."""
-        return self.endpoint.lower().startswith(_PROXY)
+        return PROXY in self._kinds
 
     @property
     def socketPath(self) -> str | None:
         """The path of the UNIX socket that will be made, None where there is none."""
         if self.url is not None:
             return self.url.socketPath(self.ground.ipcDir) if self.url.scheme == "ipc" else None
-        kind, _, rest = self._behindProxies.partition(":")
-        if kind != "unix":
+        made = self._layers[-1]
+        if made.kind != "unix":
             return None
-        fields = re.split(r"(?<!\\):", rest)
-        named = [each.removeprefix("address=") for each in fields if each.startswith("address=")]
-        return re.sub(r"\\(.)", r"\1", (named or fields)[0])
+        return made.named.get("address", (*made.arguments, "")[0])
 
     @property
-    def _behindProxies(self) -> str:
-        rest = self.endpoint
-        while rest.lower().startswith(_PROXY):
-            rest = rest[len(_PROXY) :]
-        return rest
+    def _layers(self) -> list[EndpointString]:
+        return list(layersOf(self.endpoint))
+
+    @property
+    def _kinds(self) -> list[str]:
+        return [layer.kind.lower() for layer in self._layers]
 
 
-def _withBacklog(endpoint: str) -> str:
-    """Return an endpoint of Twisted's own with our backlog, if it says nothing of one and has named arguments only."""
-    kind, *fields = re.split(r"(?<!\\):", endpoint)
-    named = all("=" in field and not field.startswith("backlog=") for field in fields[1:])
-    if kind not in ("tcp", "unix", "ssl") or not named or endpoint.endswith("\\"):
-        return endpoint
-    return f"{endpoint}:backlog={BACKLOG}"
+def isPassed(text: str) -> bool:
+    """Say whether the socket of ``[DIALECT+]ENDPOINT`` is one that systemd makes and passes to the broker."""
+    found = _FORM.fullmatch(text)
+    endpoint = found[2] if found else text
+    return [layer.kind.lower() for layer in layersOf(endpoint)][-1] == _SYSTEMD
 
 
 def _reason(kind: str, error: Exception) -> str:
@@ -203,7 +203,7 @@ def _reason(kind: str, error: Exception) -> str:
     unknown = re.match(r"Unknown endpoint type: ('.*')", str(error), re.DOTALL)
     if unknown:
         return f"there is no kind of endpoint named {unknown[1]}"
-    if isinstance(error, IndexError | KeyError) and kind == "systemd":
+    if isinstance(error, IndexError | KeyError) and kind.endswith(_SYSTEMD):
         return "systemd passed no such socket"
     number = re.match(r"invalid literal for int.*: (.*)", str(error))
     if number:

@@ -1,48 +1,137 @@
-"""The certificate behind ``tls://`` and ``wss://`` listeners.
+"""What a TLS server shows, and whose certificates it takes: files in PEM, and the context that is made of them.
 
-Read anew whenever a listener opens. Endpoint strings of Twisted (``ssl:``, ``tls:``) name their own.
+TLS 1.2 at least, and no sessions that are taken up again: every handshake is a whole one, so that what is taken back
+counts from the next one on. Endpoint strings of Twisted (``ssl:``, ``tls:``) have contexts of their own.
 """
 
+import os
 import re
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from cryptography.x509 import CertificateRevocationList, load_pem_x509_crl
 from OpenSSL.crypto import Error as CryptoError
+from OpenSSL.crypto import X509StoreFlags
+from OpenSSL.SSL import Error as TlsError
 from twisted.internet.ssl import Certificate, CertificateOptions, KeyPair
 
 from fleximq.errors import SettingError
 
 _CERTIFICATE = re.compile(b"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(b"-----BEGIN [A-Z ]*PRIVATE KEY-----.+?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+_LIST = re.compile(b"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
+_WHOLE = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 _PEM = 1
 
 
-def serverContext(certificate: str, key: str | None) -> CertificateOptions:
-    """Return what a TLS server shows.
+class TlsFiles(NamedTuple):
+    """The paths of one server's files.
 
-    :param certificate: path of a PEM file with the server's certificate and, behind it, those up to its authority.
-    :param key: path of a PEM file with its private key; None if that is in the same file.
-    :raises SettingError: a file cannot be read, holds none, or the two do not belong together.
+    ``certificate``: its certificate and, behind it, those up to its authority. ``key``: its private key; None if that
+    is in the same file. ``clientCA``: the authorities whose client certificates are taken; None if no client is asked
+    for one. ``clientRequired``: whether a client without one is refused. ``revoked``: the lists of those taken back,
+    one for every authority that signs clients' certificates; None if nobody looks.
     """
-    try:
-        own, *chain = [Certificate.loadPEM(pem).original for pem in _blocks(certificate, _CERTIFICATE, "certificate")]
-    except (CryptoError, ValueError) as error:
-        raise SettingError(f"the certificate in {certificate} cannot be used") from error
-    path = key or certificate
+
+    certificate: str
+    key: str | None = None
+    clientCA: str | None = None
+    clientRequired: bool = True
+    revoked: str | None = None
+
+    def stamp(self) -> tuple[object, ...]:
+        """Return what differs when any of the files is changed, exchanged or removed. Cheap; raises nothing."""
+        return tuple(_stamp(path) for path in (self.certificate, self.key, self.clientCA, self.revoked) if path)
+
+
+def serverContext(files: TlsFiles) -> CertificateOptions:
+    """Return what a TLS server shows, and how it looks at its clients.
+
+    :raises SettingError: a file cannot be read, breaks off, holds none, or certificate and key do not belong together.
+    """
+    own, *chain = _certificates(files.certificate)
+    path = files.key or files.certificate
     (pem, *_) = _blocks(path, _KEY, "private key")
     try:
         pair = KeyPair.load(pem, _PEM).original
     except (CryptoError, ValueError, TypeError) as error:
         raise SettingError(f"the private key in {path} cannot be used") from error
     if pair.to_cryptography_key().public_key() != own.get_pubkey().to_cryptography_key():
-        raise SettingError(f"the private key in {path} does not belong to the certificate in {certificate}")
-    return CertificateOptions(privateKey=pair, certificate=own, extraCertChain=chain)
+        raise SettingError(f"the private key in {path} does not belong to the certificate in {files.certificate}")
+    context = CertificateOptions(privateKey=pair, certificate=own, extraCertChain=chain)
+    if files.clientCA is not None:
+        context.verify = True
+        context.requireCertificate = files.clientRequired
+        authorities: Any = _Authorities(_certificates(files.clientCA), _revocations(files.revoked))
+        context.trustRoot = authorities
+    try:
+        context.getContext()
+    except (TlsError, CryptoError) as error:
+        raise SettingError(f"the certificate in {files.certificate} cannot be used: {_words(error)}") from error
+    return context
+
+
+class _Authorities:
+    """Whose client certificates are taken: what Twisted calls a trust root.
+
+    Who stands in the file is trusted, be it an authority that another one signed or a single client.
+    """
+
+    def __init__(self, certificates: list[Any], lists: list[CertificateRevocationList]) -> None:
+        self._certificates = certificates
+        self._lists = lists
+
+    def _addCACertsToContext(self, context: Any) -> None:
+        store = context.get_cert_store()
+        flags = X509StoreFlags.PARTIAL_CHAIN
+        for each in self._certificates:
+            store.add_cert(each)
+            context.add_client_ca(each)
+        for revoked in self._lists:
+            store.add_crl(revoked)
+            flags |= X509StoreFlags.CRL_CHECK
+        store.set_flags(flags)
+
+
+def _certificates(path: str) -> list[Any]:
+    try:
+        return [Certificate.loadPEM(pem).original for pem in _blocks(path, _CERTIFICATE, "certificate")]
+    except (CryptoError, ValueError) as error:
+        raise SettingError(f"the certificate in {path} cannot be used") from error
+
+
+def _revocations(path: str | None) -> list[CertificateRevocationList]:
+    if path is None:
+        return []
+    try:
+        return [load_pem_x509_crl(pem) for pem in _blocks(path, _LIST, "list of revoked certificates")]
+    except ValueError as error:
+        raise SettingError(f"the list of revoked certificates in {path} cannot be used") from error
 
 
 def _blocks(path: str, form: "re.Pattern[bytes]", what: str) -> list[bytes]:
     try:
-        found = form.findall(Path(path).read_bytes())
-    except OSError as error:
-        raise SettingError(f"{path} cannot be read: {str(error.strerror).lower()}") from error
+        text = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SettingError(f"{path} cannot be read: {reason.lower()}") from error
+    found = form.findall(text)
+    if b"-----" in _WHOLE.sub(b"", text):
+        raise SettingError(f"{path} breaks off in the middle")
     if not found:
         raise SettingError(f"there is no {what} in {path}")
     return found
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _words(error: Exception) -> str:
+    """Return OpenSSL's own last words."""
+    queue = error.args[0] if error.args else None
+    return str(queue[-1][-1]) if isinstance(queue, list) and queue else str(error) or type(error).__name__

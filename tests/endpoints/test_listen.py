@@ -7,11 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.protocol import Factory
-from twisted.internet.testing import MemoryReactor
+from twisted.internet.testing import MemoryReactor, MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.listen import BACKLOG, DIALECTS, LONGEST_PATH, Ground, Listen
+from fleximq.endpoints.endpoint_string import BACKLOG
+from fleximq.endpoints.listen import DIALECTS, LONGEST_PATH, Ground, Listen, isPassed
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
+from fleximq.endpoints.tls_endpoint import TlsFactory
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate
 
@@ -95,6 +97,13 @@ class ListenTests(SynchronousTestCase):
             [False, True, True],
         )
 
+    def test_passed(self) -> None:
+        """What systemd passes is known as such, whatever stands before it."""
+        passed = ("systemd:domain=INET:index=0", "minimq+haproxy:Systemd:x", "fleximqtls:cert=x:inner=systemd\\:x")
+        self.assertEqual(
+            [isPassed(text) for text in (*passed, "tcp:1", "", "+", "unix:/systemd")], [True] * 3 + [False] * 4
+        )
+
     def test_socketPath(self) -> None:
         """The path of a UNIX socket is known, however it is written."""
         paths = {
@@ -160,7 +169,7 @@ class UrlTests(SynchronousTestCase):
 
     def opened(self, text: str, **ground: Any) -> MemoryReactor:
         """Return a reactor on which this was opened."""
-        reactor = MemoryReactor()
+        reactor = MemoryReactorClock()
         self.factory = Factory()
         Listen.parse(text, Ground(**ground)).open(reactor).listen(self.factory)
         return reactor
@@ -194,9 +203,10 @@ class UrlTests(SynchronousTestCase):
         folder.mkdir()
         made = makeCertificate(folder)
         for text in ("tls://127.0.0.1:1", "wss://127.0.0.1:1"):
-            ((port, _, context, _, interface),) = self.opened(text, certificate=str(made.both)).sslServers
-            self.assertEqual((port, interface), (1, "127.0.0.1"))
-            self.assertEqual(context.certificate.get_subject().CN, "localhost")
+            ((port, factory, backlog, interface),) = self.opened(text, certificate=str(made.both)).tcpServers
+            self.assertEqual((port, backlog, interface), (1, BACKLOG, "127.0.0.1"))
+            self.assertIsInstance(factory, TlsFactory)
+            self.assertIs(factory.wrappedFactory, self.factory)
             self.assertEqual(self.refused(text), f"{text[:3]}:// needs --tls-certificate and --tls-key")
             self.assertEqual(
                 self.refused(text, certificate="/no", key="/nor"), "/no cannot be read: no such file or directory"

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+from twisted.internet.ssl import CertificateOptions
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.tls import serverContext
+from fleximq.endpoints.tls import TlsFiles, serverContext
 from fleximq.errors import SettingError
-from tests.certificates import makeCertificate
+from tests.certificates import makeCertificate, revoke
 
 
 class ServerContextTests(SynchronousTestCase):
@@ -20,24 +21,28 @@ class ServerContextTests(SynchronousTestCase):
 
     def refused(self, certificate: Path, key: Path | None = None) -> str:
         """Return the sentence with which files are refused."""
-        error = self.assertRaises(SettingError, serverContext, str(certificate), None if key is None else str(key))
-        return str(error)
+        files = TlsFiles(str(certificate), None if key is None else str(key))
+        return str(self.assertRaises(SettingError, serverContext, files))
+
+    def shown(self, certificate: Path, key: Path | None = None) -> CertificateOptions:
+        """Return what is made of files."""
+        return serverContext(TlsFiles(str(certificate), None if key is None else str(key)))
 
     def test_twoFiles(self) -> None:
         """Certificate and key may be in two files."""
-        context = serverContext(str(self.made.certificate), str(self.made.key))
+        context = self.shown(self.made.certificate, self.made.key)
         self.assertEqual(context.certificate.get_subject().CN, "localhost")
 
     def test_oneFile(self) -> None:
         """Or in one, in any order."""
-        self.assertEqual(serverContext(str(self.made.both), None).certificate.get_subject().CN, "localhost")
+        self.assertEqual(self.shown(self.made.both).certificate.get_subject().CN, "localhost")
 
     def test_chain(self) -> None:
         """The first certificate is the server's, what follows leads to its authority."""
         other = makeCertificate(self.folder, "authority")
         chain = self.folder / "chain"
         chain.write_bytes(self.made.certificate.read_bytes() + other.certificate.read_bytes())
-        context = serverContext(str(chain), str(self.made.key))
+        context = self.shown(chain, self.made.key)
         self.assertEqual(context.certificate.get_subject().CN, "localhost")
         self.assertEqual([each.get_subject().CN for each in context.extraCertChain], ["authority"])
 
@@ -69,3 +74,39 @@ class ServerContextTests(SynchronousTestCase):
             self.refused(self.made.certificate, other.key),
             f"the private key in {other.key} does not belong to the certificate in {self.made.certificate}",
         )
+
+    def test_breaksOff(self) -> None:
+        """A file that is being written is not taken for a whole one, even if its first certificate is there."""
+        whole = self.made.certificate.read_bytes() * 2
+        half = self.folder / "half"
+        for length in (len(whole) - 2, len(whole) // 2 + 40, 100):
+            half.write_bytes(whole[:length])
+            self.assertEqual(self.refused(half, self.made.key), f"{half} breaks off in the middle")
+
+    def test_clients(self) -> None:
+        """Authorities and lists are read as well, and what is wrong with them is told."""
+        files = TlsFiles(str(self.made.both), clientCA=str(self.made.certificate), clientRequired=False)
+        context = serverContext(files)
+        self.assertEqual((context.verify, context.requireCertificate), (True, False))
+        listed = str(revoke(self.folder, self.made))
+        self.assertTrue(serverContext(files._replace(revoked=listed, clientRequired=True)).requireCertificate)
+        for wrong, words in (
+            (files._replace(clientCA=str(self.made.key)), "there is no certificate in"),
+            (files._replace(revoked=str(self.made.key)), "there is no list of revoked certificates in"),
+            (files._replace(revoked="/no"), "/no cannot be read: no such file or directory"),
+        ):
+            self.assertIn(words, str(self.assertRaises(SettingError, serverContext, wrong)))
+
+    def test_stamp(self) -> None:
+        """The stamp differs when any file does: written, exchanged, removed."""
+        listed = revoke(self.folder, self.made)
+        files = TlsFiles(*map(str, self.made[:2]), clientCA=str(self.made.both), revoked=str(listed))
+        seen = {files.stamp()}
+        self.assertIn(files.stamp(), seen)
+        for path in (self.made.certificate, self.made.key, self.made.both, listed):
+            path.write_bytes(path.read_bytes() + b"\n")
+            self.assertNotIn(files.stamp(), seen)
+            seen.add(files.stamp())
+            path.rename(path.with_suffix(".old"))
+            self.assertNotIn(files.stamp(), seen)
+            seen.add(files.stamp())

@@ -18,7 +18,8 @@ from twisted.internet.testing import MemoryReactor
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from fleximq.endpoints.listen import BACKLOG, Listen
+from fleximq.endpoints.endpoint_string import BACKLOG
+from fleximq.endpoints.listen import Listen
 from fleximq.services import listeners
 from fleximq.services.listeners import ListenerService, spelt
 

@@ -1,0 +1,79 @@
+r"""Server endpoint strings, taken apart as Twisted does it: a kind, then arguments with and without a name.
+
+Fields are parted by colons, a name from its value by ``=``, and a backslash makes the character behind it an ordinary
+one. Endpoints within endpoints (``haproxy:tcp:7890``, ``fleximqtls:cert=FILE:inner=tcp\:7890``) are layers.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+#: What a listener behind a proxy begins with, and one of ours that adds TLS to another.
+PROXY, TLS = "haproxy", "fleximqtls"
+#: The argument that holds the endpoint which TLS is added to.
+INNER = "inner"
+#: Connections that may wait to be accepted: Twisted's own 50 are soon over when many clients come at once, and then a
+#: UNIX socket refuses and TCP lets wait for a second.
+BACKLOG = 1024
+
+
+class EndpointString(NamedTuple):
+    """The parts of one; ``kind`` is as it was written, and ``text`` the whole."""
+
+    text: str
+    kind: str
+    arguments: tuple[str, ...]
+    named: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> "EndpointString":
+        """Take a text apart. Every text has parts, if not those of an endpoint that there is."""
+        arguments: list[str] = []
+        named: dict[str, str] = {}
+        for field in _fields(text):
+            if len(field) == 1:
+                arguments.append(field[0])
+            else:
+                named[field[0]] = field[1]
+        return cls(text, arguments[0] if arguments else "", tuple(arguments[1:]), named)
+
+    @property
+    def inner(self) -> str | None:
+        """The endpoint within this one, None if this is of a kind that has none."""
+        kind = self.kind.lower()
+        if kind == PROXY:
+            return self.text.partition(":")[2]
+        return self.named.get(INNER, "") if kind == TLS else None
+
+
+def layersOf(text: str) -> Iterator[EndpointString]:
+    """Yield an endpoint string and those within it, the outermost first."""
+    inner: str | None = text
+    while inner is not None:
+        parsed = EndpointString.parse(inner)
+        yield parsed
+        inner = parsed.inner
+
+
+def withBacklog(text: str) -> str:
+    """Return an endpoint of Twisted's own with our backlog, if it says nothing of one and has named arguments only."""
+    parsed = EndpointString.parse(text)
+    silent = len(parsed.arguments) < 2 and "backlog" not in parsed.named
+    if parsed.kind not in ("tcp", "unix", "ssl") or not silent or text.endswith("\\"):
+        return text
+    return f"{text}:backlog={BACKLOG}"
+
+
+def _fields(text: str) -> list[list[str]]:
+    """Return the fields, each as its value, or its name and its value."""
+    fields = [[""]]
+    characters = iter(text)
+    for character in characters:
+        if character == "\\":
+            fields[-1][-1] += next(characters, "")
+        elif character == ":":
+            fields.append([""])
+        elif character == "=" and len(fields[-1]) == 1:
+            fields[-1].append("")
+        else:
+            fields[-1][-1] += character
+    return fields

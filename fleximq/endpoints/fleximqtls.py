@@ -1,0 +1,52 @@
+r"""``fleximqtls:cert=FILE:key=FILE[:clientCA=FILE][:clientRequired=yes|no][:crl=FILE]:inner=ENDPOINT``.
+
+TLS on any other endpoint, sockets that systemd passes included; the colons of the inner one have a backslash before
+them: ``inner=tcp\:7890``. What a client shows of itself is verified before the first byte of a dialect.
+docs/operating.rst, "TLS".
+"""
+
+import time
+from typing import Any
+
+from twisted.internet.endpoints import serverFromString
+
+from fleximq.endpoints.endpoint_string import INNER, withBacklog
+from fleximq.endpoints.renewal import RenewingCertificate
+from fleximq.endpoints.tls import TlsFiles
+from fleximq.endpoints.tls_endpoint import TlsEndpoint
+from fleximq.errors import SettingError
+
+_CHOICES = {"yes": True, "no": False}
+_NAMES = frozenset({"cert", "key", "clientCA", "clientRequired", "crl", INNER})
+
+
+def parseStreamServer(reactor: Any, *arguments: str, **named: str) -> TlsEndpoint:
+    """Return the endpoint, whose files have been read.
+
+    :raises SettingError: an argument is missing, unknown or wrong, or a file cannot be used.
+    """
+    if arguments:
+        raise SettingError("the colons of what stands behind inner= need a backslash each: inner=tcp\\:7890")
+    for name in named:
+        if name not in _NAMES:
+            raise SettingError(f"fleximqtls has no argument {name}=")
+    for name in ("cert", INNER):
+        if not named.get(name):
+            raise SettingError(f"fleximqtls needs {name}=")
+    inner = serverFromString(reactor, withBacklog(named[INNER]))
+    return TlsEndpoint(inner, RenewingCertificate(_files(named), secondsOf(reactor)), reactor)
+
+
+def _files(named: dict[str, str]) -> TlsFiles:
+    authorities, revoked = named.get("clientCA"), named.get("crl")
+    required = named.get("clientRequired", "yes")
+    if required not in _CHOICES:
+        raise SettingError(f"clientRequired={required} must be yes or no")
+    if authorities is None and ("clientRequired" in named or revoked is not None):
+        raise SettingError("clientRequired= and crl= need clientCA=")
+    return TlsFiles(named["cert"], named.get("key"), authorities, _CHOICES[required], revoked)
+
+
+def secondsOf(reactor: Any) -> Any:
+    """Return the reactor's clock, the system's where there is no reactor yet."""
+    return time.monotonic if reactor is None else reactor.seconds
