@@ -101,6 +101,11 @@ class Outbox:
         return self._paused and (self.waiting + self._unsent >= ENOUGH or self.room <= 0)
 
     @property
+    def empty(self) -> bool:
+        """Whether it is closed and all was handed to the system, so that only the peer's end is awaited."""
+        return self._closing and not self._paused
+
+    @property
     def reader(self) -> Reader | None:
         """Whose read is being worked through: who publishes, if somebody does."""
         return self._publisher or self._turn.reader

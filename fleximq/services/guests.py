@@ -20,6 +20,8 @@ from fleximq.services.spoken import Spoken
 #: Who was told that the broker stops may go on until it says nothing for so many seconds, and nobody waits for an
 #: answer any more; at most for this part of the time.
 QUIET, PART = 0.5, 0.5
+#: Who has got everything has so many seconds for its own end, and as many again until it is cut off.
+LAST = 1.0
 #: Seconds between two looks at who is still there, and at least so many times what a look takes.
 _LOOK, _REST = 0.01, 4
 
@@ -36,6 +38,7 @@ class Guests:
         self._clock = clock
         self._protocols: WeakSet[Any] = WeakSet()
         self._told: dict[Session, float] = {}
+        self._done: dict[Session, float] = {}
         self.leaving = False
 
     def of(self, spoken: Spoken) -> Spoken:
@@ -68,6 +71,7 @@ class Guests:
             present = []
         if not present:
             self._told.clear()
+            self._done.clear()
             return succeed(None)
         self._urge(present, now, finish)
         later: Deferred[None] = Deferred()
@@ -88,6 +92,15 @@ class Guests:
                 session.dismiss()
             elif not busy and now - max(session.lastHeard(), self._told[session]) >= QUIET:
                 session.dismiss()
+            if session.outbox.empty:
+                self._part(session, now - self._done.setdefault(session, now))
+
+    def _part(self, session: Session, waited: float) -> None:
+        """Wait no longer for somebody who has got everything."""
+        if waited >= 2 * LAST:
+            session.outbox.abort()
+        elif waited >= LAST:
+            session.outbox.finish()
 
     def _present(self) -> Iterator[Session]:
         for protocol in list(self._protocols):

@@ -1,13 +1,17 @@
 """How a broker ends, and how it does not begin."""
 
+import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.services.guests import QUIET
 from tests.broker_process import BrokerProcess, runToTheEnd
 from tests.conversations.clients import (
     BlipClient,
@@ -24,7 +28,7 @@ PROMPTLY = 5.0
 
 
 class StoppingTests(SynchronousTestCase):
-    """Signals to a broker with connections of all dialects."""
+    """Signals to a broker with connections of all dialects; what is told to whom, and how it ends."""
 
     def stop(self, number: int) -> None:
         """Send a signal and check what everybody sees."""
@@ -48,9 +52,14 @@ class StoppingTests(SynchronousTestCase):
                 began = time.monotonic()
                 broker.stop(number)
                 self.assertLess(time.monotonic() - began, PROMPTLY)
-                self.assertEqual(broker.wait(), -number)
-                self.assertEqual((flexi.untilEnd(), web.untilEnd(), web.carrier.code), ([], [], 1001))
-                self.assertEqual(self.assertRaises(Ended, identity.hear).args, (1001,))
+                self.assertEqual(broker.wait(), 0)
+                for each in (flexi, web):
+                    (told,) = each.untilEnd()
+                    self.assertEqual((told.kind, told.sender, told.status), ("NOTIF", 1, 503))
+                    self.assertEqual(told.header["routing"], [{"client_id": each.id, "path": "/broker/draining"}])
+                self.assertEqual(web.carrier.code, 1012)
+                self.assertRegex(identity.hear(), "^ERROR:503:")
+                self.assertEqual(self.assertRaises(Ended, identity.hear).args, (1012,))
                 for each in (blip, mini):
                     self.assertRaises(Ended, each.hear)
                 self.assertEqual(silent.readAll(), b"")
@@ -58,12 +67,53 @@ class StoppingTests(SynchronousTestCase):
         self.assertNotIn("Traceback", broker.output)
 
     def test_terminated(self) -> None:
-        """SIGTERM: all connections end in order, WebSockets by a close frame; the process ends by the signal."""
+        """SIGTERM: all connections end in order, WebSockets by a close frame; the exit code is 0."""
         self.stop(signal.SIGTERM)
 
     def test_interrupted(self) -> None:
         """SIGINT: the same."""
         self.stop(signal.SIGINT)
+
+    def test_twice(self) -> None:
+        """A second signal ends the process at once, whoever is still there."""
+        with BrokerProcess() as broker, FlexiClient(Stream(broker.address)) as flexi:
+            flexi.join()
+            os.kill(broker.pid, signal.SIGTERM)
+            self.assertEqual(flexi.hear().status, 503)
+            began = time.monotonic()
+            os.kill(broker.pid, signal.SIGINT)
+            self.assertEqual(broker.wait(), -signal.SIGINT)
+            self.assertLess(time.monotonic() - began, QUIET)
+
+    def test_goesOn(self) -> None:
+        """A client that was told still gets what it publishes confirmed, and nobody new comes in."""
+        with BrokerProcess() as broker, FlexiClient(Stream(broker.address)) as flexi:
+            flexi.join()
+            os.kill(broker.pid, signal.SIGTERM)
+            self.assertEqual(flexi.hear().status, 503)
+            self.assertRaises(ConnectionRefusedError, Stream, broker.address)
+            self.assertEqual(flexi.publish("t", 1).barrier(), [])
+            self.assertEqual((flexi.untilEnd(), broker.wait()), ([], 0))
+
+    def test_daemon(self) -> None:
+        """A daemon ends with 0 as well, and takes its pid file along."""
+        with TemporaryDirectory() as folder:
+            pidfile, log = Path(folder) / "pid", Path(folder) / "log"
+            broker = BrokerProcess("--listen", f"unix:{folder}/s")
+            self.addCleanup(broker.stop)  # which was not started, but has a folder
+            words = broker.command
+            words[words.index("-n") : words.index("fleximq")] = [f"--pidfile={pidfile}", f"--logfile={log}"]
+            # the launcher adopts the daemon, so that it can tell how that ended
+            script = (
+                "import ctypes, os, subprocess, sys; ctypes.CDLL(None).prctl(36, 1);"
+                "subprocess.run(sys.argv[2:], check=True); pid = int(open(sys.argv[1]).read());"
+                "os.kill(pid, 15); sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+            )
+            command = [sys.executable, "-c", script, str(pidfile), *words]
+            ended = subprocess.run(command, timeout=60, env=broker.variables)
+            self.assertEqual(ended.returncode, 0)
+            self.assertFalse(pidfile.exists())
+            self.assertIn("Received SIGTERM: the broker stops", log.read_text())
 
     def test_socketFile(self) -> None:
         """The file of a UNIX socket goes with its broker."""

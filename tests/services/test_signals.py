@@ -1,0 +1,95 @@
+"""Signals, without any being sent."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.testing import MemoryReactorClock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.services.signals import STOP, SignalService
+
+
+class Reactor(MemoryReactorClock):
+    """A reactor whose end is noted, and which calls at once what other threads ask for."""
+
+    stops = 0
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def callWhenRunning(self, function: Any, *arguments: Any) -> None:  # type: ignore[override]
+        function(*arguments)
+
+    def callFromThread(self, function: Any, *arguments: Any) -> None:  # type: ignore[override]
+        function(*arguments)
+
+
+class SignalServiceTests(SynchronousTestCase):
+    """What is done for each signal."""
+
+    def setUp(self) -> None:
+        """A service that has started; the reactor runs."""
+        self.reactor = Reactor()
+        self.taken: dict[int, Any] = {}
+        self.killed: list[tuple[int, int]] = []
+        self.reloads: list[int] = []
+        self.pidfile = Path(self.mktemp())
+        self.service = SignalService(
+            self.reactor,
+            lambda: self.reloads.append(1),
+            {"pidfile": str(self.pidfile)},
+            self.taken.__setitem__,
+            lambda pid, number: self.killed.append((pid, number)),
+        )
+        self.service.startService()
+
+    def test_behindTheReactor(self) -> None:
+        """The reactor takes the signals that stop it as it starts; they are taken from it behind that."""
+        taken: dict[int, Any] = {}
+        service = SignalService(Waiting(), print, {}, taken.__setitem__)
+        service.startService()
+        self.assertEqual(set(taken), {signal.SIGHUP})
+        self.assertEqual(set(self.taken), {signal.SIGHUP, *STOP})
+
+    def test_stop(self) -> None:
+        """The first one stops the reactor, and nothing is killed."""
+        for number in STOP:
+            self.setUp()
+            self.taken[number](number, None)
+            self.assertEqual((self.reactor.stops, self.killed), (1, []))
+
+    def test_again(self) -> None:
+        """The second one ends the process by that signal, and removes its pid file."""
+        self.pidfile.write_text(str(os.getpid()))
+        self.taken[signal.SIGTERM](signal.SIGTERM, None)
+        self.taken[signal.SIGINT](signal.SIGINT, None)
+        self.assertEqual(self.killed, [(os.getpid(), signal.SIGINT)])
+        self.assertEqual(self.taken[signal.SIGINT], signal.SIG_DFL)
+        self.assertFalse(self.pidfile.exists())
+
+    def test_stopping(self) -> None:
+        """One that comes while the broker stops for another reason changes nothing."""
+        self.service.stopService()
+        self.taken[signal.SIGTERM](signal.SIGTERM, None)
+        self.assertEqual((self.reactor.stops, self.killed), (0, []))
+
+    def test_reload(self) -> None:
+        """SIGHUP reloads, as often as it comes."""
+        for _ in range(2):
+            self.taken[signal.SIGHUP](signal.SIGHUP, None)
+        self.assertEqual((len(self.reloads), self.reactor.stops), (2, 0))
+
+    def test_reloadAtTheEnd(self) -> None:
+        """A broker that stops reads nothing more."""
+        self.service.stopService()
+        self.taken[signal.SIGHUP](signal.SIGHUP, None)
+        self.assertEqual(self.reloads, [])
+
+
+class Waiting(Reactor):
+    """A reactor that does not run yet."""
+
+    def callWhenRunning(self, function: Any, *arguments: Any) -> None:  # type: ignore[override]
+        """Call nothing."""
