@@ -172,6 +172,17 @@ class Subscription:
         else:
             self._counted(DROPPED, 1)
 
+    def discard(self, number: int) -> int:
+        """Throw away what waits, so many messages or as many as can be taken now, and return how many those were."""
+        gone = 0
+        while self._untracked and gone < number:
+            self._pollUntracked()
+            gone += 1
+        deliveries = self._queue.takeMany(None, number - gone)
+        for delivery in deliveries:
+            self._queue.acknowledge(delivery.tag)
+        return gone + len(deliveries)
+
     def attach(self, holder: object) -> None:
         """Note that this connection uses the subscription; the grace time stops."""
         if self._closed or holder in self._holders:

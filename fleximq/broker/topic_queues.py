@@ -145,6 +145,26 @@ class TopicQueue:
         """
         return self._queue.whenReady(callback)
 
+    def handTo(self, holder: object, number: int) -> list[Delivery]:
+        """Hand the oldest messages to an operator, which is no use of the queue: as many as can be taken now."""
+        return self._queue.takeMany(holder, number)
+
+    def settle(self, delivery: Delivery) -> None:
+        """Be done with what was handed to an operator."""
+        self._moved(delivery, True)
+        self._queue.acknowledge(delivery.tag)
+
+    def giveUp(self, holder: object) -> None:
+        """Take back at once what an operator has and is not done with."""
+        self._queue.release(holder)
+
+    def discard(self, number: int) -> int:
+        """Throw the oldest messages away, so many or as many as can be taken now, and return how many those were."""
+        deliveries = self.handTo(None, number)
+        for delivery in deliveries:
+            self.settle(delivery)
+        return len(deliveries)
+
     def close(self) -> int:
         """Drop everything and take nothing in any more; return how many messages were dropped."""
         for delivery in self._queue.delivered():
