@@ -11,7 +11,7 @@ from collections.abc import Iterator
 _GROUND = frozenset({"status", "errors", "limits"})
 _VALUES = _GROUND | {"message", "interfaces", "records", "patterns", "groups", "rights"}
 _CORE = frozenset({"wire", "broker", "journal", "security"})
-_OPTIONS = frozenset({"option_values", "journal_options", "extension_options"})
+_OPTIONS = frozenset({"option_values", "journal_options", "extension_options", "rate_options", "permission_options"})
 _SETTINGS = _VALUES | _OPTIONS | {"settings"}
 _FACES = frozenset({"dialects", "endpoints", "web"})
 
@@ -35,6 +35,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "option_values": _GROUND,
     "command_line": frozenset(),
     "journal_options": _GROUND | {"option_values"},
+    "rate_options": _GROUND | {"option_values"},
+    "permission_options": _VALUES,
     "client": _GROUND | {"patterns", "wire", "endpoints"},
     "pipeline": _VALUES | {"journal", "client", "endpoints", "wire", "option_values", "settings_file", "command_line"},
     "settings": _VALUES | _OPTIONS,

@@ -10,6 +10,7 @@ from fleximq.errors import SettingError
 from fleximq.extension_options import extensions
 from fleximq.limits import Limits
 from fleximq.option_values import count, flag, seconds, size, spelledSize, text, texts
+from fleximq.rate_options import byteRate, overRate, rate
 from fleximq.settings import HISTORY_MOST, LONGEST, OPTIONS, SEGMENT_BYTES, Settings, command, slowConsumer
 
 
@@ -221,6 +222,9 @@ class TableTests(SynchronousTestCase):
             text: "/x",
             extensions: "x:a=1",
             slowConsumer: "drop",
+            rate: "7,70",
+            byteRate: "7KiB",
+            overRate: "refuse",
             "fsync": "never",
             "retention": "a=7d",
             "message-ttl": "a=7",

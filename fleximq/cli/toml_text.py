@@ -4,30 +4,59 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from typing import Any
 
 from fleximq.option_values import size, spelledSize
-from fleximq.settings import OPTIONS, Settings
+from fleximq.permission_options import Granted
+from fleximq.rate_options import Rate, byteRate, spelledByteRate
+from fleximq.rights import Action
+from fleximq.settings import OPTIONS, TABLES, Option, Settings
 
 #: An option of an extension by such a name is not shown.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 
 
 def asToml(settings: Settings) -> list[str]:
-    """Return the lines that set what differs from the defaults, extensions last, without their secrets."""
+    """Return the lines that set what differs from the defaults; then extensions without their secrets, and rights."""
     lines = []
     for option in OPTIONS:
         value = getattr(settings.limits if option.isLimit else settings, option.field)
         if value != option.default and option.name != "extension":
-            lines.append(f"{option.name} = {json.dumps(spelledSize(value)) if option.read is size else spelled(value)}")
+            lines.append(f"{option.name} = {_shown(option, value)}")
     for name, options in settings.extension:
         lines += ["", f"[extension.{name}]", *_extension(options)]
+    for table in TABLES:
+        granted = getattr(settings, table.field)
+        if granted == ():
+            lines += ["", f"[{table.name}]"]
+        for each in granted or ():
+            lines += ["", f"[{table.name}.{_key(each.name)}]", *_granted(each)]
     return lines
+
+
+def _granted(table: Granted) -> Iterator[str]:
+    if table.roles:
+        yield f"roles = {spelled(table.roles)}"
+    for action, patterns in table.grants:
+        yield f"{action} = {spelled(bool(patterns) if action == Action.BROADCAST else patterns)}"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name, re.ASCII) else spelled(name)
+
+
+def _shown(option: Option, value: Any) -> str:
+    if option.read is size:
+        return spelled(spelledSize(value))
+    if isinstance(value, Rate):
+        return spelled(spelledByteRate(value) if option.read is byteRate else str(value))
+    return spelled(value)
 
 
 def _extension(options: Mapping[str, object]) -> Iterator[str]:
     for key, value in options.items():
         shown = '"..."  # not shown' if _SECRET.search(key) else spelled(value)
-        yield f"{key if re.fullmatch('[A-Za-z0-9_-]+', key, re.ASCII) else spelled(key)} = {shown}"
+        yield f"{_key(key)} = {shown}"
 
 
 def spelled(value: object) -> str:

@@ -1,11 +1,13 @@
 """How many connections there may be before anybody has said a word: in all that wait to be let in, and per address.
 
+How often an address may connect, and whether it has to stay away for a while, is looked at here too.
+
 A connection costs memory and a file from its first moment on, so these are counted where it is accepted, whatever it
 says later. One that is too much is closed without an answer, since its dialect is not known yet. Peers on this
-machine are not counted by address: behind a local proxy everybody has the same one.
+machine are not counted by address: behind a local proxy everybody has the same one. Where the proxy says for whom it
+speaks (:mod:`fleximq.services.behind_proxy`), they are counted by that.
 """
 
-import ipaddress
 from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -19,16 +21,25 @@ from zope.interface import implementer
 
 from fleximq.dialects.handover import Handover
 from fleximq.limits import Limits
-from fleximq.security.protection import isLocal
+from fleximq.security.flapping import Flapping
+from fleximq.security.place import placeOf
+from fleximq.security.rates import Turnstile
 from fleximq.security.whence import whence
 
 #: What is counted where a connection is closed at once.
 TOO_MANY_WAIT = "refused: too many connections wait to be let in"
 TOO_MANY_THERE = "refused: too many connections from one address"
+TOO_OFTEN = "refused: too many new connections a second from one address"
+FLAPS = "refused: came and went too often"
 #: Seconds between two lines of the log about this; a flood of connections must not become one of lines.
 QUIET = 1.0
 
-_OPTIONS = {TOO_MANY_WAIT: "--max-waiting", TOO_MANY_THERE: "--max-clients-per-address"}
+_OPTIONS = {
+    TOO_MANY_WAIT: "--max-waiting",
+    TOO_MANY_THERE: "--max-clients-per-address",
+    TOO_OFTEN: "--max-connect-rate",
+    FLAPS: "--max-disconnects",
+}
 
 
 class Gate:
@@ -36,17 +47,27 @@ class Gate:
 
     :param clients: returns how many clients have been let in.
     :param counted: called with the reason and 1 for every connection that is closed at once.
+    :param connects: how often an address may connect.
+    :param flapping: knows who has to stay away.
     """
 
     _log = Logger()
 
     def __init__(
-        self, clock: IReactorTime, limits: Limits, clients: Callable[[], int], counted: Callable[[str, int], object]
+        self,
+        clock: IReactorTime,
+        limits: Limits,
+        clients: Callable[[], int],
+        counted: Callable[[str, int], object],
+        connects: Turnstile | None = None,
+        flapping: Flapping | None = None,
     ) -> None:
         self._clock = clock
         self._limits = limits
         self._clients = clients
         self._counted = counted
+        self._connects = connects or Turnstile(None)
+        self._flapping = flapping or Flapping()
         self._open = 0
         self._there: Counter[Hashable] = Counter()
         self._unsaid: Counter[str] = Counter()
@@ -57,30 +78,52 @@ class Gate:
         """How many connections have not been let in yet."""
         return max(0, self._open - self._clients())
 
-    def before(self, factory: IProtocolFactory) -> IProtocolFactory:
-        """Return a factory that builds the same protocols while there may be more connections."""
-        return _GatedFactory(factory, self)
+    def before(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
+        """Return a factory that builds the same protocols while there may be more connections.
+
+        :param proxied: the address of a connection is not known yet when it is accepted; whoever learns it calls
+            :meth:`enterFrom`.
+        """
+        return _GatedFactory(factory, self, proxied)
 
     def enter(self, address: object) -> Callable[[], None] | None:
-        """Count a connection, and return what takes it back; None if it is too much."""
-        place = placeOf(address)
+        """Count a connection, and return what takes it back; None if it is too much.
+
+        :param address: where it comes from; None if that is not known yet.
+        """
         if self.waiting >= self._limits.waiting:
             self._refuse(TOO_MANY_WAIT, address)
             return None
-        if place is not None and self._there[place] >= self._limits.clientsPerAddress:
-            self._refuse(TOO_MANY_THERE, address)
+        leave = self.enterFrom(address)
+        if leave is None:
             return None
         self._open += 1
-        if place is not None:
-            self._there[place] += 1
-        return partial(self._leave, place)
+        return partial(self._leave, leave)
 
-    def _leave(self, place: Hashable | None) -> None:
+    def enterFrom(self, address: object) -> Callable[[], None] | None:
+        """Count a connection by its address alone, and return what takes it back; None if it is too much."""
+        place = placeOf(address)
+        if place is None:
+            return _nothing
+        if self._flapping.waits(place):
+            self._refuse(FLAPS, address)
+        elif self._there[place] >= self._limits.clientsPerAddress:
+            self._refuse(TOO_MANY_THERE, address)
+        elif not self._connects.passes(place, self._clock.seconds()):
+            self._refuse(TOO_OFTEN, address)
+        else:
+            self._there[place] += 1
+            return partial(self._leaveFrom, place)
+        return None
+
+    def _leave(self, leaveFrom: Callable[[], None]) -> None:
         self._open -= 1
-        if place is not None:
-            self._there[place] -= 1
-            if not self._there[place]:
-                del self._there[place]
+        leaveFrom()
+
+    def _leaveFrom(self, place: Hashable) -> None:
+        self._there[place] -= 1
+        if not self._there[place]:
+            del self._there[place]
 
     def _refuse(self, reason: str, address: object) -> None:
         self._counted(reason, 1)
@@ -98,20 +141,6 @@ class Gate:
         )
 
 
-def placeOf(address: object) -> Hashable | None:
-    """Return what connections are counted by: an address, of IPv6 its first 64 bits; None for this machine's own."""
-    host = getattr(address, "host", None)
-    if host is None or isLocal(address):
-        return None
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
-        return str(host)
-    if isinstance(ip, ipaddress.IPv6Address):
-        return ip.ipv4_mapped or int(ip) >> 64
-    return ip
-
-
 class _Closed(Protocol):
     """Closes its connection."""
 
@@ -126,9 +155,10 @@ class _GatedFactory(Factory[Any]):
 
     noisy = False
 
-    def __init__(self, inner: IProtocolFactory, gate: Gate) -> None:
+    def __init__(self, inner: IProtocolFactory, gate: Gate, proxied: bool) -> None:
         self._inner = inner
         self._gate = gate
+        self._proxied = proxied
 
     def logPrefix(self) -> str:
         """Return what Twisted's own line about a new port calls us."""
@@ -136,7 +166,7 @@ class _GatedFactory(Factory[Any]):
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol whose end is noticed by the gate, or one that closes at once."""
-        leave = self._gate.enter(addr)
+        leave = self._gate.enter(None if self._proxied else addr)
         if leave is None:
             return _Closed()
         protocol: Any = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
@@ -163,3 +193,7 @@ def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason:
         lost(reason)
     finally:
         leave()
+
+
+def _nothing() -> None:
+    """What was not counted needs not be taken back."""

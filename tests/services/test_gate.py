@@ -15,7 +15,8 @@ from zope.interface.verify import verifyObject
 
 from fleximq.dialects.handover import Handover
 from fleximq.limits import Limits
-from fleximq.services.gate import QUIET, TOO_MANY_THERE, TOO_MANY_WAIT, Gate, placeOf
+from fleximq.security.place import placeOf
+from fleximq.services.gate import QUIET, TOO_MANY_THERE, TOO_MANY_WAIT, Gate
 
 LOST = Failure(ConnectionDone())
 LOCAL = IPv4Address("TCP", "127.0.0.1", 5000)
