@@ -104,6 +104,9 @@ class IRights(Interface):
     def mayMatch(action: str, pattern: str) -> bool:
         """Tell whether a subscription to a pattern is worth making: something it can match may be subscribed to."""
 
+    def mayAll(action: str) -> bool:
+        """Tell whether this may be done to every name there can be, but for those that begin with ``$``."""
+
 
 class IConversation(Interface):
     """A client's side of the broker that hears what becomes of its rights: the session of its connection."""

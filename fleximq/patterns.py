@@ -30,15 +30,31 @@ def expressionOf(patterns: Iterable[str]) -> str:
     return "|".join(map(_expression, patterns))
 
 
+def overlap(first: str, second: str) -> bool:
+    """Tell whether there is a name that both patterns match."""
+    one, oneRest = _parts(first)
+    other, otherRest = _parts(second)
+    if (len(one) > len(other) and not otherRest) or (len(other) > len(one) and not oneRest):
+        return False
+    if any(a != b and "*" not in (a, b) for a, b in zip(one, other, strict=False)):
+        return False
+    heads = [levels[0] if levels else "*" for levels in (one, other)]
+    return "*" not in heads or not any(head.startswith("$") for head in heads)
+
+
+def _parts(pattern: str) -> tuple[list[str], bool]:
+    """Return the levels of a pattern, and whether any number of them may follow."""
+    levels = _levels(pattern)
+    rest = levels[-1] == "#"
+    return levels[: len(levels) - rest], rest
+
+
 def _none(name: str) -> bool:
     return False
 
 
 def _expression(pattern: str) -> str:
-    levels = _levels(pattern)
-    rest = levels[-1] == "#"
-    if rest:
-        levels.pop()
+    levels, rest = _parts(pattern)
     wild = _ORDINARY if (levels[0] == "*" if levels else rest) else ""
     exact = "[./]".join(_LEVEL if level == "*" else re.escape(level) for level in levels)
     if not rest:

@@ -40,6 +40,10 @@ class Everything:
         """Say yes."""
         return True
 
+    def mayAll(self, action: str) -> bool:
+        """Say yes."""
+        return True
+
 
 #: The rights of all clients while no permissions are configured.
 EVERYTHING = Everything()

@@ -18,6 +18,7 @@ from fleximq.extension_options import Chosen, extensions
 from fleximq.journal_options import checkPattern, fsyncOf, retentionOf, timeToLiveOf
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
 from fleximq.option_values import count, flag, seconds, size, text, texts
+from fleximq.permission_options import Granted, tables
 
 #: No time that can be set is longer, in seconds.
 LONGEST = 366 * 24 * 3600
@@ -58,6 +59,9 @@ class Settings:
     repeat is not kept again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
     subscription outlives its last use. ``history``: how many messages an Identity subscriber gets of the past.
 
+    ``roles`` and ``principals`` are the tables of who may do what, None where there are none: then everybody may do
+    everything.
+
     :raises SettingError: for a value outside its range; the sentence names the option.
     """
 
@@ -95,6 +99,8 @@ class Settings:
     minimqIdempotent: bool = False
     durableGrace: float = 86400.0
     history: int = 0
+    roles: tuple[Granted, ...] | None = None
+    principals: tuple[Granted, ...] | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -306,4 +312,10 @@ OPTIONS = (
     Option("outbox-bytes", "outboxBytes", size, "Bytes that one connection may leave unread.", True),
 )
 
-_BY_NAME = {option.name: option for option in OPTIONS}
+#: What only a settings file can hold: tables of tables.
+TABLES = (
+    Option("roles", "roles", tables, "What those may do who have a role: [roles.NAME]."),
+    Option("principals", "principals", tables, "What a principal may do, and its roles: [principals.NAME]."),
+)
+
+_BY_NAME = {option.name: option for option in (*OPTIONS, *TABLES)}

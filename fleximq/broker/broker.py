@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from fleximq.broker import paths
+from fleximq.broker.admin import Admin
 from fleximq.broker.backlog import ANY
 from fleximq.broker.clients import Clients
 from fleximq.broker.dead_letters import DeadLetters
@@ -26,6 +27,7 @@ from fleximq.broker.noting import Noting
 from fleximq.broker.observers import Counts, Observers
 from fleximq.broker.once import Once, idempotenceOf
 from fleximq.broker.openings import Openings
+from fleximq.broker.permitting import permit
 from fleximq.broker.polling import Polling, reasonOf
 from fleximq.broker.presence import Presence
 from fleximq.broker.publishing import Publishing
@@ -43,10 +45,11 @@ from fleximq.broker.transactions import Transactions
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
 from fleximq.broker.work_queues import WorkQueues
 from fleximq.errors import ClientNotFound, Forbidden, NotKept
-from fleximq.interfaces import IJournal, IPeer, ISubscriber
+from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.message import Message
 from fleximq.patterns import anyOf
+from fleximq.rights import EVERYTHING, Action
 
 _NOBODY: tuple[None, None] = (None, None)
 
@@ -147,6 +150,8 @@ class Broker:
         self._workQueues = WorkQueues(rules, journal, topics, openings, makeQueue, idOf, lasts)
         self.subscriptions = self._polling.subscriptions
         self.queues = self._workQueues.queues
+        #: What an operator does to queues.
+        self.admin = Admin(self.itself, topics, self._workQueues, self._publishing, self._deadlines)
         #: How far the pipeline's consumer groups are with the journal.
         self.groups = Groups(journal, noting.wall)
         #: Brings queues and groups over a restart; the journal asks it for snapshots.
@@ -168,16 +173,34 @@ class Broker:
         address: str = "",
         user: bool = False,
         id: int | None = None,
+        rights: IRights = EVERYTHING,
+        identity: Any = None,
+        conversation: IConversation | None = None,
     ) -> Client:
         """Let a connection in and return it with its id and name.
 
         :param user: name it ``user-<8 hex digits>`` instead of ``<dialect>-<id>``.
         :param id: the one that was reserved for it.
+        :param rights: what it may do, until :meth:`changeRights`.
+        :param identity: what authentication said of it.
+        :param conversation: hears when its rights change.
         :raises NoCapacity: there are as many clients as there may be.
         """
         client = self.clients.add(dialect, peer, principal, address, user, id)
+        client.rights, client.identity, client.conversation = rights, identity, conversation
         self.observers.clientJoined(client)
         return client
+
+    def changeRights(self, client: Client, rights: IRights) -> None:
+        """Let a client have other rights from now on.
+
+        Subscriptions that it may not have any more end; what is polled waits for their grace time whether it gets the
+        right again. Its conversation is told the names of those that ended, and forgets what was allowed before.
+        """
+        lost = self._listening.changeRights(client, rights)
+        self._polling.narrow(client)
+        if client.conversation is not None:
+            client.conversation.rightsChanged(lost)
 
     def reserve(self) -> int:
         """Return a client id for somebody who is still to come; nobody else gets it until it is released."""
@@ -206,9 +229,11 @@ class Broker:
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises Forbidden: it begins with ``$sys/`` or ``$dead/``, where only the broker publishes.
+        :raises NotPermitted: the client's rights do not cover it.
         """
         if name.startswith((SYSTEM, DEAD)):
             raise Forbidden("only the broker publishes to this topic")
+        permit(client, Action.PUBLISH, name)
         return self.topics.get(name)
 
     def publish(self, envelope: Envelope, body: Any, count: int, kept: Kept | None = None) -> None:
@@ -248,9 +273,10 @@ class Broker:
     def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
         """Let a client's subscriber take what is published to a name or, unless ``literal``, a pattern.
 
-        Asking for the same name again changes nothing.
+        Asking for the same name again changes nothing. A pattern brings of what it matches what the client may have.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not subscribe to it, or to nothing that the pattern matches.
         :raises SubscriptionFailed: the client has as many subscriptions as it may.
         """
         self._listening.subscribe(client, subscriber, name, literal)
@@ -262,6 +288,7 @@ class Broker:
         same name again begins anew.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
+        :raises NotPermitted: as for :meth:`subscribe`.
         :raises SubscriptionFailed: the client has as many subscriptions as it may; there is no journal, or nothing of
             this topic goes there.
         :raises NoLongerKept: the journal has nothing as old.
@@ -276,13 +303,14 @@ class Broker:
         """
         self._replays.recall(client, outlet, name, literal, history)
 
-    def checkSubscription(self, client: Client, name: str) -> None:
+    def checkSubscription(self, client: Client, name: str, literal: bool = False) -> None:
         """See that :meth:`subscribe` would succeed, for dialects whose answer must stand before all deliveries.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: as for :meth:`subscribe`.
         :raises SubscriptionFailed: the client has as many subscriptions as it may.
         """
-        self._listening.check(client, name)
+        self._listening.check(client, name, literal)
 
     def unsubscribe(self, client: Client, name: str) -> None:
         """Take a subscription back, named as it was given; nothing happens where there is none."""
@@ -335,27 +363,41 @@ class Broker:
     def request(self, sender: Client, target: int, id: str, path: str, message: Any) -> None:
         """Send a request to a client and remember that its answer is due.
 
+        :raises NotPermitted: the sender may not ask this path.
         :raises ClientNotFound: nobody with that id takes requests.
         :raises TooManyRequests: the sender waits for as many answers as it may.
         """
+        permit(sender, Action.REQUEST, path)
         responder, peer = self._peer(target)
         self._requests.open(sender, responder, id, path)
         peer.forward(message)
 
-    def reply(self, sender: Client, target: int, id: str, message: Any) -> None:
+    def reply(self, sender: Client, target: int, id: str, message: Any, path: str = "") -> None:
         """Send an answer to whoever asked.
 
+        To answer is permitted to everybody; one that nobody waits for is as good as a notification.
+
+        :raises NotPermitted: nobody waits for it, and the sender may not notify this path.
         :raises ClientNotFound: nobody with that id takes answers.
         """
         requester, peer = self._peer(target)
         done = self._requests.close(requester, sender, id)
+        if not done:
+            permit(sender, Action.NOTIFY, path)
         peer.forward(message)
         if done:
             peer.requestDone()
 
-    def notify(self, targets: Iterable[int], message: Any) -> None:
-        """Send one copy to each of these clients that is there."""
-        for target in dict.fromkeys(targets):
+    def notify(self, sender: Client, targets: Iterable[tuple[int, str | None]], message: Any) -> None:
+        """Send one copy to each client that is there, of those that stand with the path that they are told.
+
+        :raises NotPermitted: the sender may not notify one of the paths; then nobody was told.
+        """
+        ways = tuple(targets)
+        for target, path in ways:
+            if target != BROKER_ID:
+                permit(sender, Action.NOTIFY, path or "")
+        for target in dict.fromkeys(target for target, _ in ways):
             _, peer = self.clients.peers.get(target, _NOBODY)
             if peer is not None:
                 peer.forward(message)
@@ -365,7 +407,11 @@ class Broker:
         return target in self.clients.peers
 
     def broadcast(self, sender: Client, message: Any) -> None:
-        """Send a copy to every client that takes direct messages, the sender only if so set."""
+        """Send a copy to every client that takes direct messages, the sender only if so set.
+
+        :raises NotPermitted: the sender may not.
+        """
+        permit(sender, Action.BROADCAST, "")
         for client, peer in tuple(self.clients.peers.values()):
             if client is not sender or self.rules.echoBroadcast:
                 peer.hear(message)
@@ -374,20 +420,22 @@ class Broker:
         """Return how many answers a client waits for."""
         return self._requests.waiting(client)
 
-    def argumentBytes(self, path: str) -> int:
+    def argumentBytes(self, client: Client, path: str) -> int:
         """Return how long the arguments of a path may be as MessagePack, 0 if any message that comes is good.
 
         :raises NotFound: the broker does not answer this path.
+        :raises NotPermitted: not to this client.
         """
-        return paths.argumentBytes(path)
+        return paths.argumentBytes(client, path)
 
-    def ask(self, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
+    def ask(self, client: Client, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
         """Give the broker's own answer to a path, see :mod:`fleximq.broker.paths`; perhaps before this returns.
 
+        :param client: who asks: it needs the right to ``read`` the path, for some paths ``admin``.
         :param answer: given a value for MessagePack, or the :class:`~fleximq.errors.BrokerError` that stands for it.
         :raises BrokerError: there is no such path, or its arguments are wrong; ``answer`` is not called then.
         """
-        paths.answer(self, path, arguments, answer)
+        paths.answer(self, client, path, arguments, answer)
 
     def journalHealth(self) -> dict[str, Any] | None:
         """Return how the journal is, see :meth:`fleximq.interfaces.IJournal.health`; None if all lives in memory."""
@@ -400,6 +448,7 @@ class Broker:
 
         :param owner: who may poll it, from whichever connection.
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not subscribe to it.
         :raises SubscriptionFailed: the client has as many as it may.
         :raises NoCapacity: there are as many as there may be, those included that outlive their connection.
         """
@@ -414,6 +463,7 @@ class Broker:
 
         :param most: no more are taken when these cost so many bytes.
         :raises NotFound: there is no such subscription, or it is another owner's.
+        :raises NotPermitted: the client may not subscribe to its topic any more.
         """
         return self._polling.poll(client, owner, id, number, most)
 
@@ -429,6 +479,7 @@ class Broker:
 
         :param client: whose :meth:`whenSafe` says when that is on disk.
         :raises NotFound: there is no such subscription, or it is another owner's.
+        :raises NotPermitted: the client may not subscribe to its topic any more.
         """
         return self._polling.acknowledge(owner, id, tag, client)
 
@@ -458,13 +509,13 @@ class Broker:
         self._workQueues.ensure(envelope.topic.name)
         self._once.publish(envelope, body, ids, kept, self.produce)
 
-    def expectReplies(self, name: str) -> None:
+    def expectReplies(self, client: Client, name: str) -> None:
         """Let a topic have a work queue from now on, so that a reply is kept that comes before its first CONSUME.
 
-        Nothing happens for a topic where only the broker publishes, one that is too long, or when there are as many
-        queues as there may be.
+        Nothing happens for a topic where only the broker publishes, one from which the client may not consume, one that
+        is too long, or when there are as many queues as there may be.
         """
-        self._workQueues.expectReplies(name)
+        self._workQueues.expectReplies(client, name)
 
     def consume(self, client: Client, name: str) -> Delivery | None:
         """Take the next message of a topic's work queue, which exists from now on; None if there is none.
@@ -472,6 +523,7 @@ class Broker:
         The delivery's message carries the id it has in the queue.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not consume from it.
         :raises NoCapacity: there are as many queues as there may be.
         """
         return self._workQueues.consume(client, name)
@@ -487,12 +539,17 @@ class Broker:
         """Return a topic's work queue if its next message cannot be consumed before it was read from the journal."""
         return self._workQueues.loading(name)
 
-    def whenAvailable(self, name: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once when a topic's work queue has something to take; returns what takes the wish back."""
-        return self._workQueues.ensure(name).whenReady(call)
+    def whenAvailable(self, client: Client, name: str, call: Callable[[], None]) -> Callable[[], None]:
+        """Call once when a topic's work queue has something to take; returns what takes the wish back.
+
+        The errors are those of :meth:`consume`.
+        """
+        return self._workQueues.whenAvailable(client, name, call)
 
     def acknowledgeMessage(self, id: str, client: Client | None = None) -> None:
         """Be done with a message taken from a work queue, by its id; unknown ids are ignored.
+
+        So are those of messages in queues from which the client may not consume.
 
         :param client: whose :meth:`whenSafe` says when that is on disk.
         """

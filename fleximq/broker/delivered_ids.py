@@ -5,12 +5,15 @@ ids are used once, so a single message costs one dict entry, and only namesakes 
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 from fleximq.broker.queues import Queue
 from fleximq.broker.values import Delivery
 
+#: So many namesakes are looked at for one in a queue that may be acknowledged from.
+_LOOK = 1000
 _new = tuple.__new__
 
 
@@ -29,6 +32,10 @@ class _Namesakes:
     def __init__(self) -> None:
         self.inFlight: OrderedDict[Place, None] = OrderedDict()
         self.returned: OrderedDict[Place, None] = OrderedDict()
+
+    def first(self, most: int) -> Iterable[Place]:
+        """Return so many of them, those in flight first."""
+        return islice(chain(self.inFlight, self.returned), most)
 
 
 class DeliveredIds:
@@ -78,9 +85,15 @@ class DeliveredIds:
                 return
         self._places.pop(id, None)
 
-    def meant(self, id: str) -> Place | None:
-        """Return the place of the message that an acknowledgement of ``id`` means; None if there is none."""
+    def meant(self, id: str, may: Callable[[str], bool] | None = None) -> Place | None:
+        """Return the place of the message that an acknowledgement of ``id`` means; None if there is none.
+
+        :param may: tells whether it may be in the queue of this name; then only so many namesakes are looked at.
+        """
         known = self._places.get(id)
+        if may is not None:
+            places = (known,) if isinstance(known, Place) else known.first(_LOOK) if known else ()
+            return next((place for place in places if may(place.queue.name)), None)
         if isinstance(known, _Namesakes):
             return next(iter(known.inFlight or known.returned))
         return known

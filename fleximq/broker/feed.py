@@ -208,6 +208,12 @@ class Feed:
         self._goBack()
         self._proceed()
 
+    def narrow(self) -> None:
+        """Forget what its covers match no more, and read again what was not brought yet."""
+        for cover in self.covers.values():
+            cover.known = {name: kept for name, kept in cover.known.items() if cover.matches(name)}
+        self.readAgain()
+
     def close(self) -> None:
         """Stop for good."""
         self.covers.clear()

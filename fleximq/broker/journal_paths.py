@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from fleximq.broker.listings import Arguments, Path, array, journalOf, listing, number, page, text
+from fleximq.broker.permitting import permit, permits, sees
 from fleximq.broker.transactions import RecordSource
-from fleximq.broker.values import Envelope
-from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept
+from fleximq.broker.values import Client, Envelope
+from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.message import Content, Message
 from fleximq.records import CONTENTS, Batch, Bounds, contentOf
+from fleximq.rights import EVERYTHING, Action
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
@@ -36,18 +38,19 @@ _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 _OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
 
 
-def bounds(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+def bounds(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/bounds``: of each topic its first and last offset, their times in milliseconds, and how much.
 
     Beside them the ``journal``'s own id, and its ``end``: the offset and ``position`` behind all that is committed.
     Who needs only that says so with ``topics``, which is false then: to list them costs 2 us for each that there is.
+    Left out are topics with which the asker may do nothing.
     """
     after, limit = page(arguments, str, "")
     wanted = arguments.get("topics", True)
     if not isinstance(wanted, bool):
         raise BadRequest("'topics' must be true or false")
     journal = journalOf(broker)
-    rows = journal.bounds().items() if wanted else ()
+    rows = ((name, kept) for name, kept in journal.bounds().items() if sees(client, name)) if wanted else ()
     found = listing("topics", rows, lambda row: row[0], after, limit, _bounds)
     found["journal"] = journal.id
     end = journal.end
@@ -71,24 +74,44 @@ def _bounds(row: tuple[str, Bounds]) -> dict[str, Any]:
     }
 
 
-def read(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+def read(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/read``: whole frames as they stand in the journal, at most ``most`` bytes from ``position`` on.
 
     ``position`` in the answer is that of the first, ``next`` what to ask for next, ``end`` where all ends, ``journal``
-    the journal's own id. A frame that is larger comes alone.
+    the journal's own id. A frame that is larger comes alone. As everything is in there, only those are answered who may
+    subscribe to all topics.
     """
     position = number(arguments, "position")
     most = number(arguments, "most", READ_MOST, READ_MOST)
     journal = journalOf(broker)
 
+    _permitAll(broker, client)
+
     def told(first: int, content: bytes, end: int) -> None:
+        try:
+            _permitAll(broker, client)  # there may be other topics in it by now, or other rights
+        except NotPermitted as error:
+            answer(error)
+            return
         next = first + len(content)
         answer({"position": first, "data": content, "end": end, "next": next, "journal": journal.id})
 
     journal.readBytes(position, most, told)
 
 
-def advance(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+def _permitAll(broker: "Broker", client: Client) -> None:
+    """Let a client go on that may have everything that is in the journal.
+
+    :raises NotPermitted: it may not.
+    """
+    if client.rights is EVERYTHING:
+        return
+    own = (name for name in broker.journal.bounds() if name.startswith("$"))
+    if not client.rights.mayAll(Action.SUBSCRIBE) or not all(permits(client, Action.SUBSCRIBE, name) for name in own):
+        raise NotPermitted("reading the journal as it is is not permitted to those who may not subscribe to all topics")
+
+
+def advance(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/advance``: up to which ``offset`` to read from ``start`` for so many ``records`` and ``bytes``.
 
     Beside it how many these are; nothing from the offset ``end`` on counts. A limit that is left out is none. It may be
@@ -108,7 +131,7 @@ def advance(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     journalOf(broker).advance(start, end, records, size, told)
 
 
-def reopen(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+def reopen(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/reopen``, when the journal keeps things again after a fault: its health."""
 
     def told(reason: str | None) -> None:
@@ -117,7 +140,7 @@ def reopen(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     journalOf(broker).reopen(told)
 
 
-def stage(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+def stage(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/stage``, when the records are on disk, where nobody sees them: ``token``, which stands for them.
 
     ``records`` are maps with ``topic``, ``value`` (any MessagePack value) and perhaps ``headers``, a map of further
@@ -130,7 +153,7 @@ def stage(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     if len(records) > RECORDS_MOST:
         raise BadRequest(f"'records' may be at most {RECORDS_MOST}")
     journal = journalOf(broker)
-    runs = _runs(broker, records)
+    runs = _runs(broker, client, records)
 
     def told(token: str | None, reason: str | None) -> None:
         answer({"token": token} if reason is None else _refusal(broker, reason))
@@ -138,7 +161,7 @@ def stage(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
     journal.stage(query, batch, part, runs, told)
 
 
-def commit(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+def commit(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/commit``, when what the ``tokens`` stand for is published: ``offset`` of the first record.
 
     A repeat for the same ``query`` and ``batch`` is answered likewise, and publishes nothing.
@@ -158,7 +181,7 @@ def commit(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
         raise NoCapacity(error.reason) from error
 
 
-def abort(broker: "Broker", arguments: Arguments, answer: Answer) -> None:
+def abort(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/abort``: what was staged for this ``query`` and ``batch``, and not committed, is forgotten."""
     query, batch = _batch(arguments)
     journalOf(broker).abortStaged(query, batch)
@@ -181,16 +204,18 @@ def _refusal(broker: "Broker", reason: str) -> BrokerError:
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
-def _runs(broker: "Broker", records: list[Any]) -> list[tuple[Envelope, Batch, int]]:
+def _runs(broker: "Broker", client: Client, records: list[Any]) -> list[tuple[Envelope, Batch, int]]:
     """Return records as neighbouring runs of one topic.
 
     :raises BadRequest: one of them is malformed.
     :raises Forbidden: only the broker publishes to its topic.
+    :raises NotPermitted: the client may not.
     """
     checked = [_record(record) for record in records]
     runs: list[tuple[Envelope, Batch, int]] = []
     for name, group in groupby(checked, key=itemgetter(0)):
         rows = list(group)
+        permit(client, Action.PUBLISH, name)
         topic = broker.topicFor(broker.itself, name)
         runs.append((Envelope(topic, broker.itself, RecordSource(), durable=True), _batchOf(name, rows), len(rows)))
     return runs

@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
+from fleximq.broker.values import Client
 from fleximq.errors import BadRequest, NoCapacity
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
 
 Arguments = Mapping[str, Any]
-#: Takes arguments, and gives a value for MessagePack, or an error, to the last one; now or later.
-Path = Callable[["Broker", Arguments, Callable[[Any], None]], None]
+#: Takes who asks, and arguments, and gives a value for MessagePack, or an error, to the last one; now or later.
+Path = Callable[["Broker", Client, Arguments, Callable[[Any], None]], None]
 
 _PAGE = 100
 _PAGE_MOST = 1000

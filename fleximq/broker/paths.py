@@ -13,10 +13,12 @@ from fleximq import __version__
 from fleximq.broker.group_paths import GROUP_PATHS
 from fleximq.broker.journal_paths import JOURNAL_PATHS, commit, stage
 from fleximq.broker.listings import Arguments, Path, listing, page
+from fleximq.broker.permitting import permit, sees
 from fleximq.broker.topics import Topic
 from fleximq.broker.values import Client
 from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import KIBIBYTE
+from fleximq.rights import Action
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 ARGUMENT_BYTES = 64 * KIBIBYTE
 
 
-def about(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
+def about(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/about``: name, version, uptime in seconds, counts of clients, topics and events, the journal.
 
     That is nil without a journal on disk; otherwise a map with the ``state`` ("ok" or "read-only") and the ``reason``,
@@ -47,21 +49,25 @@ def about(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def clients(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
+def clients(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/clients``: who is connected, by id."""
     after, limit = page(arguments, int, 0)
     return listing("clients", broker.clients, lambda client: client.id, after, limit, _client(broker))
 
 
-def topics(broker: "Broker", arguments: Arguments) -> dict[str, Any]:
-    """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue."""
+def topics(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
+    """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue.
+
+    Left out are those with which the asker may do nothing.
+    """
     after, limit = page(arguments, str, "")
-    return listing("topics", broker.topics, lambda topic: topic.name, after, limit, _topic(broker))
+    seen = (topic for topic in broker.topics if sees(client, topic.name))
+    return listing("topics", seen, lambda topic: topic.name, after, limit, _topic(broker))
 
 
-def _atOnce(tell: Callable[["Broker", Arguments], Any]) -> Path:
+def _atOnce(tell: Callable[["Broker", Client, Arguments], Any]) -> Path:
     """Return a path that gives what this returns."""
-    return lambda broker, arguments, answer: answer(tell(broker, arguments))
+    return lambda broker, client, arguments, answer: answer(tell(broker, client, arguments))
 
 
 PATHS: dict[str, Path] = {
@@ -73,38 +79,46 @@ PATHS: dict[str, Path] = {
 }
 
 
-def find(path: str) -> Path:
+#: Paths that change what others meet: who asks them needs the right to ``admin``.
+CHANGING = frozenset({"/broker/reload", "/journal/reopen", "/pipeline/forget"})
+
+
+def find(client: Client, path: str) -> Path:
     """Return what answers a broker path.
 
     :raises NotFound: there is no such path.
+    :raises NotPermitted: the client may not ask it.
     """
     tell = PATHS.get(path)
     if tell is None:
         raise NotFound(f"the broker has no path {path!r}")
+    permit(client, Action.ADMIN if path in CHANGING else Action.READ, path)
     return tell
 
 
-def argumentBytes(path: str) -> int:
+def argumentBytes(client: Client, path: str) -> int:
     """Return how long the arguments of a path may be, 0 if that is bounded by the size of a message only.
 
     Reading MessagePack can cost a hundred times its bytes.
 
     :raises NotFound: there is no such path.
+    :raises NotPermitted: the client may not ask it.
     """
-    return 0 if find(path) in (stage, commit) else ARGUMENT_BYTES
+    return 0 if find(client, path) in (stage, commit) else ARGUMENT_BYTES
 
 
-def answer(broker: "Broker", path: str, arguments: Any, give: Callable[[Any], None]) -> None:
+def answer(broker: "Broker", client: Client, path: str, arguments: Any, give: Callable[[Any], None]) -> None:
     """Let a broker path give its answer, now or later.
 
     :param arguments: a map, or None for none.
     :raises NotFound: there is no such path.
+    :raises NotPermitted: the client may not ask it.
     :raises BadRequest: the arguments are no map, or one has a wrong type or value.
     """
-    tell = find(path)
+    tell = find(client, path)
     if arguments is not None and not isinstance(arguments, Mapping):
         raise BadRequest("the payload of a broker path is a map or empty")
-    tell(broker, arguments or {}, give)
+    tell(broker, client, arguments or {}, give)
 
 
 def _client(broker: "Broker") -> Callable[[Client], dict[str, Any]]:

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 from fleximq.broker.making import MakeQueue
 from fleximq.broker.openings import Openings
+from fleximq.broker.permitting import permit, permits
 from fleximq.broker.rules import Rules
 from fleximq.broker.subscriptions import Subscription, Subscriptions
 from fleximq.broker.topics import SYSTEM, TopicTable
 from fleximq.broker.values import Client, Delivery
 from fleximq.errors import NoCapacity, SubscriptionFailed
 from fleximq.interfaces import IJournal
+from fleximq.rights import Action
 
 
 def reasonOf(journal: IJournal) -> str | None:
@@ -38,6 +40,7 @@ class Polling:
 
     def open(self, client: Client, owner: str | None, name: str, qos: int) -> Subscription:
         """See :meth:`fleximq.broker.broker.Broker.openSubscription`."""
+        permit(client, Action.SUBSCRIBE, name)
         subscriptions = self.subscriptions
         if len(subscriptions) >= self._limits.queues:
             raise NoCapacity(f"there are {len(subscriptions)} subscriptions already")
@@ -64,6 +67,7 @@ class Polling:
     def poll(self, client: Client, owner: str | None, id: int, number: int, most: int) -> Sequence[Delivery]:
         """See :meth:`fleximq.broker.broker.Broker.poll`."""
         subscription = self.subscriptions.find(id, owner)
+        permit(client, Action.SUBSCRIBE, subscription.topic)
         subscription.attach(client)
         deliveries = subscription.pollMany(client, number, most)
         if deliveries and subscription.kept:
@@ -77,9 +81,15 @@ class Polling:
 
     def acknowledge(self, owner: str | None, id: int, tag: int, client: Client | None) -> bool:
         """See :meth:`fleximq.broker.broker.Broker.acknowledge`."""
+        subscription = self.subscriptions.find(id, owner)
         if client is not None:
+            permit(client, Action.SUBSCRIBE, subscription.topic)
             client.consumed = self._journal.onDisk
-        return self.subscriptions.find(id, owner).acknowledge(tag)
+        return subscription.acknowledge(tag)
+
+    def narrow(self, client: Client) -> None:
+        """Let go of the subscriptions that a client may not poll any more, as if it had left."""
+        self.subscriptions.detach(client, lambda topic: not permits(client, Action.SUBSCRIBE, topic))
 
     def _expired(self, subscription: Subscription) -> None:
         self._openings.subscriptionExpired(subscription)

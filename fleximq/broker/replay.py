@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from fleximq.broker.feed import Cover, Feed, Outlet
 from fleximq.broker.names import checkName, checkPattern, isPattern
+from fleximq.broker.permitting import permits
 from fleximq.broker.retained import findBack, latest
 from fleximq.broker.time_to_live import TimesToLive
 from fleximq.broker.topics import TopicTable
@@ -19,6 +20,7 @@ from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
 from fleximq.interfaces import IJournal
 from fleximq.patterns import anyOf
 from fleximq.records import Batch, Bounds
+from fleximq.rights import Action
 
 #: A time that no message has.
 _NEVER = 1 << 62
@@ -65,8 +67,8 @@ class Replays:
         self._lasting: dict[Client, Feed] = {}
         self._passing: dict[Client, Feed] = {}
 
-    def check(self, name: str, start: Start) -> Cover:
-        """Return what would be covered by a subscription that begins at a place in the journal.
+    def check(self, client: Client, name: str, start: Start) -> Cover:
+        """Return what would be covered by a client's subscription that begins at a place in the journal.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
         :raises SubscriptionFailed: there is no journal, or nothing of this topic goes there.
@@ -78,7 +80,7 @@ class Replays:
             raise SubscriptionFailed("there is no journal to begin in")
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
-        cover = _cover(name, literal, self._journal.bounds())
+        cover = _cover(client, name, literal, self._journal.bounds())
         if start.kind != "time":
             cover.start = self._offsetOf(start, tuple(cover.known.values()))
         return cover
@@ -107,7 +109,7 @@ class Replays:
             return
         literal = literal or not isPattern(name)
         bounds = self._journal.bounds()
-        cover = _cover(name, literal, bounds)
+        cover = _cover(client, name, literal, bounds)
         if history and literal and self._topics.get(name).durable:
             cover.start = None
             feed = self._pass(client, outlet, cover, [])
@@ -140,6 +142,13 @@ class Replays:
         """Let all who follow look into the journal for what was not brought to them."""
         for feed in tuple(self._lasting.values()):
             feed.readAgain()
+
+    def narrow(self, client: Client) -> None:
+        """Bring a client nothing any more that it may not have; what was read for it already is read anew."""
+        for feeds in (self._lasting, self._passing):
+            feed = feeds.get(client)
+            if feed is not None:
+                feed.narrow()
 
     def leave(self, client: Client) -> None:
         """End all that this client has."""
@@ -210,11 +219,15 @@ class Replays:
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
 
-def _cover(name: str, literal: bool, bounds: Mapping[str, Bounds]) -> Cover:
-    """Return a cover that begins nowhere yet, with what is kept of its topics."""
-    matches = name.__eq__ if literal else anyOf((name,))
+def _cover(client: Client, name: str, literal: bool, bounds: Mapping[str, Bounds]) -> Cover:
+    """Return a cover that begins nowhere yet, with what is kept of its topics; always of those the client may have."""
+    alike = name.__eq__ if literal else anyOf((name,))
+
+    def matches(each: str) -> bool:
+        return alike(each) and permits(client, Action.SUBSCRIBE, each)
+
     if literal:
-        known = {name: bounds[name]} if name in bounds else {}
+        known = {name: bounds[name]} if name in bounds and matches(name) else {}
     else:
         known = {each: kept for each, kept in bounds.items() if matches(each)}
     return Cover(name, literal, matches, None, known)

@@ -123,6 +123,13 @@ class Subscriptions:
         for subscription in self._byHolder.pop(holder, {}).values():
             subscription.detach(holder)
 
+    def detach(self, holder: object, wanted: Callable[[str], bool]) -> None:
+        """Detach this connection from its subscriptions to topics of which this is wanted."""
+        held = self._byHolder.get(holder, {})
+        for subscription in [each for each in held.values() if wanted(each.topic)]:
+            del held[subscription.id]
+            subscription.detach(holder)
+
     def close(self) -> None:
         """Close all subscriptions, without a word to ``onExpired``."""
         for subscription in self._byId.values():

@@ -79,6 +79,16 @@ class Topic:
         return len(self.members) - self.queues
 
 
+class _Bound:
+    """What a subscriber may be brought, and for how many of its subscriptions that was said."""
+
+    __slots__ = ("may", "times")
+
+    def __init__(self, may: Callable[[str], bool]) -> None:
+        self.may = may
+        self.times = 0
+
+
 class TopicTable:
     """All topics and all wildcard subscriptions.
 
@@ -111,6 +121,7 @@ class TopicTable:
         self._channels: list[str] | None = None
         self.publishedBefore = 0
         self.standIns: dict[ISubscriber, tuple[IStandIn, ...]] = {}
+        self._bounds: dict[ISubscriber, _Bound] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -230,12 +241,32 @@ class TopicTable:
         return bool(topic and topic.members) or any(self._wildcards.matching(name))
 
     def subscribers(self, topic: Topic) -> dict[ISubscriber, None]:
-        """Return everybody who takes what is published to this topic, each once, exact ones first."""
+        """Return everybody who takes what is published to this topic and may, each once, exact ones first."""
         members = dict(topic.members)
         if self._wildcards:
             for matched in self._wildcards.matching(topic.name):
                 members.update(dict.fromkeys(matched))
+        if self._bounds:
+            bounds = self._bounds
+            for each in [each for each in members if each in bounds and not bounds[each].may(topic.name)]:
+                del members[each]
         return members
+
+    def restrict(self, subscriber: ISubscriber, may: Callable[[str], bool]) -> None:
+        """Bring a subscriber only what is published to topics that this says yes to, whatever its patterns match.
+
+        Call :meth:`rearranged` when the answers change; each call wants one of :meth:`free` to take it back.
+        """
+        bound = self._bounds.setdefault(subscriber, _Bound(may))
+        bound.times += 1
+
+    def free(self, subscriber: ISubscriber) -> None:
+        """Take one restriction of a subscriber back."""
+        bound = self._bounds.get(subscriber)
+        if bound is not None:
+            bound.times -= 1
+            if not bound.times:
+                del self._bounds[subscriber]
 
     def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Add a subscriber to every topic that matches, now and later; each call wants one to take it back.
@@ -264,7 +295,7 @@ class TopicTable:
         )
 
     def rearranged(self) -> None:
-        """Find out anew who takes what, because a feed brings something else now."""
+        """Find out anew who takes what, because a feed brings something else now, or somebody may have it no more."""
         self._cool()
 
     def _takers(self, topic: Topic) -> dict[ISubscriber, None]:

@@ -5,11 +5,13 @@ The rules of each, and which of them there are, are in :mod:`fleximq.broker.topi
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from fleximq.broker.backlog import weigh
 from fleximq.broker.making import MakeQueue
 from fleximq.broker.openings import Openings
+from fleximq.broker.permitting import permit, permits
 from fleximq.broker.rules import Rules
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
 from fleximq.broker.topics import SYSTEM, TopicTable
@@ -18,6 +20,7 @@ from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
 from fleximq.limits import DEAD
 from fleximq.message import Message
+from fleximq.rights import EVERYTHING, Action
 
 
 class WorkQueues:
@@ -70,14 +73,15 @@ class WorkQueues:
             return queue.admits(envelope.topic.owed + count, envelope.topic.owedBytes + size)
         return queue.admits(count, size)
 
-    def expectReplies(self, name: str) -> None:
+    def expectReplies(self, client: Client, name: str) -> None:
         """See :meth:`fleximq.broker.broker.Broker.expectReplies`."""
-        if not name.startswith((SYSTEM, DEAD)):
+        if not name.startswith((SYSTEM, DEAD)) and permits(client, Action.CONSUME, name):
             with suppress(InvalidTopic, NoCapacity):
                 self.ensure(name)
 
     def consume(self, client: Client, name: str) -> Delivery | None:
         """See :meth:`fleximq.broker.broker.Broker.consume`."""
+        permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
         delivery = self.queues.consume(name, client)
         if delivery is not None and queue.kept:
@@ -86,11 +90,17 @@ class WorkQueues:
 
     def consumeMany(self, client: Client, name: str, number: int, most: int) -> Sequence[Delivery]:
         """See :meth:`fleximq.broker.broker.Broker.consumeMany`."""
+        permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
         deliveries = self.queues.consumeMany(name, number, client, most)
         if deliveries and queue.kept:
             client.consumed = True
         return deliveries
+
+    def whenAvailable(self, client: Client, name: str, call: Callable[[], None]) -> Callable[[], None]:
+        """See :meth:`fleximq.broker.broker.Broker.whenAvailable`."""
+        permit(client, Action.CONSUME, name)
+        return self.ensure(name).whenReady(call)
 
     def loading(self, name: str) -> TopicQueue | None:
         """See :meth:`fleximq.broker.broker.Broker.loadingQueue`."""
@@ -101,7 +111,8 @@ class WorkQueues:
         """See :meth:`fleximq.broker.broker.Broker.acknowledgeMessage`."""
         if client is not None:
             client.consumed = self._journal.onDisk
-        self.queues.acknowledge(id)
+        restricted = client is not None and client.rights is not EVERYTHING
+        self.queues.acknowledge(id, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
     def _expired(self, queue: TopicQueue) -> None:
         self._openings.queueExpired(queue)

@@ -263,6 +263,10 @@ class BlipSession(Session):
         if not self.stuck:
             self.end("client closed")
 
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        """Forget what heads mean; what is not permitted any more is answered when it is asked for."""
+        self._envelopes.clear()
+
     def left(self) -> None:
         """Forget what was remembered and what was begun."""
         self._envelopes.clear()

@@ -119,7 +119,7 @@ class FlexiSession(FlexiMessages):
             if known.kind == MessageType.REQ:
                 self.broker.request(self._me, known.target, id, known.path, frame)
             else:
-                self.broker.reply(self._me, known.target, id, frame)
+                self.broker.reply(self._me, known.target, id, frame, known.path)
         except BrokerError:
             return False
         return True

@@ -31,6 +31,7 @@ from fleximq.errors import (
     ClientNotFound,
     InvalidTopic,
     NotKept,
+    NotPermitted,
     NotRecorded,
     SubscriptionFailed,
     TooManyRequests,
@@ -66,7 +67,7 @@ class FlexiMessages(FlexiVoice):
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
-        most = self.broker.argumentBytes(path)  # so asked first whether there is such a path
+        most = self.broker.argumentBytes(self._me, path)  # so asked first whether there is such a path
         if most and len(payload) > most:
             raise BadRequest(f"a request to the broker has at most {most} bytes of payload")
         if self._asked >= QUESTIONS:
@@ -77,7 +78,7 @@ class FlexiMessages(FlexiVoice):
             raise BadRequest("the payload is not MessagePack") from None
         self._asked += 1
         try:
-            self.broker.ask(path, arguments, partial(self._answered, path, header.id))
+            self.broker.ask(self._me, path, arguments, partial(self._answered, path, header.id))
         except BrokerError:
             self._asked -= 1
             raise
@@ -100,7 +101,7 @@ class FlexiMessages(FlexiVoice):
         if entry.client_id == BROKER_ID:
             return
         try:
-            self.broker.reply(self._me, entry.client_id, header.id or "", frame)
+            self.broker.reply(self._me, entry.client_id, header.id or "", frame, entry.path or "")
         except ClientNotFound:
             self._reportLost(header, entry)
         else:
@@ -113,7 +114,7 @@ class FlexiMessages(FlexiVoice):
             for entry in header.routing
             if entry.client_id != BROKER_ID and not self.broker.takesDirect(entry.client_id)
         ]
-        self.broker.notify((entry.client_id for entry in header.routing), frame)
+        self.broker.notify(self._me, header.routing, frame)
         for entry in lost:
             self._reportLost(header, entry)
 
@@ -185,7 +186,7 @@ class FlexiMessages(FlexiVoice):
             elif header.topic not in self._me.patterns:
                 self.broker.subscribe(self._me, self, header.topic)
                 self.broker.recall(self._me, self._passing(), header.topic)
-        except InvalidTopic as error:
+        except (InvalidTopic, NotPermitted) as error:
             raise SubscriptionFailed(str(error)) from error
 
     def _following(self) -> Replaying:
@@ -235,8 +236,17 @@ class FlexiMessages(FlexiVoice):
             target, path = header.routing[0]
             self._directs.remember(envelope, target, path or "", header.id or "")
 
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        """Forget what envelopes mean, and answer each subscription that has ended as one that could not be made."""
+        self._forget()
+        for name in lost:
+            self._subscriptionLost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
+
     def left(self) -> None:
         """Forget what envelopes mean."""
         super().left()
+        self._forget()
+
+    def _forget(self) -> None:
         self._envelopes.clear()
         self._directs.clear()

@@ -19,7 +19,7 @@ from fleximq.dialects.replaying import Replaying
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
-from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded, Unauthorized
+from fleximq.errors import BrokerError, Forbidden, NoCapacity, NotKept, NotPermitted, NotRecorded, Unauthorized
 from fleximq.interfaces import ISubscriber
 from fleximq.status import Status
 from fleximq.wire.identity_text import (
@@ -129,7 +129,7 @@ class IdentitySession(Session):
     def _subscribe(self, said: ClientText) -> None:
         """Acknowledge before subscribing, which may have something to deliver: agents insist on that order."""
         checkChannel(said.channel)
-        self.broker.checkSubscription(self.client, said.channel)
+        self.broker.checkSubscription(self.client, said.channel, literal=True)
         self._say(encodeSubAck(said.channel))
         if said.channel not in self.client.patterns:
             self.broker.subscribe(self.client, self, said.channel, literal=True)
@@ -172,7 +172,14 @@ class IdentitySession(Session):
 
     def answerError(self, error: BrokerError) -> None:
         """Send ``ERROR:<code>:<sentence>``."""
-        self._say(encodeError(int(_CODES.get(error.status, error.status)), str(error)))
+        words = "not permitted" if isinstance(error, NotPermitted) else str(error)
+        self._say(encodeError(int(_CODES.get(error.status, error.status)), words))
+
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        """Forget what envelopes mean, and answer each channel that the client does not hear any more by an ERROR."""
+        self._envelopes.clear()
+        for channel in lost:
+            self.failed(Forbidden(f"not permitted any more: {channel}"))
 
     # -- keep-alive and the end --------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from zope.interface import implementer
 
 from fleximq.broker.values import Delivery
-from fleximq.errors import BadRequest, BrokerError, Forbidden, NotImplementedByBroker, TooLarge
+from fleximq.errors import BadRequest, BrokerError, Forbidden, NotImplementedByBroker, NotPermitted, TooLarge
 from fleximq.interfaces import IRunSource
 from fleximq.message import Content, Message
 from fleximq.records import Run, contentOf, headerOf
@@ -58,7 +58,7 @@ SOURCE = MiniSource()
 def renderError(error: BrokerError) -> bytes:
     """Return the one line that answers an error (MiniMQ document, section 7)."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
-    return encodeError(code, str(error))
+    return encodeError(code, "not permitted" if isinstance(error, NotPermitted) else str(error))
 
 
 def renderAnswers(topic: str, deliveries: Sequence[Delivery], asked: int) -> bytes:

@@ -149,7 +149,7 @@ class MiniSession(Session):
             self._envelope = Envelope(topic, self._me, SOURCE, 1, True)
             self._topicName = said.topic
         if said.reply_to and isSpellable(said.reply_to):
-            self.broker.expectReplies(said.reply_to)
+            self.broker.expectReplies(self._me, said.reply_to)
         self._run.append(said)
 
     def _publish(self) -> None:
@@ -350,6 +350,19 @@ class MiniSession(Session):
         self._batch = []
         self._run = []
         self._behind = None
+
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        """Forget which topic was published to, and refuse a CONSUME that waits and is not permitted any more."""
+        self._envelope = None
+        wait = self._wait
+        if wait is None:
+            return
+        try:
+            wait.lookAgain()
+        except BrokerError as error:
+            self._stopWaiting()
+            self.failed(error)
+            self._goOnSoon()
 
     def _stopWaiting(self) -> None:
         if self._wait is not None:

@@ -32,7 +32,15 @@ class WaitingConsume:
         self._topic = topic
         self._done = done
         self._timer: IDelayedCall = clock.callLater(seconds, self._finish, None)
-        self._leaveLine = broker.whenAvailable(topic, self._available)
+        self._leaveLine = broker.whenAvailable(client, topic, self._available)
+
+    def lookAgain(self) -> None:
+        """Take a message if there is one, else go on waiting at the end of the line.
+
+        :raises NotPermitted: the client may not consume from the topic any more.
+        """
+        self._leaveLine()
+        self._available()
 
     def giveUp(self) -> None:
         """Wait no longer, and say that there was nothing."""
@@ -47,7 +55,7 @@ class WaitingConsume:
     def _available(self) -> None:
         delivery = self._broker.consume(self._client, self._topic)
         if delivery is None:
-            self._leaveLine = self._broker.whenAvailable(self._topic, self._available)
+            self._leaveLine = self._broker.whenAvailable(self._client, self._topic, self._available)
         else:
             self._finish(delivery)
 

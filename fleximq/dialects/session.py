@@ -11,7 +11,7 @@ The states, and what moves a connection from one to the next::
 ``end`` is called with a short constant phrase, which is logged and counted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import ClassVar
 
@@ -94,6 +94,12 @@ class Session:
 
     def opened(self) -> None:
         """The connection is up; called once, before anything is received."""
+
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        """The client may do other things from now on: forget what it was allowed, and tell it what it has lost.
+
+        :param lost: the names of subscriptions that have ended.
+        """
 
     def left(self) -> None:
         """The connection is gone and the client has left: let go of timers, and of all that may be large.

@@ -24,7 +24,7 @@ def raising(error: Exception) -> None:
 def askAt(broker: Broker, path: str, arguments: Any) -> Any:
     """Return the answer of a broker path that answers at once, after it went through MessagePack."""
     answers: list[Any] = []
-    broker.ask(path, arguments, answers.append)
+    broker.ask(broker.itself, path, arguments, answers.append)
     [answer] = answers
     if isinstance(answer, BrokerError):
         raise answer

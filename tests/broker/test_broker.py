@@ -412,7 +412,8 @@ class DirectTests(BrokerCase):
 
     def test_notify(self) -> None:
         """One copy for each distinct target that is there."""
-        self.broker.notify([self.dave.id, 4711, self.alice.id, self.dave.id, self.carol.id, 1], "word")
+        targets = [self.dave.id, 4711, self.alice.id, self.dave.id, self.carol.id, 1]
+        self.broker.notify(self.carol, [(target, "/p") for target in targets], "word")
         self.assertEqual(self.told(), [["word"], ["word"]])
 
     def test_broadcast(self) -> None:

@@ -182,7 +182,7 @@ class GroupsTests(GroupCase):
         self.tell("b", 2)
         self.journal.patient = True
         answers: list[Any] = []
-        self.broker.ask("/pipeline/groups", {}, answers.append)
+        self.broker.ask(self.client, "/pipeline/groups", {}, answers.append)
         self.journal.answer()
         self.assertEqual(answers, [])
         self.journal.answer()

@@ -34,7 +34,7 @@ class JournalPathCase(SynchronousTestCase):
 
     def askLater(self, path: str, **arguments: Any) -> None:
         """Ask, and let the answer come to ``answers``."""
-        self.broker.ask(path, arguments, self.answers.append)
+        self.broker.ask(self.client, path, arguments, self.answers.append)
 
     def keep(self, *contents: str, topic: str = "d.t") -> None:
         """Publish and commit."""
@@ -153,12 +153,12 @@ class ReadingTests(JournalPathCase):
         arguments = {"query": "q", "batch": 1, "part": "0", "records": [], "tokens": [], "position": 0}
         others = {"/journal/advance": {"start": 1, "end": 2}}
         for path in JOURNAL_PATHS:
-            error = self.assertRaises(BrokerError, broker.ask, path, others.get(path, arguments), self.fail)
+            error = self.assertRaises(BrokerError, broker.ask, broker.itself, path, others.get(path, arguments), self.fail)
             self.assertEqual(int(error.status), 503, path)
 
     def test_argumentBytes(self) -> None:
         """Only what is staged, and the tokens of that, may be as large as a message."""
-        found = {path: self.broker.argumentBytes(path) for path in JOURNAL_PATHS}
+        found = {path: self.broker.argumentBytes(self.client, path) for path in JOURNAL_PATHS}
         self.assertEqual((found.pop("/sink/stage"), found.pop("/sink/commit")), (0, 0))
         self.assertEqual(set(found.values()), {ARGUMENT_BYTES})
 

@@ -345,7 +345,7 @@ class WorkQueueTests(RestartCase):
         self.assertTrue(queue.everConsumed)
 
     def test_notConsumed(self) -> None:
-        self.world.broker.expectReplies("r")
+        self.world.broker.expectReplies(self.world.me, "r")
         self.world.commit()
         self.world.kill()
         queue = self.world.broker.queues.get("r")

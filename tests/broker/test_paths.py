@@ -100,7 +100,7 @@ class PathTests(SynchronousTestCase):
             self.assertEqual(len(self.ask("/broker/topics", limit=limit)["topics"]), limit)
         self.assertEqual(len(self.ask("/broker/topics")["topics"]), 100)
         for limit in (0, -1, 1001, "5", 1.0, True, None):
-            self.assertRaises(BadRequest, self.broker.ask, "/broker/topics", {"limit": limit}, self.fail)
+            self.assertRaises(BadRequest, self.broker.ask, self.clients[0], "/broker/topics", {"limit": limit}, self.fail)
 
     def test_after(self) -> None:
         """``after`` is an id for clients, a name for topics; it need not exist."""
@@ -114,7 +114,7 @@ class PathTests(SynchronousTestCase):
             ("/broker/topics", 5),
             ("/broker/topics", b"x"),
         ):
-            self.assertRaises(BadRequest, self.broker.ask, path, {"after": after}, self.fail)
+            self.assertRaises(BadRequest, self.broker.ask, self.clients[0], path, {"after": after}, self.fail)
 
     def test_lastPage(self) -> None:
         """A page that is just full, and the last one, says that nothing follows."""
@@ -140,13 +140,13 @@ class PathTests(SynchronousTestCase):
     def test_unknown(self) -> None:
         """Any other path: not found."""
         for path in ("", "/", "/broker", "/broker/", "/broker/about/", "/BROKER/ABOUT", "/journal"):
-            self.assertRaises(NotFound, self.broker.ask, path, None, self.fail)
-            self.assertRaises(NotFound, self.broker.argumentBytes, path)
+            self.assertRaises(NotFound, self.broker.ask, self.clients[0], path, None, self.fail)
+            self.assertRaises(NotFound, self.broker.argumentBytes, self.clients[0], path)
 
     def test_noMap(self) -> None:
         """Arguments are a map or nothing."""
         for arguments in ([], [1], "x", 5, True, b""):
-            self.assertRaises(BadRequest, self.broker.ask, "/broker/about", arguments, self.fail)
+            self.assertRaises(BadRequest, self.broker.ask, self.clients[0], "/broker/about", arguments, self.fail)
 
     def test_unknownArguments(self) -> None:
         """Arguments that nobody knows are ignored."""

@@ -12,6 +12,7 @@ from typing import Any, cast
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.journal_paths import JOURNAL_PATHS
+from fleximq.broker.values import Client
 from fleximq.client.blocking import connect
 from fleximq.client.errors import ConnectionLost, RequestFailed
 from fleximq.errors import BrokerError
@@ -66,7 +67,8 @@ class NearPlace:
             return self._read(**arguments)
         answers: list[Any] = []
         try:
-            JOURNAL_PATHS[path](cast(Any, SimpleNamespace(journal=self.written.journal)), arguments, answers.append)
+            broker: Any = SimpleNamespace(journal=self.written.journal)
+            JOURNAL_PATHS[path](broker, Client(1000, "fleximq", "me"), arguments, answers.append)
         except BrokerError as error:
             raise RequestFailed(error.status, str(error), path) from error
         return answers[0]

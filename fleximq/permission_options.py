@@ -1,0 +1,116 @@
+"""What an operator writes about who may do what: the tables ``[roles.NAME]`` and ``[principals.NAME]`` of a file.
+
+In each, a key is something that can be done (:class:`fleximq.rights.Action`), and its value a list of topic patterns,
+or true for all topics but those that begin with ``$``; ``broadcast`` is true or false. ``roles`` in the table of a
+principal is a list of roles that it has, besides those that everybody has.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from fleximq.errors import SettingError
+from fleximq.limits import TOPIC_BYTES
+from fleximq.rights import Action
+
+#: The role of all clients, and of those that have shown who they are; nobody needs to be given them.
+EVERYONE, AUTHENTICATED = "everyone", "authenticated"
+#: What stands for all topics but those that begin with ``$``.
+ALL = ("#",)
+#: Stands in a pattern for the name of whom it is for.
+PRINCIPAL = "{principal}"
+
+_ROLES = "roles"
+_ACTIONS = tuple(action.value for action in Action)
+
+
+class Granted(NamedTuple):
+    """One table: whose it is, pairs of an action and the patterns for which it is granted, and the roles named."""
+
+    name: str
+    grants: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    roles: tuple[str, ...] = ()
+
+
+def tables(name: str, value: object) -> tuple[Granted, ...]:
+    """Read all tables below ``roles`` or ``principals``.
+
+    :raises SettingError: something in them is wrong; the sentence is the first of :func:`faultsOf`.
+    """
+    for sentence in faultsOf(name, value):
+        raise SettingError(sentence)
+    if isinstance(value, tuple):
+        return value
+    return tuple(_granted(each, table) for each, table in value.items())  # type: ignore[attr-defined]
+
+
+def faultsOf(name: str, value: object) -> Iterator[str]:
+    """Yield a sentence for everything that is wrong with these tables."""
+    if isinstance(value, tuple) and all(isinstance(each, Granted) for each in value):
+        return
+    if not isinstance(value, Mapping):
+        yield f"{name} is {value!r}, but must be a table for each: [{name}.NAME]"
+        return
+    for each, table in value.items():
+        place = f"{name}.{each}"
+        if not each:
+            yield f"{name} has a table without a name"
+        elif not isinstance(table, Mapping):
+            yield f"{place} is {table!r}, but must be a table: [{place}]"
+        else:
+            for key, given in table.items():
+                yield from _faultsOfKey(name, place, key, given)
+
+
+def unknownRoles(roles: tuple[Granted, ...] | None, principals: tuple[Granted, ...] | None) -> Iterator[str]:
+    """Yield a sentence for every role that a principal has and nobody has described."""
+    known = {EVERYONE, AUTHENTICATED, *(each.name for each in roles or ())}
+    for principal in principals or ():
+        for role in principal.roles:
+            if role not in known:
+                yield f"principals.{principal.name} has the role {role!r}, but there is no [roles.{role}]"
+
+
+def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str]:
+    if key == _ROLES and name == "principals":
+        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+            yield f"{place}.roles is {given!r}, but must be a list of the names of roles"
+    elif key not in _ACTIONS:
+        known = (*_ACTIONS, _ROLES) if name == "principals" else _ACTIONS
+        nearest = difflib.get_close_matches(key, known, 1)
+        yield f"{place} has no key {key!r}, " + (f"did you mean {nearest[0]}?" if nearest else f"only {_list(known)}")
+    elif isinstance(given, bool):
+        return
+    elif key == Action.BROADCAST:
+        yield f"{place}.broadcast is {given!r}, but must be true or false"
+    elif not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        yield f"{place}.{key} is {given!r}, but must be a list of patterns, or true for everything that has no $"
+    else:
+        for pattern in given:
+            yield from _faultsOfPattern(f"{place}.{key}", pattern)
+
+
+def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
+    bare = pattern.removeprefix("/")
+    if not bare or len(bare.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
+        yield f"{place} has {pattern!r}, but a pattern has 1 to {TOPIC_BYTES} bytes, e.g. orders.#"
+    elif "#" in re.split("[./]", bare)[:-1]:
+        yield f"{place} has {pattern!r}, but only the last level of a pattern can be #, e.g. orders.#"
+    elif re.search(r"[{}]", bare.replace(PRINCIPAL, "")):
+        yield f"{place} has {pattern!r}, but braces can only stand in {PRINCIPAL}"
+
+
+def _granted(name: str, table: Mapping[str, object]) -> Granted:
+    grants = tuple((key, _patterns(value)) for key, value in table.items() if key != _ROLES)
+    return Granted(name, grants, tuple(table.get(_ROLES, ())))  # type: ignore[arg-type]
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    if isinstance(value, bool):
+        return ALL if value else ()
+    return tuple(value)  # type: ignore[arg-type]
+
+
+def _list(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
