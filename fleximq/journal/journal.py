@@ -326,6 +326,11 @@ class DiskJournal:
         if reason is not None:
             self._group.refuse(reason)
 
+    def beat(self, answered: Callable[[], None]) -> None:
+        """Call when the thread that writes has done all it was handed before; never while it hangs, or is not there."""
+        if self._began and not self._closed:
+            self._worker.hand(_nothing, answered)
+
     def _failed(self, commit: Commit) -> None:
         self._onEvent("journal: read-only", 1)
         self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
@@ -468,6 +473,10 @@ class DiskJournal:
 def behindGap(offset: int) -> int:
     """Return the offset at which numbering goes on if nobody knows whether this one was given."""
     return (offset // SKIP + 1) * SKIP
+
+
+def _nothing() -> None:
+    """Show that one is there."""
 
 
 def _randomHex(digits: int) -> str:

@@ -27,7 +27,10 @@ from fleximq.services.gate import Gate
 from fleximq.services.guests import Guests
 from fleximq.services.journal import JournalService, makeJournal, restore
 from fleximq.services.listeners import ListenerService
+from fleximq.services.notify_socket import NotifySocket
+from fleximq.services.readiness import Readiness
 from fleximq.services.spoken import speak
+from fleximq.services.watchdog import WatchdogService, pauseOf
 from fleximq.settings import Settings
 
 
@@ -44,7 +47,7 @@ def compose(
     :param depart: called with a sentence if the journal or a listener cannot be opened; by default it ends the process.
     :param departLate: called with a sentence and the reactor if that turns out when it runs; by default as well.
     :param registry: which plug-ins there are; by default those that are installed.
-    :param environment: what spawned programs inherit of it.
+    :param environment: what spawned programs inherit of it, and where the service manager is told how things are.
     :raises SettingError: for a listener or an extension that cannot be understood, and for plug-ins that collide.
     """
     registry = registry or installed()
@@ -70,15 +73,26 @@ def compose(
         ExtensionService(extension, configuration, surroundings, depart).setServiceParent(brokerService)
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         protection = Protection(settings.allowAnonymous, listen.proxied)
-        admission = security.admissionFor(protection)
-        context = Context(broker, settings, reactor, turn, admission.refusal, policy)
+        context = Context(broker, settings, reactor, turn, security.admissionFor(protection), policy)
         spoken = guests.of(speak(registry, context, listen.dialect))
-        factory = gate.before(_entrance(reactor, context, protection).factoryFor(listen, spoken))
+        factory = gate.before(_entrance(reactor, context, security, protection).factoryFor(listen, spoken))
         ListenerService(reactor, listen, factory, depart, departLate).setServiceParent(whole)
     for line in settings.spawn:
-        context = Context(broker, settings, reactor, turn, Protection().refusal, policy)
-        ChildService(reactor, line, context, environment).setServiceParent(whole)
+        context = Context(broker, settings, reactor, turn, security.admissionFor(Protection()), policy)
+        ChildService(reactor, line, context, environment, security.rightsOf).setServiceParent(whole)
+    _tellServiceManager(reactor, whole, journal, NotifySocket(environment), pauseOf(environment))
     return whole
+
+
+def _tellServiceManager(
+    reactor: Any, whole: MultiService, journal: Any, socket: NotifySocket, pause: float | None
+) -> None:
+    """Let the service manager know when all that is there so far has started, and as long as it is well."""
+    listeners = [each for each in whole if isinstance(each, ListenerService)]
+    if socket.exists and pause is not None:
+        beat = journal.beat if journal.onDisk else None
+        WatchdogService(reactor, pause, socket.alive, beat).setServiceParent(whole)
+    Readiness(reactor, socket, listeners).setServiceParent(whole)
 
 
 def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn], bell: Bell) -> MultiService:
@@ -88,12 +102,13 @@ def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], N
     return MultiService()
 
 
-def _entrance(reactor: Any, context: Context, protection: Protection) -> Entrance:
+def _entrance(reactor: Any, context: Context, security: Security, protection: Protection) -> Entrance:
     settings = context.settings
     return Entrance(
         reactor,
-        protection,
-        Origins(frozenset(settings.allowedOrigin), namesTrusted=settings.allowAnonymous),
+        context.admission,
+        security.admissionFor(protection.behindProxy()),
+        Origins(frozenset(settings.allowedOrigin), namesTrusted=settings.allowAnonymous or bool(settings.auth)),
         settings.handshakeTimeout,
         context.broker.observers.counted,
     )

@@ -16,7 +16,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.endpoints.listen import Listen
+from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.endpoints.standard_streams import StandardStreams
+from fleximq.endpoints.tls_endpoint import TlsEndpoint
 from fleximq.endpoints.unix_path import makeFolder, sweep
 
 _log = Logger()
@@ -46,7 +48,19 @@ class ListenerService(Service):
         self._depart = depart
         self._departLate = departLate
         self._opening: Deferred[Any] | None = None
+        self._waiting: list[Deferred[None]] = []
         self.port: Any = None
+        #: What it shows inside TLS, if that is ours to renew.
+        self.certificate: RenewingCertificate | None = None
+
+    def whenOpen(self) -> "Deferred[None]":
+        """Return what fires when it is open; at once if it is."""
+        opened: Deferred[None] = Deferred()
+        if self.port is not None:
+            opened.callback(None)
+        else:
+            self._waiting.append(opened)
+        return opened
 
     def privilegedStartService(self) -> None:
         """Open it, while the process may still bind low ports."""
@@ -92,12 +106,17 @@ class ListenerService(Service):
             if listen.url is not None:
                 makeFolder(listen.socketPath)
             sweep(listen.socketPath)
-        return listen.open(self._reactor).listen(self._factory)
+        endpoint = listen.open(self._reactor)
+        self.certificate = endpoint.certificate if isinstance(endpoint, TlsEndpoint) else None
+        return endpoint.listen(self._factory)
 
     def _opened(self, port: Any) -> None:
         self.port = port
         if self.running:
             self._tell()
+        waiting, self._waiting = self._waiting, []
+        for opened in waiting:
+            opened.callback(None)
         if isinstance(port, StandardStreams):
             port.ended.addCallback(lambda _: self._clientGone())
 

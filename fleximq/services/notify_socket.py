@@ -1,0 +1,64 @@
+"""The socket on which a service manager is told what goes on: systemd's ``sd_notify`` protocol.
+
+``NOTIFY_SOCKET`` names it: a path, or a name that is in no folder and begins with ``@``. Without it nobody is told.
+"""
+
+import socket
+import time
+from collections.abc import Mapping
+
+from twisted.logger import Logger
+
+_log = Logger()
+
+#: Seconds that telling may take where the manager does not read.
+PATIENCE = 1.0
+
+
+class NotifySocket:
+    """Tells the service manager; what cannot be told is logged.
+
+    :param environment: the process's variables.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        name = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + name[1:] if name.startswith("@") else name
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is somebody who wants to be told."""
+        return bool(self._address)
+
+    def ready(self, status: str) -> None:
+        """Say that all is as it should be, after a start or after :meth:`reloading`."""
+        self.tell(f"READY=1\nSTATUS={status}")
+
+    def reloading(self, status: str) -> None:
+        """Say that the settings are read anew; :meth:`ready` has to follow."""
+        self.tell(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}\nSTATUS={status}")
+
+    def stopping(self, status: str) -> None:
+        """Say that the end has begun."""
+        self.tell(f"STOPPING=1\nSTATUS={status}")
+
+    def status(self, status: str) -> None:
+        """Say in a line what goes on; ``systemctl status`` shows it."""
+        self.tell(f"STATUS={status}")
+
+    def alive(self) -> None:
+        """Feed the watchdog."""
+        self.tell("WATCHDOG=1")
+
+    def tell(self, state: str) -> None:
+        """Send assignments, one a line."""
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as telling:
+                telling.settimeout(PATIENCE)
+                telling.sendto(state.encode(), self._address)
+        except OSError as error:
+            _log.warn(
+                "The service manager cannot be told {state}: {reason}", state=state.partition("\n")[0], reason=error
+            )
