@@ -1,14 +1,19 @@
 """Patterns that are asked about names."""
 
-from hypothesis import given
+from itertools import product
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.topics import TopicTable
-from fleximq.patterns import anyOf
+from fleximq.patterns import anyOf, overlap
 from tests.broker.parts import Collector
 
 _PARTS = st.sampled_from(["a", "b", "*", "#", ".", "/", "$", "", "a*", "\n", "é"])
+#: Every name that tells patterns of up to three of these levels apart; "c" is in none of them.
+_LEVELS = ("a", "$a", "", "#", "*", "c", "$c")
+_ALL_NAMES = [name for depth in range(1, 5) for levels in product(_LEVELS, repeat=depth) if (name := ".".join(levels))]
 _NAMES = st.lists(_PARTS, min_size=1, max_size=8).map("".join).filter(bool)
 
 
@@ -46,3 +51,40 @@ class AnyOfTests(SynchronousTestCase):
         table = TopicTable(10, lambda topic: None)
         table.subscribePattern(Collector(), pattern)
         self.assertEqual(anyOf((pattern,))(name), bool(table.subscribers(table.get(name))))
+
+
+class OverlapTests(SynchronousTestCase):
+    """Two patterns are compared."""
+
+    def test_examples(self) -> None:
+        """They overlap if there is a name for both."""
+        for one, other, expected in (
+            ("a", "a", True),
+            ("a", "b", False),
+            ("a.b", "a/b", True),
+            ("a.*", "*.b", True),
+            ("a.*", "b.*", False),
+            ("a.*", "a", False),
+            ("a.#", "a", True),
+            ("a.#", "a.b.c", True),
+            ("a.#", "b.#", False),
+            ("#", "a.*.b", True),
+            ("*", "a.#", True),
+            ("*.*", "a", False),
+            ("#", "$sys/x", False),
+            ("*.x", "$sys.x", False),
+            ("$sys/#", "$sys/*/joined", True),
+            ("$sys/#", "*/x", False),
+            ("#.a", "b.a", False),
+            ("#.a", "#", True),
+        ):
+            self.assertEqual([overlap(one, other), overlap(other, one)], [expected] * 2, (one, other))
+
+    @settings(deadline=None, max_examples=60)
+    @given(*[st.lists(st.sampled_from(["a", "$a", "", "*", "#"]), min_size=1, max_size=3).map(".".join)] * 2)
+    def test_asMatched(self, one: str, other: str) -> None:
+        """They overlap just if one of all names is matched by both."""
+        if not (one and other):
+            return
+        matches, matchesToo = anyOf((one,)), anyOf((other,))
+        self.assertEqual(overlap(one, other), any(matches(name) and matchesToo(name) for name in _ALL_NAMES))
