@@ -5,6 +5,7 @@ from typing import Any
 
 from fleximq.dialects.registry import Registry
 from fleximq.endpoints.listen import Ground, Listen, isPassed
+from fleximq.endpoints.web import WebListen
 from fleximq.errors import SettingError
 from fleximq.extension_options import Chosen
 from fleximq.permission_options import faultsOf, unknownRoles
@@ -73,6 +74,12 @@ def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) 
                 onStdio.append(text)
         except SettingError as error:
             yield str(error)
+    for text in settings.http:
+        if not (elsewhere and isPassed(text)):
+            try:
+                WebListen.parse(text, ground)
+            except SettingError as error:
+                yield str(error)
     if len(onStdio) > 1:
         yield f"listen is {' and '.join(onStdio)}, but only one client can be at standard input"
 

@@ -42,7 +42,8 @@ class SlowConsumer(Enum):
 class Settings:
     """How the broker is to run; times are in seconds.
 
-    ``listen`` holds texts of the form ``[DIALECT+]ENDPOINT``, ``auth`` those of the form ``SCHEME:ARGUMENT``, which
+    ``http`` holds endpoints that serve HTTP alone, and ``metricsTop`` is of how many topics and queues metrics tell the
+    names. ``listen`` holds texts of the form ``[DIALECT+]ENDPOINT``, ``auth`` those of the form ``SCHEME:ARGUMENT``, which
     :mod:`fleximq.security.schemes` looks into. ``handshakeTimeout``: how long a connection may take to say who it is.
     ``keepalive``: how long it may be idle before the broker pings it; after three times that it is closed.
     ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
@@ -66,6 +67,7 @@ class Settings:
     """
 
     listen: tuple[str, ...] = ("tcp:7890",)
+    http: tuple[str, ...] = ()
     allowAnonymous: bool = False
     auth: tuple[str, ...] = ()
     handshakeTimeout: float = 10.0
@@ -76,6 +78,7 @@ class Settings:
     subscriptionGrace: float = 60.0
     queueExpiry: float = 3600.0
     consumeWait: float = 0.0
+    metricsTop: int = 20
     drainTimeout: float = 10.0
     slowConsumer: SlowConsumer = SlowConsumer.DISCONNECT
     bcastEcho: bool = False
@@ -112,6 +115,7 @@ class Settings:
             _mayLast(name, getattr(self, name))
         if not 1 <= self.maxDeliveries <= 1 << 31:
             raise SettingError(f"max-deliveries is {self.maxDeliveries}, but must be between 1 and {1 << 31}")
+        within("metrics-top", self.metricsTop, 0, 1000)
         for origin in self.allowedOrigin:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise SettingError(f"allowed-origin is {origin!r}, but must be like https://example.com, or *")
@@ -214,6 +218,8 @@ class Option(NamedTuple):
 #: Every option there is, in the order in which a reader would want to meet them.
 OPTIONS = (
     Option("listen", "listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL; may be given several times."),
+    Option("http", "http", texts, "Where to serve HTTP alone: metrics, health, API; may be given several times."),
+    Option("metrics-top", "metricsTop", count, "Of how many topics, queues and groups metrics tell the names."),
     Option(
         "allow-anonymous", "allowAnonymous", flag, "Serve peers from everywhere, although they do not say who they are."
     ),

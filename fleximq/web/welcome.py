@@ -106,7 +106,7 @@ def _quality(parameter: str) -> float:
 
 @implementer(IResource)
 class WelcomePage(Resource):
-    """The root of the site, and all there is of it."""
+    """The root of the site, and the answer to paths that are none."""
 
     isLeaf = True
 
@@ -121,7 +121,7 @@ class WelcomePage(Resource):
         answer.setHeader(b"content-type", b"text/plain; charset=utf-8")
         answer.setHeader(b"x-content-type-options", b"nosniff")
         if answer.path != b"/":
-            return _sentence(answer, 404, "There is nothing here but /.")
+            return _sentence(answer, 404, "There is nothing here; / says what there is.")
         if answer.method not in (b"GET", b"HEAD"):
             answer.setHeader(b"allow", b"GET, HEAD")
             return _sentence(answer, 405, "This page can only be read: GET or HEAD.")
@@ -163,13 +163,14 @@ class WelcomeSite(Site):
 
     :param reactor: the clock of its timeouts.
     :param ways: the dialects that are reached at the same address, in the order of the page.
+    :param root: what answers instead, if there is more than that page.
     """
 
     noisy = False
     protocol = OneRequestChannel  # type: ignore[assignment]
 
-    def __init__(self, reactor: IReactorTime, ways: Sequence[Way]) -> None:
-        super().__init__(WelcomePage(ways), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False)
+    def __init__(self, reactor: IReactorTime, ways: Sequence[Way], root: IResource | None = None) -> None:
+        super().__init__(root or WelcomePage(ways), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False)
 
     def startFactory(self) -> None:
         """Keep no access log: the page is public and the same for all."""

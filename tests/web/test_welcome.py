@@ -108,7 +108,7 @@ class WelcomeTests(SynchronousTestCase):
         """Other paths are 404, in one line."""
         for path in ("/x", "/x/y?z", "//", "/favicon.ico", "/%00"):
             answer = self.ask(f"GET {path} HTTP/1.1")
-            self.assertEqual((answer.code, answer.body), (404, b"There is nothing here but /.\n"), path)
+            self.assertEqual((answer.code, answer.body), (404, b"There is nothing here; / says what there is.\n"), path)
         self.assertEqual(self.ask("HEAD /x HTTP/1.1").body, b"")
 
     def test_otherMethod(self) -> None:

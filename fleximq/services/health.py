@@ -1,0 +1,65 @@
+"""What is looked at to tell whether the broker lives, and whether it is ready for clients."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fleximq.broker.broker import Broker
+from fleximq.services.lag import LagService
+from fleximq.services.listeners import ListenerService
+from fleximq.web.health import Check, Look
+
+#: The event loop may be so late, in seconds, before the broker is not ready, or not alive.
+READY_LAG, LIVE_LAG = 1.0, 30.0
+
+
+class Health:
+    """The looks: ``live`` and ``ready`` are lists that others may add to.
+
+    :param listeners: returns all that should be open.
+    :param leaving: tells whether the broker is about to stop.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        lag: LagService,
+        listeners: Callable[[], Iterable[Any]],
+        leaving: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._broker = broker
+        self._lag = lag
+        self._listeners = listeners
+        self._leaving = leaving
+        self.live: list[Look] = [lambda: self._late(LIVE_LAG)]
+        self.ready: list[Look] = [self._journal, self._listening, self._draining, lambda: self._late(READY_LAG)]
+
+    def _late(self, most: float) -> Check:
+        late = self._lag.latest
+        return Check("event loop", late <= most, f"{late:.3f} seconds late, at most {most:g} are good")
+
+    def _journal(self) -> Check:
+        health = self._broker.journalHealth()
+        if health is None:
+            return Check("journal", True, "there is none")
+        good = health["state"] == "ok"
+        return Check("journal", good, "recovered and writable" if good else str(health["reason"]))
+
+    def _listening(self) -> Check:
+        closed = [str(each.listen) for each in self._listeners() if each.port is None]
+        words = f"not open: {', '.join(closed)}" if closed else "all are open"
+        return Check("listeners", not closed, words)
+
+    def _draining(self) -> Check:
+        leaving = self._leaving()
+        return Check("draining", not leaving, "the broker is about to stop" if leaving else "no")
+
+
+def listenersOf(service: Iterable[Any]) -> list[ListenerService]:
+    """Return all listeners below a service."""
+    found: list[ListenerService] = []
+    for each in service:
+        if isinstance(each, ListenerService):
+            found.append(each)
+        elif hasattr(each, "__iter__"):
+            found += listenersOf(each)
+    return found

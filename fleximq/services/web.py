@@ -1,0 +1,61 @@
+"""Puts the web site together: metrics, health and the API, on one broker."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IProtocolFactory
+
+from fleximq.broker.broker import Broker
+from fleximq.rights import Action
+from fleximq.security.door import Security
+from fleximq.security.principal import Admitted
+from fleximq.services.health import Health
+from fleximq.services.lag import LagService
+from fleximq.settings import Settings
+from fleximq.web.api import Api
+from fleximq.web.health import HealthPage
+from fleximq.web.metrics import Metrics
+from fleximq.web.site import WebSite
+from fleximq.web.survey import Surveyor
+from fleximq.web.visit import Page
+from fleximq.web.welcome import Way
+
+
+class Web:
+    """Makes a site for each listener, all with the same pages.
+
+    :param settings: returns those in effect.
+    :param waiting: returns how many connections were not let in yet.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        broker: Broker,
+        settings: Callable[[], Settings],
+        security: Security,
+        lag: LagService,
+        health: Health,
+        waiting: Callable[[], int],
+    ) -> None:
+        self._reactor = reactor
+        self._settings = settings
+        self._security = security
+        surveyor = Surveyor(broker, reactor)
+        metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
+        self._pages = {
+            "/metrics": Page(metrics.answer, Action.READ),
+            "/healthz": Page(HealthPage(health.live).answer, None),
+            "/readyz": Page(HealthPage(health.ready).answer, None),
+            **Api(broker, settings).pages(),
+        }
+
+    def site(self, ways: tuple[Way, ...]) -> IProtocolFactory:
+        """Return the site of a listener that speaks these dialects."""
+        settings = self._settings()
+        namesTrusted = settings.allowAnonymous or self._security.required
+        return WebSite(self._reactor, ways, self._pages, self._nobody, namesTrusted, settings.allowedOrigin)
+
+    def _nobody(self) -> Admitted | None:
+        """Return what is allowed to those who show nothing; None if they have to."""
+        return None if self._security.required else Admitted(None, self._security.rightsOf(None))

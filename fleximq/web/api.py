@@ -1,0 +1,256 @@
+"""``/api/``: what there is in the broker, as JSON, and the few things that an operator does to it.
+
+Everything is paged as the broker's paths are: ``limit`` rows that come ``after`` a key, and ``next``, the key to go on
+after. Topics are named to those only who may do something with them.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from fleximq import __version__
+from fleximq.broker.broker import Broker
+from fleximq.broker.listings import listing, number, page, text
+from fleximq.broker.queues import Queue
+from fleximq.broker.values import Client
+from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
+from fleximq.limits import DEAD, TOPIC_BYTES
+from fleximq.rights import Action
+from fleximq.settings import Settings
+from fleximq.web.shown import shownSettings
+from fleximq.web.visit import Page, Reply, Visit, jsonReply
+
+_log = Logger()
+
+#: So many dead letters are given back by one request if it does not say how many.
+LETTERS = 1000
+
+Answer = Callable[[Visit], Coroutine[Any, Any, Reply]]
+
+
+class Api:
+    """All paths below ``/api/``.
+
+    :param settings: returns those in effect.
+    """
+
+    def __init__(self, broker: Broker, settings: Callable[[], Settings]) -> None:
+        self._broker = broker
+        self._settings = settings
+
+    def pages(self) -> dict[str, Page]:
+        """Return them."""
+        reading = {
+            "/api/": self.index,
+            "/api/about": self.about,
+            "/api/clients": self.clients,
+            "/api/topics": self.topics,
+            "/api/queues": self.queues,
+            "/api/subscriptions": self.subscriptions,
+            "/api/groups": self.groups,
+            "/api/settings": self.settings,
+        }
+        acting = {
+            "/api/clients/disconnect": self.disconnect,
+            "/api/queues/purge": self.purge,
+            "/api/dead-letters/return": self.giveBack,
+        }
+        return {
+            **{path: Page(answer) for path, answer in reading.items()},
+            **{path: Page(answer, Action.ADMIN, post=True) for path, answer in acting.items()},
+        }
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    async def index(self, visit: Visit) -> Reply:
+        """Tell the paths that this visitor may ask for."""
+        pages = self.pages().items()
+        allowed = [
+            {"method": each.methods[0], "path": path}
+            for path, each in pages
+            if each.action is None or visit.may(each.action, path[1:])
+        ]
+        return jsonReply({"paths": allowed})
+
+    async def about(self, visit: Visit) -> Reply:
+        """Tell version, uptime in seconds, how much of everything there is, and what was counted."""
+        broker = self._broker
+        return jsonReply(
+            {
+                "name": "FlexiMQ",
+                "version": __version__,
+                "uptime": round(broker.clock.seconds() - broker.started, 3),
+                "clients": len(broker.clients),
+                "topics": len(broker.topics),
+                "queues": len(broker.queues),
+                "subscriptions": len(broker.subscriptions),
+                "groups": len(broker.groups),
+                "journal": broker.journalHealth(),
+                "counts": dict(broker.counts.events),
+            }
+        )
+
+    async def clients(self, visit: Visit) -> Reply:
+        """List who is connected, by id."""
+        arguments = dict(visit.arguments)
+        if str(arguments.get("after", "")).isdecimal():
+            arguments["after"] = int(arguments["after"])
+        after, limit = page(arguments, int, 0)
+        return jsonReply(listing("clients", self._broker.clients, lambda each: each.id, after, limit, self._client))
+
+    def _client(self, client: Client) -> dict[str, Any]:
+        return {
+            "client_id": client.id,
+            "dialect": client.dialect,
+            "name": client.name,
+            "principal": client.principal,
+            "address": client.address,
+            "connected": round(self._broker.clock.seconds() - client.joined, 3),
+            "subscriptions": len(client.patterns) + self._broker.subscriptions.heldBy(client),
+        }
+
+    async def topics(self, visit: Visit) -> Reply:
+        """List the topics by name."""
+        queues = self._broker.queues
+
+        def row(topic: Any) -> dict[str, Any]:
+            queue = queues.get(topic.name)
+            return {
+                "topic": topic.name,
+                "subscribers": topic.subscribers,
+                "published": topic.published,
+                "durable": topic.durable,
+                "queued": None if queue is None else queue.depth,
+            }
+
+        return self._named(visit, "topics", self._broker.topics, lambda topic: topic.name, row)
+
+    async def queues(self, visit: Visit) -> Reply:
+        """List the work queues by topic, those of dead letters among them."""
+
+        def row(queue: Any) -> dict[str, Any]:
+            return {
+                "topic": queue.name,
+                "dead_letters": queue.name.startswith(DEAD),
+                "consumers_waiting": queue.waiting,
+                **_load(queue, queue.queue, queue.kept),
+            }
+
+        return self._named(visit, "queues", self._broker.queues, lambda queue: queue.name, row)
+
+    async def subscriptions(self, visit: Visit) -> Reply:
+        """List the subscriptions that are polled, by id; who owns one is not told."""
+        arguments = dict(visit.arguments)
+        if str(arguments.get("after", "")).isdecimal():
+            arguments["after"] = int(arguments["after"])
+        after, limit = page(arguments, int, 0)
+        seen = (each for each in self._broker.subscriptions if visit.sees(each.topic))
+
+        def row(each: Any) -> dict[str, Any]:
+            return {
+                "subscription": each.id,
+                "topic": each.topic,
+                "qos": each.qos,
+                "connected": each.idleSince is None,
+                **_load(each, each.queue, each.kept),
+            }
+
+        return jsonReply(listing("subscriptions", seen, lambda each: each.id, after, limit, row))
+
+    async def groups(self, visit: Visit) -> Reply:
+        """List the pipeline's consumer groups by name, and how far they are behind."""
+        broker = self._broker
+        after, limit = page(visit.arguments, str, "")
+
+        def row(word: Any) -> dict[str, Any]:
+            behind = broker.journal.behind(word.next)
+            return {
+                "group": word.group,
+                "next": word.next,
+                "records": behind.records,
+                "bytes": behind.bytes,
+                "lost": word.lost,
+                "time": word.time // 1000,
+            }
+
+        rows = broker.groups if broker.journal.onDisk else ()
+        found = listing("groups", rows, lambda word: word.group, after, limit, row)
+        return jsonReply(found | {"end": broker.journal.end if broker.journal.onDisk else None})
+
+    async def settings(self, visit: Visit) -> Reply:
+        """Tell the settings in effect, by the names of the options; what may hold a secret is left out."""
+        return jsonReply({"settings": shownSettings(self._settings())})
+
+    def _named(
+        self,
+        visit: Visit,
+        title: str,
+        rows: Iterable[Any],
+        name: Callable[[Any], str],
+        show: Callable[[Any], Any],
+    ) -> Reply:
+        after, limit = page(visit.arguments, str, "")
+        seen = (each for each in rows if visit.sees(name(each)))
+        return jsonReply(listing(title, seen, name, after, limit, show))
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    async def disconnect(self, visit: Visit) -> Reply:
+        """Disconnect the client with this ``client_id``; it is told so in its dialect's words."""
+        id = number(visit.arguments, "client_id")
+        client = next((each for each in self._broker.clients if each.id == id), None)
+        if client is None:
+            raise NotFound(f"there is no client {id}")
+        if client.conversation is None:
+            raise Conflict(f"client {id} cannot be disconnected")
+        _acted(visit, "disconnects {name}", name=client.name)
+        client.conversation.expel(Forbidden("disconnected by the operator"))
+        return jsonReply({"disconnected": id})
+
+    async def purge(self, visit: Visit) -> Reply:
+        """Throw away what waits in the queue of a ``topic``, or for a ``subscription``, by its id."""
+        if ("topic" in visit.arguments) == ("subscription" in visit.arguments):
+            raise BadRequest("name either a 'topic' or a 'subscription'")
+        queue: Any
+        if "topic" in visit.arguments:
+            name = text(visit.arguments, "topic", TOPIC_BYTES + len(DEAD))
+            queue = self._broker.queues.get(name)
+        else:
+            id = number(visit.arguments, "subscription")
+            queue = next((each for each in self._broker.subscriptions if each.id == id), None)
+            name = "" if queue is None else queue.topic
+        if queue is None or not visit.sees(name):
+            raise NotFound("there is no such queue")
+        _acted(visit, "purges the queue of {name}", name=name)
+        done: Deferred[tuple[int, str | None]] = Deferred()
+        self._broker.admin.purge(queue, lambda gone, reason: done.callback((gone, reason)))
+        gone, reason = await done
+        return jsonReply({"purged": gone, "reason": reason})
+
+    async def giveBack(self, visit: Visit) -> Reply:
+        """Publish at most ``limit`` dead letters of a ``topic`` to it once more, and take them off the dead ones."""
+        name = text(visit.arguments, "topic", TOPIC_BYTES + len(DEAD)).removeprefix(DEAD)
+        most = number(visit.arguments, "limit", LETTERS)
+        if not visit.sees(name) and not visit.sees(DEAD + name):
+            raise NotFound(f"there are no dead letters of {name!r}")
+        done: Deferred[tuple[int, str | None]] = Deferred()
+        self._broker.admin.giveBack(name, most, lambda given, reason: done.callback((given, reason)))
+        _acted(visit, "gives dead letters of {name} back", name=name)
+        given, reason = await done
+        return jsonReply({"returned": given, "reason": reason})
+
+
+def _load(queue: Any, inner: Queue, kept: bool) -> Mapping[str, Any]:
+    return {
+        "messages": queue.depth,
+        "in_flight": queue.inFlight,
+        "returned": inner.returned,
+        "bytes": queue.size,
+        "kept": kept,
+    }
+
+
+def _acted(visit: Visit, what: str, **fields: object) -> None:
+    _log.info(f"{{who}} {what}", who=visit.who, event="admin", path=visit.path, **fields)

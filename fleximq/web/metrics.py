@@ -1,0 +1,226 @@
+"""``/metrics``: what the broker counts, in the formats of Prometheus, read when it is asked for.
+
+Nothing here is told of anything while messages pass. The number of series is bounded: topics and queues have names only
+as far as ``--metrics-top`` goes, reasons and events up to :data:`MOST_REASONS` each.
+"""
+
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import twisted
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from fleximq import __version__
+from fleximq.broker.broker import Broker
+from fleximq.journal.commits import Histogram
+from fleximq.web.metric_table import METRICS, PREFIX, Kind
+from fleximq.web.survey import Survey, Surveyor
+from fleximq.web.visit import Reply, Visit
+
+#: So many different labels of reasons and events there may be; the rest is added up as :data:`REST`.
+MOST_REASONS = 100
+REST = "others"
+
+#: What is counted under a name that begins so -> which metric it is, labelled with what is behind it.
+_BEGINNINGS = (
+    ("joined: ", "joins"),
+    ("left: ", "leaves"),
+    ("not let in: ", "not_let_in"),
+    ("error: ", "errors"),
+    ("dropped: ", "dropped_messages"),
+    ("journal: ", "journal_events"),
+    ("refused: journal", "refused_messages"),
+    ("refused: ", "refused_connections"),
+    ("expired: ", "expired_messages"),
+    ("lost: ", "lost_messages"),
+    ("redelivered", "redelivered_messages"),
+    ("dead letters that could not be kept", "other_events"),
+    ("dead letters", "dead_letters"),
+    ("repeated publications", "repeated_messages"),
+)
+_TABLE = {metric.name: metric for metric in METRICS}
+
+
+class ReactorLag(Protocol):
+    """How late the event loop is."""
+
+    histogram: Histogram
+
+    @property
+    def latest(self) -> float:
+        """Return the latest lateness, in seconds."""
+
+
+class Metrics:
+    """The page.
+
+    :param lag: how late the event loop is.
+    :param waiting: returns how many connections were not let in yet.
+    :param top: of how many queues and topics the names are told.
+    """
+
+    def __init__(
+        self, broker: Broker, surveyor: Surveyor, lag: ReactorLag, waiting: Callable[[], int], top: int
+    ) -> None:
+        self._broker = broker
+        self._surveyor = surveyor
+        self._lag = lag
+        self._waiting = waiting
+        self._top = top
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+
+    async def answer(self, visit: Visit) -> Reply:
+        """Answer with all metrics, in the format that the visitor's ``Accept`` asks for."""
+        survey = await self._surveyor.survey(self._top, visit.sees)
+        encode, kind = choose_encoder(visit.accept)
+        registry = CollectorRegistry()
+        registry.register(_Once([*self.families(survey), *self._process.collect()]))
+        return Reply(encode(registry), kind)
+
+    def families(self, survey: Survey) -> Iterator[Metric]:
+        """Yield every metric of the table, with its values now."""
+        values = {name: {} for name in _TABLE} | self._values(survey)
+        histograms = {"reactor_lag_seconds": self._lag.histogram, **self._histograms()}
+        for name, metric in _TABLE.items():
+            if metric.kind is Kind.HISTOGRAM:
+                yield _histogram(name, metric.words, histograms.get(name))
+            else:
+                yield _family(metric.kind, name, metric.words, metric.labels, values[name])
+
+    def _histograms(self) -> dict[str, Histogram]:
+        journal: Any = self._broker.journal
+        if not journal.onDisk:
+            return {}
+        commits = journal.commits
+        return {
+            "journal_commit_seconds": commits.seconds,
+            "journal_commit_messages": commits.messages,
+            "journal_commit_bytes": commits.bytes,
+        }
+
+    def _values(self, survey: Survey) -> dict[str, Mapping[tuple[str, ...], float]]:
+        broker = self._broker
+        return {
+            "build_info": {(__version__, platform.python_version(), twisted.__version__): 1},
+            "uptime_seconds": {(): broker.clock.seconds() - broker.started},
+            "connections": _labelled(broker.traffic.connections()),
+            "clients": _labelled(Counter(client.dialect for client in broker.clients)),
+            "waiting_connections": {(): self._waiting()},
+            "topics": {(): len(broker.topics)},
+            "published_messages": {(): survey.published},
+            "reactor_lag_latest_seconds": {(): self._lag.latest},
+            **self._traffic(),
+            **_events(broker.counts.events),
+            **_surveyed(survey),
+            **self._journal(),
+        }
+
+    def _traffic(self) -> dict[str, Mapping[tuple[str, ...], float]]:
+        totals = self._broker.traffic.totals()
+        return {
+            name: {(dialect,): getattr(each, field) for dialect, each in totals.items()}
+            for name, field in (
+                ("received_bytes", "bytesIn"),
+                ("sent_bytes", "bytesOut"),
+                ("received_messages", "messagesIn"),
+                ("delivered_messages", "messagesOut"),
+            )
+        }
+
+    def _journal(self) -> dict[str, Mapping[tuple[str, ...], float]]:
+        journal = self._broker.journal
+        if not journal.onDisk:
+            return {}
+        health = journal.health()
+        lags = {word.group: journal.behind(word.next) for word in self._broker.groups}
+        farthest = sorted(lags, key=lambda group: -lags[group].records)[: max(self._top, 1)]
+        return {
+            "journal_writable": {(): float(health["state"] == "ok")},
+            "journal_bytes": {(): health["bytes"]},
+            "journal_segments": {(): health["segments"]},
+            "journal_end_offset": {(): journal.end},
+            "consumer_group_lag_messages": {(group,): lags[group].records for group in farthest},
+            "consumer_group_lag_bytes": {(group,): lags[group].bytes for group in farthest},
+        }
+
+
+class _Once(Collector):
+    """Hands out what was collected already."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Return it."""
+        return self._families
+
+
+def _labelled(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
+    return {(label,): number for label, number in counts.items()}
+
+
+def _surveyed(survey: Survey) -> dict[str, Mapping[tuple[str, ...], float]]:
+    sums = survey.sums
+    return {
+        "queues": {(kind,): each.queues for kind, each in sums.items()},
+        "queue_messages": {(kind,): each.messages for kind, each in sums.items()},
+        "queue_in_flight_messages": {(kind,): each.inFlight for kind, each in sums.items()},
+        "queue_bytes": {(kind,): each.bytes for kind, each in sums.items()},
+        "queue_oldest_seconds": {(kind,): each.oldest for kind, each in sums.items()},
+        "longest_queue_messages": _added(((each.kind, each.topic), each.messages) for each in survey.longest),
+        "longest_queue_oldest_seconds": {(each.kind, each.topic): each.oldest for each in survey.longest},
+        "topic_published_messages": {(name,): number for number, name in survey.busiest},
+    }
+
+
+def _added(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, ...], float]:
+    """Return sums by labels: several subscriptions may be to one topic."""
+    sums: Counter[tuple[str, ...]] = Counter()
+    for labels, number in values:
+        sums[labels] += number  # type: ignore[assignment]
+    return dict(sums)
+
+
+def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], float]]:
+    """Return what was counted, by metric."""
+    found: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for _, name in _BEGINNINGS}
+    found["slow_consumers"] = Counter({(): events.get("left: slow consumer", 0)})
+    for event, number in sorted(events.items(), key=lambda item: -item[1]):
+        beginning, name = next((each for each in _BEGINNINGS if event.startswith(each[0])), ("", "other_events"))
+        labels: tuple[str, ...] = ()
+        if _TABLE[name].labels:
+            label = event if name == "other_events" else event[len(beginning) :]
+            full = len(found[name]) >= MOST_REASONS and (label,) not in found[name]
+            labels = (REST if full else label,)
+        found[name][labels] += number
+    for name, counts in found.items():
+        if not _TABLE[name].labels and not counts:
+            counts[()] = 0
+    return dict(found)
+
+
+def _family(
+    kind: Kind, name: str, words: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
+) -> Metric:
+    make = CounterMetricFamily if kind is Kind.COUNTER else GaugeMetricFamily
+    family = make(PREFIX + name, words, labels=labels)
+    for each, value in values.items():
+        family.add_metric(each, value)
+    return family
+
+
+def _histogram(name: str, words: str, histogram: Histogram | None) -> Metric:
+    family = HistogramMetricFamily(PREFIX + name, words, labels=())
+    if histogram is not None:
+        total, buckets = 0, []
+        for bound, count in zip((*map(repr, map(float, histogram.bounds)), "+Inf"), histogram.counts, strict=True):
+            total += count
+            buckets.append((bound, total))
+        family.add_metric((), buckets, histogram.sum)
+    return family

@@ -1,0 +1,74 @@
+"""One request as the pages here see it, and what they answer."""
+
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fleximq.interfaces import IRights
+from fleximq.rights import Action
+
+JSON = "application/json"
+
+
+class HttpRefusal(Exception):
+    """A request that is answered with ``code`` and one sentence, the text of this."""
+
+    def __init__(self, code: int, sentence: str, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.fields = dict(fields or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request that was let through.
+
+    ``rights`` are those of who asks, None if it has shown no credentials where some are required. ``arguments`` are
+    those of the query, or of the JSON object that was posted. ``who`` is the visitor's name for the log.
+    """
+
+    method: str
+    path: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    rights: IRights | None = None
+    who: str = ""
+    accept: str = ""
+
+    def may(self, action: Action, name: str) -> bool:
+        """Tell whether this visitor may do that."""
+        return self.rights is not None and self.rights.may(action, name)
+
+    def sees(self, topic: str) -> bool:
+        """Tell whether a topic may be named to this visitor: one that it may do something with."""
+        return any(self.may(action, topic) for action in (Action.SUBSCRIBE, Action.PUBLISH, Action.CONSUME))
+
+
+class Reply(NamedTuple):
+    """A body of this kind."""
+
+    body: bytes
+    kind: str = JSON
+    code: int = 200
+
+
+def jsonReply(value: Any, code: int = 200) -> Reply:
+    """Return a value as JSON on one line."""
+    return Reply(json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n", JSON, code)
+
+
+class Page(NamedTuple):
+    """One path: what answers it, and which right that needs.
+
+    ``name`` is what the right is for, the path without its first slash by default; ``action`` None: no right is needed.
+    ``post`` says that it changes something.
+    """
+
+    answer: Callable[[Visit], Coroutine[Any, Any, Reply]]
+    action: Action | None = Action.READ
+    post: bool = False
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that it answers to."""
+        return ("POST",) if self.post else ("GET", "HEAD")
