@@ -3,7 +3,8 @@
 A wrong value or an unknown option ends the program with one sentence on standard error and exit code 1.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 
 from twisted.python import usage
@@ -14,6 +15,7 @@ from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.extension_options import extensions
 from fleximq.option_values import flag, size, spelledSize, texts
+from fleximq.reloading import Refused
 from fleximq.settings import OPTIONS, Option, Settings
 from fleximq.settings_file import read
 
@@ -84,15 +86,36 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         """Turn what was given, here and in a settings file, into checked settings. What is given here wins."""
-        registry = installed()
+        self._folder = os.getcwd()
         path = self.get("config")
         written = {} if path is None else read(path)
-        for sentence in faults(written, registry):
-            raise SettingError(f"{path}: {sentence}")
-        values = {**written, **self._given()}
-        for sentence in faults(values, registry):
+        for sentence in self._faults(written):
             raise SettingError(sentence)
-        self.settings = Settings.of(values)
+        self.settings = Settings.of({**written, **self._given()})
+
+    def again(self) -> Settings:
+        """Return the settings that a start of the broker would find now, with the same command line.
+
+        :raises SettingError: the settings file cannot be read, holds nothing, or something in it is wrong.
+        """
+        path = self.get("config")
+        written = {} if path is None else read(os.path.join(self._folder, path))
+        if path is not None and not written:
+            raise SettingError(f"{path} is empty")
+        sentences = list(self._faults(written))
+        if sentences:
+            raise Refused(sentences)
+        return Settings.of({**written, **self._given()})
+
+    def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
+        """Yield a sentence for all that is wrong in the settings file, else for all that is with the command line."""
+        registry = installed()
+        good = True
+        for sentence in faults(written, registry):
+            good = False
+            yield f"{self.get('config')}: {sentence}"
+        if good:
+            yield from faults({**written, **self._given()}, registry)
 
     def _given(self) -> dict[str, object]:
         """Return what stands on the command line, by name."""

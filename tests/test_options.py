@@ -1,11 +1,13 @@
 """The command line, read in this process; tests.test_tap runs the real program."""
 
 import io
+import os
 from contextlib import redirect_stdout
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq import __version__
+from fleximq.errors import SettingError
 from fleximq.options import Options
 from fleximq.settings import OPTIONS, Settings
 
@@ -82,6 +84,49 @@ class OptionsTests(SynchronousTestCase):
             with open(path, "w") as file:
                 file.write(content)
             self.assertEqual(self.said("--config", path, "--listen=tcp:1"), f"fleximq: {path}: {sentence}")
+
+    def test_again(self) -> None:
+        """The file is read again, from where it was named; the command line wins as before."""
+        path = self.mktemp()
+        with open(path, "w") as file:
+            file.write("keepalive = 5\nredelivery = 6")
+        options = Options()
+        options.parseOptions(["--config", path, "--redelivery=9"])
+        with open(path, "w") as file:
+            file.write("keepalive = 7\nredelivery = 8")
+        folder = os.getcwd()
+        self.addCleanup(os.chdir, folder)
+        os.chdir("/")
+        again = options.again()
+        self.assertEqual((again.keepalive, again.redelivery), (7.0, 9.0))
+        self.assertEqual((options.settings.keepalive, options.settings.redelivery), (5.0, 9.0))
+
+    def test_againWrong(self) -> None:
+        """All that is wrong is said; a file that is gone or holds nothing is refused as well."""
+        path = self.mktemp()
+        with open(path, "w") as file:
+            file.write("keepalive = 5")
+        options = Options()
+        options.parseOptions(["--config", path])
+        for content, number, words in (
+            ("keepalive = 0\nkeepalife = 1", 2, "keepalive is 0"),
+            ("keepalive = ", 1, "is not TOML"),
+            ("", 1, f"{path} is empty"),
+            ("# nothing\n", 1, f"{path} is empty"),
+        ):
+            with open(path, "w") as file:
+                file.write(content)
+            sentences = str(self.assertRaises(SettingError, options.again)).splitlines()
+            self.assertEqual(len(sentences), number)
+            self.assertIn(words, sentences[0])
+        os.remove(path)
+        self.assertIn("cannot be read", str(self.assertRaises(SettingError, options.again)))
+
+    def test_againWithout(self) -> None:
+        """Without a file, the command line says all."""
+        options = Options()
+        options.parseOptions(["--keepalive=5"])
+        self.assertEqual(options.again(), options.settings)
 
     def test_extension(self) -> None:
         """An unknown extension is a sentence that lists those that are installed."""

@@ -1,0 +1,105 @@
+"""A reload: all or nothing."""
+
+from collections.abc import Callable
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.errors import Conflict, SettingError
+from fleximq.reloading import Difference, Refused
+from fleximq.services.reload import Reload
+from fleximq.settings import Settings
+
+OLD, NEW = Settings(keepalive=1.0), Settings(keepalive=2.0, listen=("tcp:1",))
+
+
+class ReloadTests(SynchronousTestCase):
+    """Parties that note what they are asked to do."""
+
+    def setUp(self) -> None:
+        """Two parties follow everything."""
+        self.done: list[object] = []
+        self.wanted: Settings | Exception = NEW
+        self.reload = Reload(OLD, self.again)
+        self.reload.parties += [self.party("a"), self.party("b")]
+        self.reload.begun = lambda: self.done.append("begun")
+        self.reload.ended = lambda: self.done.append("ended")
+
+    def again(self) -> Settings:
+        """Read the settings."""
+        if isinstance(self.wanted, Exception):
+            raise self.wanted
+        return self.wanted
+
+    def party(self, name: str, error: Exception | None = None) -> Callable[[Settings], Callable[[], None]]:
+        """Return a party that follows, or raises."""
+
+        def prepare(settings: Settings) -> Callable[[], None]:
+            self.done.append(f"{name} reads {settings.keepalive:g}")
+            if error is not None:
+                raise error
+            return lambda: self.done.append(f"{name} follows")
+
+        return prepare
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return why a reload is refused; nothing has changed."""
+        before = self.reload.settings
+        refused = self.assertRaises(Refused, self.reload.reload)
+        self.assertIs(self.reload.settings, before)
+        self.assertNotIn("a follows", self.done)
+        self.assertEqual((self.done[0], self.done[-1]), ("begun", "ended"))
+        return refused.sentences
+
+    def test_taken(self) -> None:
+        """All parties read, then all follow; what needs a restart keeps its value."""
+        self.assertEqual(self.reload.reload(), Difference(("keepalive",), ("listen",)))
+        self.assertEqual(self.done, ["begun", "a reads 2", "b reads 2", "a follows", "b follows", "ended"])
+        self.assertEqual((self.reload.settings.keepalive, self.reload.settings.listen), (2.0, OLD.listen))
+
+    def test_unreadable(self) -> None:
+        """Settings that cannot be read are given to nobody."""
+        self.wanted = SettingError("f cannot be read: no such file")
+        self.assertEqual(self.sentences(), ("f cannot be read: no such file",))
+        self.assertEqual(self.done, ["begun", "ended"])
+
+    def test_wrong(self) -> None:
+        """All that is wrong in them is said."""
+        self.wanted = Refused(["one", "two"])
+        self.assertEqual(self.sentences(), ("one", "two"))
+
+    def test_oneParty(self) -> None:
+        """What one party finds wrong keeps all others from following; each is asked."""
+        self.reload.parties[1:1] = [self.party("c", SettingError("three")), self.party("d", Refused(["four", "five"]))]
+        self.assertEqual(self.sentences(), ("three", "four", "five"))
+        self.assertIn("b reads 2", self.done)
+
+    def test_danger(self) -> None:
+        """So does a door that would be gone."""
+        self.reload.settings = Settings(auth=("tokens:f",))
+        (sentence,) = self.sentences()
+        self.assertIn("auth is gone", sentence)
+
+    def test_unforeseen(self) -> None:
+        """So does what nobody foresaw, which is logged."""
+        self.reload.parties.insert(0, self.party("c", RuntimeError("oh")))
+        self.assertEqual(self.sentences(), ("internal error, see the log",))
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+
+    def test_cannotFollow(self) -> None:
+        """A party that fails to follow is logged, and does not keep others from it."""
+        self.reload.parties.insert(0, lambda settings: lambda: [][1])
+        self.reload.reload()
+        self.assertEqual(self.done[-3:], ["a follows", "b follows", "ended"])
+        self.assertEqual(len(self.flushLoggedErrors(IndexError)), 1)
+
+    def test_asked(self) -> None:
+        """A client is answered the names, or a Conflict with all sentences."""
+        self.assertEqual(self.reload.asked(), {"changed": ["keepalive"], "restart": ["listen"]})
+        self.wanted = Refused(["one", "two"])
+        self.assertEqual(str(self.assertRaises(Conflict, self.reload.asked)), "one\ntwo")
+
+    def test_signalled(self) -> None:
+        """A signal is answered in the log only."""
+        self.wanted = Refused(["one"])
+        self.reload.signalled()
+        self.assertIs(self.reload.settings, OLD)
