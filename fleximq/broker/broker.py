@@ -44,7 +44,7 @@ from fleximq.broker.traffic import Ledger
 from fleximq.broker.transactions import Transactions
 from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
 from fleximq.broker.work_queues import WorkQueues
-from fleximq.errors import ClientNotFound, Forbidden, NotKept
+from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.message import Message
@@ -52,6 +52,10 @@ from fleximq.patterns import anyOf
 from fleximq.rights import EVERYTHING, Action
 
 _NOBODY: tuple[None, None] = (None, None)
+
+
+def _nothingToRead() -> None:
+    raise NotImplementedByBroker("this broker has no settings to read again")
 
 
 class Broker:
@@ -87,6 +91,8 @@ class Broker:
         self.observers.add(self.counts)
         self.traffic = Ledger()
         self.channelsChanged: list[Callable[[], None]] = []
+        #: Reads the settings again, and returns what is answered to ``/broker/reload``.
+        self.reload: Callable[[], Any] = _nothingToRead
         self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
         durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
         self.topics = TopicTable(rules.limits.topics, self._topicCreated, self._channelsChanged, durable)
@@ -158,6 +164,20 @@ class Broker:
         self.keeper = Keeper(
             noting, openings, topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive, self.groups
         )
+
+    def follow(self, rules: Rules) -> None:
+        """Go by other rules from now on, as far as they can change.
+
+        These are the time and the number of requests, the numbers of clients, subscriptions and queues, the echo of
+        broadcasts and the history. Whoever is over a bound that has become less may stay.
+        """
+        self.rules = rules
+        limits = rules.limits
+        self.clients.maximum = limits.clients
+        self._requests.timeout, self._requests.maximum = rules.requestTimeout, limits.requests
+        self._listening.most = limits.subscriptions
+        self._polling.limits = limits
+        self.queues.maxQueues = limits.queues
 
     def stop(self) -> None:
         """Cancel everything timed."""

@@ -24,7 +24,8 @@ def _ignore(until: int) -> None:
 class Clients:
     """Those who are connected now.
 
-    :param maximum: how many there may be.
+    ``maximum`` is how many there may be; who is there stays when it becomes less.
+
     :param seconds: the clock that ``Client.joined`` is read from.
     :param randomHex: returns that many random hexadecimal digits, for the names of Identity users.
     """
@@ -36,7 +37,7 @@ class Clients:
         self._next = FIRST_CLIENT_ID
         self._noteAt = _NEVER
         self._note: Callable[[int], None] = _ignore
-        self._maximum = maximum
+        self.maximum = maximum
         self._seconds = seconds
         self._randomHex = randomHex
         self.peers: dict[int, tuple[Client, IPeer]] = {}
@@ -82,7 +83,7 @@ class Clients:
         :param id: one that was reserved for it, which is no reservation afterwards.
         :raises NoCapacity: the broker has as many clients as it may.
         """
-        if len(self._byId) >= self._maximum:
+        if len(self._byId) >= self.maximum:
             raise NoCapacity("the broker has as many clients as it may")
         if id is None:
             id = self._newId()

@@ -20,20 +20,20 @@ from fleximq.rights import EVERYTHING, Action
 class Listening:
     """Puts the subscriptions of clients into the topic table, and takes them out.
 
-    :param most: how many one client may have.
+    ``most`` is how many one client may have; those that are there stay when it becomes less.
     """
 
     def __init__(self, topics: TopicTable, replays: Replays, most: int) -> None:
         self._topics = topics
         self._replays = replays
-        self._most = most
+        self.most = most
 
     def check(self, client: Client, name: str, literal: bool) -> None:
         """See :meth:`fleximq.broker.broker.Broker.checkSubscription`."""
         checkName(name)
         permitListening(client, name, literal)
-        if len(client.patterns) >= self._most and name not in client.patterns:
-            raise SubscriptionFailed(f"more than {self._most} subscriptions")
+        if len(client.patterns) >= self.most and name not in client.patterns:
+            raise SubscriptionFailed(f"more than {self.most} subscriptions")
 
     def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool) -> None:
         """See :meth:`fleximq.broker.broker.Broker.subscribe`."""

@@ -65,6 +65,16 @@ def topics(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, 
     return listing("topics", seen, lambda topic: topic.name, after, limit, _topic(broker))
 
 
+def reload(broker: "Broker", client: Client, arguments: Arguments) -> Any:
+    """Answer ``/broker/reload``: let the broker read its settings again.
+
+    The answer names the settings that have ``changed``, and those that need a ``restart`` to change.
+
+    :raises Conflict: something is wrong with them, and nothing has changed; a sentence for each such thing, one a line.
+    """
+    return broker.reload()
+
+
 def _atOnce(tell: Callable[["Broker", Client, Arguments], Any]) -> Path:
     """Return a path that gives what this returns."""
     return lambda broker, client, arguments, answer: answer(tell(broker, client, arguments))
@@ -74,6 +84,7 @@ PATHS: dict[str, Path] = {
     "/broker/about": _atOnce(about),
     "/broker/clients": _atOnce(clients),
     "/broker/topics": _atOnce(topics),
+    "/broker/reload": _atOnce(reload),
     **JOURNAL_PATHS,
     **GROUP_PATHS,
 }

@@ -25,12 +25,15 @@ def reasonOf(journal: IJournal) -> str | None:
 
 
 class Polling:
-    """Opens subscriptions, lets clients take from them, and ends them; ``subscriptions`` are all there are."""
+    """Opens subscriptions, lets clients take from them, and ends them; ``subscriptions`` are all there are.
+
+    ``limits`` says how many there may be; those that are there stay when it becomes less.
+    """
 
     def __init__(
         self, rules: Rules, journal: IJournal, topics: TopicTable, openings: Openings, makeQueue: MakeQueue
     ) -> None:
-        self._limits = rules.limits
+        self.limits = rules.limits
         self._journal = journal
         self._topics = topics
         self._openings = openings
@@ -42,10 +45,10 @@ class Polling:
         """See :meth:`fleximq.broker.broker.Broker.openSubscription`."""
         permit(client, Action.SUBSCRIBE, name)
         subscriptions = self.subscriptions
-        if len(subscriptions) >= self._limits.queues:
+        if len(subscriptions) >= self.limits.queues:
             raise NoCapacity(f"there are {len(subscriptions)} subscriptions already")
-        if subscriptions.heldBy(client) >= self._limits.subscriptions:
-            raise SubscriptionFailed(f"more than {self._limits.subscriptions} subscriptions")
+        if subscriptions.heldBy(client) >= self.limits.subscriptions:
+            raise SubscriptionFailed(f"more than {self.limits.subscriptions} subscriptions")
         topic = self._topics.get(name)
         subscription = subscriptions.open(client, owner, topic.name, qos, kept=self._keeps(qos, topic.name))
         self._openings.subscribed(subscription)

@@ -27,15 +27,15 @@ class _Request(NamedTuple):
 class OpenRequests:
     """All REQs that were forwarded and not answered yet.
 
-    :param timeout: seconds an answer may take; 0 for any time.
-    :param maximum: how many one client may have open; each counts once more for every 1,024 characters of its id and
-        path together.
+    ``timeout`` is how many seconds an answer may take, 0 for any time; ``maximum`` how many one client may have open,
+    of which each counts once more for every 1,024 characters of its id and path together. Both may be changed, for
+    requests that come later.
     """
 
     def __init__(self, deadlines: Deadlines, timeout: float, maximum: int) -> None:
         self._deadlines = deadlines
-        self._timeout = timeout
-        self._maximum = maximum
+        self.timeout = timeout
+        self.maximum = maximum
         self._asked: dict[int, dict[Key, _Request]] = {}
         self._asking: dict[int, dict[Key, None]] = {}
         self._weights: dict[int, int] = {}
@@ -52,12 +52,12 @@ class OpenRequests:
         if key in mine:
             self._close(key)
         weight = _weight(id, path)
-        if len(mine) + self._weights.get(requester.id, 0) + weight >= self._maximum:
-            raise TooManyRequests(f"more than {self._maximum} requests wait for their answer")
+        if len(mine) + self._weights.get(requester.id, 0) + weight >= self.maximum:
+            raise TooManyRequests(f"more than {self.maximum} requests wait for their answer")
         theirs = self._asked.get(responder.id)
         if theirs is None:
             theirs = self._asked[responder.id] = {}
-        deadline = self._deadlines.call(self._timeout, self._expire(key)) if self._timeout else None
+        deadline = self._deadlines.call(self.timeout, self._expire(key)) if self.timeout else None
         if weight:
             self._weights[requester.id] = self._weights.get(requester.id, 0) + weight
         mine[key] = None
@@ -82,7 +82,7 @@ class OpenRequests:
         self._asked.pop(client.id, None)
 
     def _expire(self, key: Key) -> Callable[[], None]:
-        return lambda: self._fail(key, Status.GATEWAY_TIMEOUT, f"no answer within {self._timeout:g} seconds")
+        return lambda: self._fail(key, Status.GATEWAY_TIMEOUT, f"no answer within {self.timeout:g} seconds")
 
     def _fail(self, key: Key, status: Status, words: str) -> None:
         request = self._close(key)

@@ -227,7 +227,7 @@ class TopicQueues:
         self._deadlines = makeQueue.deadlines
         self._counted = makeQueue.counted
         self._lasts = lasts
-        self._maxQueues = maxQueues
+        self.maxQueues = maxQueues
         self._expiry = expiry
         self._idOf = idOf
         self._onExpired = onExpired
@@ -261,8 +261,8 @@ class TopicQueues:
         if queue is not None:
             return queue, False
         dead = topic.startswith(DEAD)
-        if (self._dead if dead else len(self._byTopic) - self._dead) >= self._maxQueues:
-            raise NoCapacity(f"there are {self._maxQueues} queues already")
+        if (self._dead if dead else len(self._byTopic) - self._dead) >= self.maxQueues:
+            raise NoCapacity(f"there are {self.maxQueues} queues already")
         return self._add(topic), True
 
     def restore(self, state: QueueState, idle: float) -> TopicQueue:

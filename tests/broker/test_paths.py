@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.group_paths import GROUP_PATHS
 from fleximq.broker.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths import PATHS
-from fleximq.errors import BadRequest, NotFound
+from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker
 from tests.broker.parts import Collector, askAt, makeBroker
 from tests.slow_journal import SlowJournal
 
@@ -31,11 +31,18 @@ class PathTests(SynchronousTestCase):
         return askAt(self.broker, path, arguments)
 
     def test_paths(self) -> None:
-        """These three tell about the broker; each answers without arguments too."""
-        paths = ["/broker/about", "/broker/clients", "/broker/topics"]
+        """Three tell about the broker, one lets it reload; each answers without arguments too."""
+        paths = ["/broker/about", "/broker/clients", "/broker/reload", "/broker/topics"]
+        self.broker.reload = dict
         self.assertEqual(sorted(set(PATHS) - set(JOURNAL_PATHS) - set(GROUP_PATHS)), paths)
         for path in paths:
             self.assertEqual(type(askAt(self.broker, path, None)), dict)
+
+    def test_reload(self) -> None:
+        """What reads the settings again says what is answered, or refuses; where there is nothing to read, 501."""
+        self.assertRaises(NotImplementedByBroker, self.ask, "/broker/reload")
+        self.broker.reload = lambda: {"changed": ["auth"], "restart": []}
+        self.assertEqual(self.ask("/broker/reload"), {"changed": ["auth"], "restart": []})
 
     def test_about(self) -> None:
         """Counts of everything."""
