@@ -8,6 +8,7 @@ docs/extending.rst.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from twisted.cred.strcred import ICheckerFactory
 from twisted.internet.interfaces import IStreamServerEndpointStringParser
 from twisted.plugin import IPlugin
 from twisted.python.reflect import namedAny
@@ -93,3 +94,34 @@ class ServerEndpoint:
     def parseStreamServer(self, reactor: Any, *arguments: Any, **named: Any) -> Any:
         """Return the endpoint."""
         return namedAny(self._parse)(reactor, *arguments, **named)
+
+
+@implementer(IPlugin, ICheckerFactory)
+class Checker:
+    """A way to check credentials by its name, as ``twisted.cred.strcred`` wants it.
+
+    :param authType: what stands before the colon of ``--auth``.
+    :param argStringFormat: what stands behind it, in a few words.
+    :param authHelp: what it does, in a few sentences.
+    :param credentials: the dotted names of the interfaces of the credentials that it checks.
+    :param make: the dotted name of what makes the checker of the text behind the colon. It raises
+        :exc:`fleximq.errors.SettingError` where that is wrong.
+    """
+
+    def __init__(
+        self, authType: str, argStringFormat: str, authHelp: str, credentials: Sequence[str], make: str
+    ) -> None:
+        self.authType = authType
+        self.argStringFormat = argStringFormat
+        self.authHelp = authHelp
+        self._credentials = tuple(credentials)
+        self._make = make
+
+    @property
+    def credentialInterfaces(self) -> tuple[Any, ...]:
+        """The interfaces, imported now."""
+        return tuple(namedAny(each) for each in self._credentials)
+
+    def generateChecker(self, argstring: str = "") -> Any:
+        """Return the checker."""
+        return namedAny(self._make)(argstring)

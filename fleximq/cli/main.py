@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from fleximq import __version__
 from fleximq.cli.check_config import CHECK_CONFIG
 from fleximq.cli.journal import JOURNAL
+from fleximq.cli.keys import APIKEY, TOKEN
+from fleximq.cli.passwd import PASSWD
 from fleximq.command_line import Words
 
 #: All commands, in the order in which the help shows them.
-COMMANDS = (CHECK_CONFIG, JOURNAL)
+COMMANDS = (CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from fleximq.option_values import size, spelledSize
+from fleximq.security.schemes import shown
 from fleximq.permission_options import Granted
 from fleximq.rate_options import Rate, byteRate, spelledByteRate
 from fleximq.rights import Action
@@ -21,6 +22,8 @@ def asToml(settings: Settings) -> list[str]:
     lines = []
     for option in OPTIONS:
         value = getattr(settings.limits if option.isLimit else settings, option.field)
+        if option.name == "auth":
+            value = tuple(map(shown, value))
         if value != option.default and option.name != "extension":
             lines.append(f"{option.name} = {_shown(option, value)}")
     for name, options in settings.extension:

@@ -36,3 +36,10 @@ class Admission:
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
         """See :meth:`fleximq.security.door.Security.admit`. Cancel it when the connection is lost."""
         return Deferred.fromCoroutine(self._security.admit(credentials, address))
+
+    def renewed(self, admitted: Admitted) -> Admitted:
+        """Return who was admitted a while ago, with the roles and rights of today.
+
+        :raises Unauthorized: it would not be admitted any more.
+        """
+        return self._security.renewed(admitted)

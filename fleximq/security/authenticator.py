@@ -20,6 +20,8 @@ from fleximq.security.whence import whence
 
 #: What is counted for each wrong attempt.
 WRONG = "refused: wrong credentials"
+#: Where all peers on this machine come from; their wrong attempts count together.
+THIS_MACHINE = "this machine"
 #: Seconds between two lines of the log about this; a flood of attempts must not become one of lines.
 QUIET = 1.0
 
@@ -55,6 +57,7 @@ class Authenticator:
         if not ways:
             raise AuthenticationFailed("nothing here checks credentials of this kind")
         place = placeOf(address)
+        place = THIS_MACHINE if place is None else place
         attempt = self._attempts.attempt(place)
         try:
             found = await _first(ways, credentials, place, attempt)

@@ -2,41 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from fleximq.errors import Unauthorized
 from fleximq.interfaces import IRights
-from fleximq.rights import EVERYTHING
 from fleximq.security.admission import Admission
 from fleximq.security.attempts import Attempts
 from fleximq.security.authenticator import Authenticator
 from fleximq.security.names import SPAWN
+from fleximq.security.permissions import Permissions
 from fleximq.security.principal import Admitted, Principal
 from fleximq.security.protection import Protection
 from fleximq.security.schemes import waysOf
 from fleximq.settings import Settings
-
-
-class Permitting(Protocol):
-    """What says what a principal may do."""
-
-    def rightsOf(self, principal: Principal | None) -> IRights:
-        """Return the rights of a principal, of those who show nothing for None."""
-
-
-class _Unrestricted:
-    """The permissions of a broker that has none configured."""
-
-    def rightsOf(self, principal: Principal | None) -> IRights:
-        """Return the rights to everything."""
-        return EVERYTHING
-
-
-#: Everybody who comes in may do everything.
-UNRESTRICTED = _Unrestricted()
 
 
 class Security:
@@ -44,6 +25,7 @@ class Security:
 
     :param authenticator: None if nothing checks credentials; then nobody has to show any.
     :param allowAnonymous: whether who shows no credentials comes in, from everywhere.
+    :param attempts: what is known of wrong attempts, for the one that will take this one's place.
     """
 
     _log = Logger()
@@ -51,12 +33,14 @@ class Security:
     def __init__(
         self,
         authenticator: Authenticator | None = None,
-        permissions: Permitting = UNRESTRICTED,
+        permissions: Permissions = Permissions(),  # noqa: B008  (a value)
         allowAnonymous: bool = False,
+        attempts: Attempts | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._permissions = permissions
         self._allowAnonymous = allowAnonymous
+        self.attempts = attempts
 
     @classmethod
     def of(
@@ -77,14 +61,17 @@ class Security:
             way.useReactor(reactor)
             for sentence in way.warnings:
                 cls._log.warn("{sentence}", sentence=sentence)
-        authenticator = Authenticator(ways, attempts or Attempts(reactor), reactor, counted) if ways else None
-        return cls(authenticator, UNRESTRICTED, settings.allowAnonymous)
+        attempts = attempts or Attempts(reactor)
+        authenticator = Authenticator(ways, attempts, reactor, counted) if ways else None
+        permissions = Permissions(settings.roles, settings.principals)
+        return cls(authenticator, permissions, settings.allowAnonymous, attempts)
 
     def replace(self, other: "Security") -> None:
         """Become the other. Every admission that was made of this one asks the new ways from now on."""
         self._authenticator = other._authenticator
         self._permissions = other._permissions
         self._allowAnonymous = other._allowAnonymous
+        self.attempts = other.attempts
 
     def admissionFor(self, protection: Protection) -> Admission:
         """Return the rule of a listener, which follows this object. Its ``allowAnonymous`` is not looked at."""
@@ -122,6 +109,17 @@ class Security:
             return Admitted(None, self.rightsOf(None))
         principal = self.current(await self._authenticator.identify(credentials, address))
         if principal is None:  # it was revoked while it was checked
+            raise Unauthorized("these credentials are not valid any more")
+        return Admitted(principal, self.rightsOf(principal))
+
+    def renewed(self, admitted: Admitted) -> Admitted:
+        """Return who was admitted a while ago, with the roles and rights of today.
+
+        :raises Unauthorized: it would not be admitted any more.
+        """
+        who = admitted.principal
+        principal = None if who is None else self.current(who)
+        if not self.vouchesFor(who):
             raise Unauthorized("these credentials are not valid any more")
         return Admitted(principal, self.rightsOf(principal))
 

@@ -1,0 +1,80 @@
+"""TLS client certificates, which the listener has verified: who is named in one is let in by that name."""
+
+from collections.abc import Callable
+from typing import Any
+
+from cryptography import x509
+from cryptography.x509.oid import ExtensionOID, NameOID
+from twisted.cred.checkers import ICredentialsChecker
+from twisted.cred.error import UnauthorizedLogin
+from zope.interface import implementer
+
+from fleximq.errors import SettingError
+from fleximq.security import arguments
+from fleximq.security.checking import IUnguessable
+from fleximq.security.credentials import ICertificate
+from fleximq.security.names import isName
+from fleximq.security.principal import Principal
+
+
+def _commonNames(certificate: x509.Certificate) -> list[Any]:
+    return [each.value for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+
+
+def _alternative(kind: Any) -> Callable[[x509.Certificate], list[Any]]:
+    def names(certificate: x509.Certificate) -> list[Any]:
+        try:
+            extension = certificate.extensions.get_extension_for_oid(ExtensionOID.SUBJECT_ALTERNATIVE_NAME)
+        except x509.ExtensionNotFound:
+            return []
+        value: Any = extension.value
+        return list(value.get_values_for_type(kind))
+
+    return names
+
+
+#: Where the name can stand: the common name of the subject, or an alternative name of some kind.
+PLACES: dict[str, Callable[[x509.Certificate], list[Any]]] = {
+    "cn": _commonNames,
+    "dns": _alternative(x509.DNSName),
+    "email": _alternative(x509.RFC822Name),
+    "uri": _alternative(x509.UniformResourceIdentifier),
+}
+
+
+@implementer(ICredentialsChecker, IUnguessable)
+class Certificates:
+    """Takes the name from a certificate.
+
+    :param place: where it stands, one of :data:`PLACES`.
+    """
+
+    credentialInterfaces = (ICertificate,)
+
+    def __init__(self, place: str = "cn") -> None:
+        self._namesIn = PLACES[place]
+
+    def requestAvatarId(self, credentials: Any) -> Any:
+        """Return whom a certificate is for; as long as it is valid.
+
+        :raises UnauthorizedLogin: there is not exactly one name at the place.
+        """
+        certificate = credentials.certificate
+        try:
+            names = self._namesIn(certificate)
+        except ValueError:  # an extension that cannot be read
+            names = []
+        if len(names) != 1 or not isName(names[0]):
+            raise UnauthorizedLogin()
+        return Principal(names[0], expires=certificate.not_valid_after_utc.timestamp())
+
+
+def certificates(argument: str) -> Certificates:
+    """Make the checker of ``--auth certificate:`` or ``certificate:name=PLACE``.
+
+    :raises SettingError: there is no such place.
+    """
+    place = arguments.pairs(arguments.split(argument), ("name",)).get("name", "cn")
+    if place not in PLACES:
+        raise SettingError(f"name is {place!r}, but must be one of {', '.join(PLACES)}")
+    return Certificates(place)

@@ -1,0 +1,94 @@
+"""What stands behind ``--auth http:``: a URL, and options behind commas."""
+
+import re
+from typing import Any
+
+from twisted.internet.ssl import Certificate, trustRootFromCertificates
+from twisted.python.url import URL
+from twisted.web.client import BrowserLikePolicyForHTTPS
+
+from fleximq.errors import SettingError
+from fleximq.option_values import seconds
+from fleximq.security import arguments, secret_files
+from fleximq.security.checkers.web_service import Service, WebService
+
+#: The longest that may be waited, and that an answer may be remembered, in seconds.
+MOST_TIMEOUT, MOST_CACHE = 60.0, 86400.0
+
+_KNOWN = ("timeout", "cache", "bearer", "ca")
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def webService(argument: str) -> WebService:
+    """Make the checker of ``--auth http:URL[,key=value,...]``.
+
+    :raises SettingError: the URL or an option is wrong, or a file cannot be read.
+    """
+    url, *options = arguments.split(argument) or [""]
+    given = arguments.pairs(options, _KNOWN)
+    warnings = _checked(url)
+    headers: tuple[tuple[str, str], ...] = ()
+    if "bearer" in given:
+        found = secret_files.read(given["bearer"])
+        headers = (("Authorization", f"Bearer {_line(given['bearer'], found)}"),)
+        warnings += found.warnings
+    return WebService(
+        Service(
+            url,
+            _time(given, "timeout", 5.0, 0.001, MOST_TIMEOUT),
+            _time(given, "cache", 60.0, 0.0, MOST_CACHE),
+            headers,
+            _trusting(given["ca"]) if "ca" in given else None,
+            warnings,
+        )
+    )
+
+
+def _checked(url: str) -> tuple[str, ...]:
+    """Return what the operator should be told about a URL.
+
+    :raises SettingError: it cannot be asked.
+    """
+    try:
+        parsed = URL.fromText(url)
+        url.encode("ascii")
+    except ValueError:
+        parsed = URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host or re.search(r"[\s\x00-\x1f]", url):
+        raise SettingError(f"the URL is {url.partition('?')[0]!r}, but must be like https://auth.example/check")
+    if parsed.userinfo or "@" in url.partition("?")[0]:
+        raise SettingError("the URL must not hold a name or password; bearer=FILE names a file with a token")
+    if parsed.scheme == "http" and parsed.host not in _LOCAL:
+        return (f"auth http sends passwords and tokens to {parsed.host} without encryption: use https",)
+    return ()
+
+
+def _time(given: dict[str, str], name: str, default: float, least: float, most: float) -> float:
+    value = seconds(name, given[name]) if name in given else default
+    if not least <= value <= most:
+        raise SettingError(f"{name} is {value:g}, but must be between {least:g} and {most:g} seconds")
+    return value
+
+
+def _line(path: str, found: secret_files.Found) -> str:
+    token = secret_files.text(path, found).strip()
+    if not re.fullmatch(r"[\x21-\x7e]+", token):
+        raise SettingError(f"{path} must hold one token of visible ASCII characters")
+    return token
+
+
+def _trusting(path: str) -> Any:
+    """Return a policy that trusts the authorities in a PEM file, and no others.
+
+    :raises SettingError: it holds none.
+    """
+    try:
+        trusted = [Certificate.loadPEM(each) for each in _PEM.findall(secret_files.read(path, public=True).content)]
+    except SettingError:
+        raise
+    except Exception as error:  # OpenSSL has many words for it
+        raise SettingError(f"{path} holds a certificate that cannot be read") from error
+    if not trusted:
+        raise SettingError(f"{path} holds no certificate in PEM")
+    return BrowserLikePolicyForHTTPS(trustRoot=trustRootFromCertificates(trusted))

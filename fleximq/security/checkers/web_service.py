@@ -1,0 +1,184 @@
+"""Credentials that a web service judges: it is asked by POST, and what it said is known for a while.
+
+Whatever it does but answer in time and in the right form, nobody is let in: the door stays shut.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from twisted.cred.checkers import ICredentialsChecker
+from twisted.cred.error import UnauthorizedLogin
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError, succeed
+from twisted.logger import Logger
+from twisted.web.client import Agent
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IBodyProducer
+from zope.interface import implementer
+
+from fleximq import __version__
+from fleximq.errors import NoCapacity
+from fleximq.security.checkers.web_answer import body, principalOf
+from fleximq.security.checking import ICautious, IManyAtOnce, INeedsReactor, IRemembering, IVouching
+from fleximq.security.claims import WrongClaim
+from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
+from fleximq.security.principal import Principal
+from fleximq.security.remembered import Remembered
+
+#: How often the service is asked at a time.
+AT_ONCE = 32
+#: For how many seconds it is known, at most, that credentials are wrong.
+REFUSED_FOR = 10.0
+#: Seconds between two lines of the log about a service that does not answer.
+QUIET = 1.0
+
+
+class Service(NamedTuple):
+    """Where and how to ask. Times are in seconds, ``headers`` beside our own; ``policy`` None: trust as browsers do."""
+
+    url: str
+    timeout: float = 5.0
+    cache: float = 60.0
+    headers: tuple[tuple[str, str], ...] = ()
+    policy: Any = None
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Service(url={self.url!r})"
+
+
+#: What is remembered of credentials that are wrong.
+_NOBODY = Principal("")
+
+
+@implementer(ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious)
+class WebService:
+    """Asks a web service.
+
+    :param agent: asks in place of the one that is made for the reactor.
+    :param wall: returns the time in seconds since 1970.
+    """
+
+    _log = Logger()
+    credentialInterfaces = (IToken, IPassword, IApiKey)
+    atOnce = AT_ONCE
+
+    def __init__(self, service: Service, agent: Any = None, wall: Callable[[], float] = time.time) -> None:
+        self.warnings = service.warnings
+        self._service = service
+        self._agent = agent
+        self._wall = wall
+        self._quietUntil = 0.0
+
+    def useReactor(self, reactor: Any) -> None:
+        """Take connections and the clock from a reactor."""
+        self._reactor = reactor
+        self._known: Remembered[Principal] = Remembered(reactor.seconds, self._service.cache)
+        if self._agent is None:
+            https = {} if self._service.policy is None else {"contextFactory": self._service.policy}
+            self._agent = Agent(reactor, connectTimeout=self._service.timeout, **https)
+
+    def remembered(self, credentials: Any) -> Principal | None:
+        """Return whose credentials these are, if the service said so a short while ago."""
+        found = self._known.get(*_shown(credentials).values())
+        return None if found is _NOBODY else found
+
+    def requestAvatarId(self, credentials: Any) -> Any:
+        """Return whose credentials these are.
+
+        It fails with UnauthorizedLogin if the service says nobody's, and with NoCapacity if it does not say.
+        """
+        return Deferred.fromCoroutine(self._check(_shown(credentials)))
+
+    def vouch(self, principal: Principal) -> Principal | None:
+        """Return whom this same service has let in; it is not asked again."""
+        return principal if principal.proof == self._service.url else None
+
+    async def _check(self, shown: Mapping[str, str]) -> Principal:
+        found = self._known.get(*shown.values())
+        if found is None:
+            found = await self._askInTime(shown)
+            self._remember(found, shown)
+        if found is _NOBODY:
+            raise UnauthorizedLogin()
+        return found
+
+    async def _askInTime(self, shown: Mapping[str, str]) -> Principal:
+        """Return what the service says, :data:`_NOBODY` if nobody's.
+
+        :raises NoCapacity: it does not say it in time and in the right form.
+        """
+        try:
+            return await Deferred.fromCoroutine(self._ask(shown)).addTimeout(self._service.timeout, self._reactor)
+        except CancelledError:
+            raise
+        except TimeoutError:
+            self._complain(f"no answer in {self._service.timeout:g} seconds")
+        except WrongClaim as error:
+            self._complain(str(error))
+        except Exception as error:
+            self._complain(type(error).__name__)
+        raise NoCapacity("the credentials cannot be checked now")
+
+    async def _ask(self, shown: Mapping[str, str]) -> Principal:
+        headers = Headers({"Content-Type": ["application/json"], "User-Agent": [f"FlexiMQ/{__version__}"]})
+        for name, value in self._service.headers:
+            headers.addRawHeader(name, value)
+        question = _Question(json.dumps(shown).encode())
+        response = await self._agent.request(b"POST", self._service.url.encode("ascii"), headers, question)
+        answer = await body(response)
+        if response.code in (401, 403):
+            return _NOBODY
+        if response.code != 200:
+            raise WrongClaim(f"the answer is {response.code}")
+        found = principalOf(answer, self._service.url)
+        return _NOBODY if found.expires is not None and found.expires <= self._wall() else found
+
+    def _remember(self, found: Principal, shown: Mapping[str, str]) -> None:
+        lasting = self._service.cache
+        if found is _NOBODY:
+            lasting = REFUSED_FOR
+        elif found.expires is not None:
+            lasting = found.expires - self._wall()
+        self._known.put(found, *shown.values(), lasting=lasting)
+
+    def _complain(self, reason: str) -> None:
+        now = self._reactor.seconds()
+        if now >= self._quietUntil:
+            self._quietUntil = now + QUIET
+            self._log.error(
+                "Nobody can be let in by {url}: {reason}", url=self._service.url.partition("?")[0], reason=reason
+            )
+
+
+@implementer(IBodyProducer)
+class _Question:
+    """A body that is there as a whole."""
+
+    def __init__(self, content: bytes) -> None:
+        self.length = len(content)
+        self._content = content
+
+    def startProducing(self, consumer: Any) -> Deferred[None]:
+        """Write it."""
+        consumer.write(self._content)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:
+        """Do nothing: it is over."""
+
+    def resumeProducing(self) -> None:
+        """Do nothing: it is over."""
+
+    def stopProducing(self) -> None:
+        """Do nothing: it is over."""
+
+
+def _shown(credentials: Token | Password | ApiKey) -> dict[str, str]:
+    """Return credentials as the service is asked about them: as in a FlexiMQ JOIN."""
+    if isinstance(credentials, Token):
+        return {"type": "token", "token": credentials.token}
+    if isinstance(credentials, Password):
+        return {"type": "basic", "username": credentials.username, "password": credentials.password}
+    return {"type": "api_key", "api_key": credentials.key}

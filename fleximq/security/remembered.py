@@ -1,0 +1,68 @@
+"""What was found out about secrets a short while ago, without the secrets.
+
+They are known by a hash with a key that only this process has, made anew for each memory: what is in memory is of no
+use elsewhere. Bounded; what was put in first goes first.
+"""
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+#: So many are remembered at most.
+MOST = 10_000
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """A memory of some seconds.
+
+    :param now: returns the time in seconds.
+    :param lasting: for how many seconds something is remembered.
+    """
+
+    def __init__(self, now: Callable[[], float], lasting: float, most: int = MOST) -> None:
+        self._now = now
+        self._lasting = lasting
+        self._most = most
+        self._key = secrets.token_bytes(32)
+        self._kept: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many are remembered."""
+        return len(self._kept)
+
+    def get(self, *shown: str) -> T | None:
+        """Return what was put in for just these texts, None if nothing was or it is too long ago."""
+        key = self._hash(shown)
+        until, value = self._kept.get(key, (0.0, None))
+        if value is None:
+            return None
+        if until > self._now():
+            return value
+        del self._kept[key]
+        return None
+
+    def put(self, value: T, *shown: str, lasting: float | None = None) -> None:
+        """Remember this for these texts.
+
+        :param lasting: for how many seconds, if not for as long as everything else.
+        """
+        lasting = self._lasting if lasting is None else min(lasting, self._lasting)
+        key = self._hash(shown)
+        self._kept.pop(key, None)
+        if lasting <= 0:
+            return
+        self._kept[key] = (self._now() + lasting, value)
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+    def _hash(self, shown: tuple[str, ...]) -> bytes:
+        taken = hashlib.blake2b(key=self._key, digest_size=32)
+        for each in shown:
+            spelled = each.encode(errors="surrogatepass")
+            taken.update(len(spelled).to_bytes(8, "big"))
+            taken.update(spelled)
+        return taken.digest()
