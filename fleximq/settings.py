@@ -19,6 +19,7 @@ from fleximq.journal_options import checkPattern, fsyncOf, retentionOf, timeToLi
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
 from fleximq.option_values import count, flag, seconds, size, text, texts
 from fleximq.permission_options import Granted, tables
+from fleximq.rate_options import OverRate, Rate, byteRate, overRate, rate
 
 #: No time that can be set is longer, in seconds.
 LONGEST = 366 * 24 * 3600
@@ -59,6 +60,10 @@ class Settings:
     ``journalSegment`` one file in it. ``idempotenceWindow``: for how long a message's id is remembered, so that a
     repeat is not kept again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
     subscription outlives its last use. ``history``: how many messages an Identity subscriber gets of the past.
+
+    ``messageRate``, ``byteRate`` and ``subscribeRate`` are what a client may send, ``principal...Rate`` all clients of
+    one principal together; ``overRate`` is what happens to more. ``connectRate`` and ``joinRate`` count for one
+    address. Who left ``maxDisconnects`` times in a minute (0: however often) is not let in for ``flappingWait``.
 
     ``roles`` and ``principals`` are the tables of who may do what, None where there are none: then everybody may do
     everything.
@@ -102,6 +107,17 @@ class Settings:
     minimqIdempotent: bool = False
     durableGrace: float = 86400.0
     history: int = 0
+    messageRate: Rate | None = None
+    byteRate: Rate | None = None
+    subscribeRate: Rate | None = None
+    principalMessageRate: Rate | None = None
+    principalByteRate: Rate | None = None
+    principalSubscribeRate: Rate | None = None
+    overRate: OverRate = OverRate.PAUSE
+    connectRate: Rate | None = None
+    joinRate: Rate | None = None
+    maxDisconnects: int = 0
+    flappingWait: float = 300.0
     roles: tuple[Granted, ...] | None = None
     principals: tuple[Granted, ...] | None = None
     limits: Limits = field(default_factory=Limits)
@@ -111,10 +127,13 @@ class Settings:
             raise SettingError("listen is empty, but must name an endpoint, e.g. tcp:7890")
         for name in ("handshakeTimeout", "keepalive", "redelivery", "queueExpiry", "durableGrace"):
             _mustLast(name, getattr(self, name))
-        for name in ("requestTimeout", "subscriptionGrace", "consumeWait", "drainTimeout", "idempotenceWindow"):
+        for name in (
+            "requestTimeout", "subscriptionGrace", "consumeWait", "drainTimeout", "idempotenceWindow", "flappingWait",
+        ):  # fmt: skip
             _mayLast(name, getattr(self, name))
         if not 1 <= self.maxDeliveries <= 1 << 31:
             raise SettingError(f"max-deliveries is {self.maxDeliveries}, but must be between 1 and {1 << 31}")
+        within("max-disconnects", self.maxDisconnects, 0, 1_000)
         within("metrics-top", self.metricsTop, 0, 1000)
         for origin in self.allowedOrigin:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
@@ -312,6 +331,32 @@ OPTIONS = (
     Option("max-topics", "topics", count, "Idle topics that are remembered.", True),
     Option("max-queues", "queues", count, "MiniMQ queues in all, and BlipMQ subscriptions in all.", True),
     Option("max-requests", "requests", count, "Unanswered REQs of one client.", True),
+    Option("max-message-rate", "messageRate", rate, "Messages a second from one client, as RATE[,BURST]."),
+    Option("max-byte-rate", "byteRate", byteRate, "Bytes a second from one client, as RATE[,BURST]."),
+    Option("max-subscribe-rate", "subscribeRate", rate, "Subscriptions a second of one client, as RATE[,BURST]."),
+    Option(
+        "principal-message-rate",
+        "principalMessageRate",
+        rate,
+        "Messages a second from all clients of one principal together, as RATE[,BURST].",
+    ),
+    Option(
+        "principal-byte-rate",
+        "principalByteRate",
+        byteRate,
+        "Bytes a second from all clients of one principal together, as RATE[,BURST].",
+    ),
+    Option(
+        "principal-subscribe-rate",
+        "principalSubscribeRate",
+        rate,
+        "Subscriptions a second of all clients of one principal together, as RATE[,BURST].",
+    ),
+    Option("over-rate", "overRate", overRate, "What happens to a client over its rate: pause or refuse."),
+    Option("max-connect-rate", "connectRate", rate, "New connections a second from one address, as RATE[,BURST]."),
+    Option("max-join-rate", "joinRate", rate, "Attempts a second to be let in from one address, as RATE[,BURST]."),
+    Option("max-disconnects", "maxDisconnects", count, "Departures in a minute after which a client has to wait."),
+    Option("flapping-wait", "flappingWait", seconds, "Seconds that such a client has to wait."),
     Option("queue-messages", "queueMessages", count, "Messages in one queue.", True),
     Option("queue-bytes", "queueBytes", size, "Bytes in one queue.", True),
     Option("queue-memory", "queueMemory", size, "Bytes of a durable queue that are in memory, not only on disk.", True),

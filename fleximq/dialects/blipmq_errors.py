@@ -1,6 +1,6 @@
 """Errors in the words of the BlipMQ document, "Error Codes": one NACK each."""
 
-from fleximq.errors import BadRequest, BrokerError, Forbidden, NotFound, Unauthorized
+from fleximq.errors import BadRequest, BrokerError, Forbidden, NotFound, TooManyRequests, Unauthorized
 from fleximq.wire.blip_payload import Nack
 
 
@@ -21,6 +21,7 @@ _CODES: tuple[tuple[type[BrokerError], int], ...] = (
     (Unauthorized, 401),
     (Forbidden, 401),
     (NotFound, 404),
+    (TooManyRequests, 429),
 )
 
 

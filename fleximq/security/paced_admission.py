@@ -70,6 +70,10 @@ class PacedAdmission:
         admitted: Deferred[Admitted] = self._inner.admit(credentials, address)
         return admitted.addCallback(self._mayStay)
 
+    def renewed(self, admitted: Any) -> Any:
+        """Return who was admitted a while ago as it would be admitted now, see :class:`fleximq.interfaces.IAdmission`."""
+        return self._inner.renewed(admitted)
+
     def _mayStay(self, admitted: Admitted) -> Admitted:
         if admitted.principal is not None:
             self._mayCome(peerOf(admitted.principal.name, None))

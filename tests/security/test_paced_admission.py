@@ -39,6 +39,9 @@ class _Open:
         self.asked += 1
         return succeed(Admitted(None if credentials is None else Principal(credentials), EVERYTHING))
 
+    def renewed(self, admitted: Any) -> Any:
+        return admitted
+
 
 class PacedAdmissionTests(SynchronousTestCase):
     """Two attempts a second from each address; two departures mean a minute."""
