@@ -17,6 +17,7 @@ from fleximq.errors import SettingError
 from fleximq.extension_options import Chosen, extensions
 from fleximq.journal_options import checkPattern, fsyncOf, retentionOf, timeToLiveOf
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
+from fleximq.log_options import LogFormat, logFormat
 from fleximq.option_values import count, flag, seconds, size, text, texts
 from fleximq.permission_options import Granted, tables
 from fleximq.rate_options import OverRate, Rate, byteRate, overRate, rate
@@ -84,6 +85,7 @@ class Settings:
     queueExpiry: float = 3600.0
     consumeWait: float = 0.0
     metricsTop: int = 20
+    logFormat: LogFormat = LogFormat.TEXT
     drainTimeout: float = 10.0
     slowConsumer: SlowConsumer = SlowConsumer.DISCONNECT
     bcastEcho: bool = False
@@ -238,6 +240,7 @@ class Option(NamedTuple):
 OPTIONS = (
     Option("listen", "listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL; may be given several times."),
     Option("http", "http", texts, "Where to serve HTTP alone: metrics, health, API; may be given several times."),
+    Option("log-format", "logFormat", logFormat, "How the log is written: text, or lines of JSON."),
     Option("metrics-top", "metricsTop", count, "Of how many topics, queues and groups metrics tell the names."),
     Option(
         "allow-anonymous", "allowAnonymous", flag, "Serve peers from everywhere, although they do not say who they are."

@@ -7,10 +7,12 @@ from typing import Any
 from twisted.application.service import IService
 
 from fleximq.errors import SettingError
+from fleximq.log_options import LogFormat
 from fleximq.options import Options
 from fleximq.services.compose import compose
 from fleximq.services.departure import Departure
 from fleximq.services.garbage import GarbageService
+from fleximq.services.json_log import inJson
 from fleximq.services.listeners import ListenerService
 from fleximq.services.signals import SignalService
 
@@ -39,4 +41,4 @@ def makeService(options: Options) -> IService:
         sys.stdout = sys.stderr
     SignalService(reactor, lambda: None, twistd).setServiceParent(whole)
     GarbageService().setServiceParent(whole)
-    return whole
+    return inJson(whole, twistd, reactor) if options.settings.logFormat is LogFormat.JSON else whole

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 _GROUND = frozenset({"status", "errors", "limits"})
 _VALUES = _GROUND | {"message", "interfaces", "records", "patterns", "groups", "rights"}
 _CORE = frozenset({"wire", "broker", "journal", "security"})
-_OPTIONS = frozenset({"option_values", "journal_options", "extension_options", "rate_options", "permission_options"})
+_OPTIONS = frozenset({"option_values", "journal_options", "extension_options", "rate_options", "permission_options", "log_options"})
 _SETTINGS = _VALUES | _OPTIONS | {"settings"}
 _FACES = frozenset({"dialects", "endpoints", "web"})
 
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "command_line": frozenset(),
     "journal_options": _GROUND | {"option_values"},
     "rate_options": _GROUND | {"option_values"},
+    "log_options": _GROUND,
     "permission_options": _VALUES,
     "client": _GROUND | {"patterns", "wire", "endpoints"},
     "pipeline": _VALUES | {"journal", "client", "endpoints", "wire", "option_values", "settings_file", "command_line"},
