@@ -14,6 +14,7 @@ from fleximq.services.departure import Departure
 from fleximq.services.garbage import GarbageService
 from fleximq.services.json_log import inJson
 from fleximq.services.listeners import ListenerService
+from fleximq.services.reload import Reload
 from fleximq.services.signals import SignalService
 
 __all__ = ["Options", "makeService"]
@@ -31,14 +32,15 @@ def makeService(options: Options) -> IService:
 
     twistd: Mapping[str, Any] = options.parent or {}
     departure = Departure(twistd)
+    reload = Reload(options.settings, options.again)
     try:
-        whole = compose(reactor, options.settings, departure, departLate=departure.late)
+        whole = compose(reactor, options.settings, departure, departLate=departure.late, reload=reload)
     except SettingError as error:
         raise SystemExit(f"fleximq: {error}") from None
     if any(isinstance(each, ListenerService) and each.listen.isStdio for each in whole):
         if not twistd.get("nodaemon", True):
             raise SystemExit("fleximq: stdio has no client in a daemon; start the broker with twistd -n")
         sys.stdout = sys.stderr
-    SignalService(reactor, lambda: None, twistd).setServiceParent(whole)
+    SignalService(reactor, reload.signalled, twistd).setServiceParent(whole)
     GarbageService().setServiceParent(whole)
     return inJson(whole, twistd, reactor) if options.settings.logFormat is LogFormat.JSON else whole

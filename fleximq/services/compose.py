@@ -6,32 +6,46 @@ from functools import partial
 from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
+from twisted.internet.interfaces import IProtocolFactory
 
 from fleximq.broker.broker import Broker
 from fleximq.checking import configurationOf
 from fleximq.dialects.context import Context
 from fleximq.dialects.origins import Origins
 from fleximq.dialects.registry import Registry, installed
-from fleximq.dialects.slow_consumer import policyOf
+from fleximq.dialects.slow_consumer import Policy, policyOf
 from fleximq.dialects.turn import Turn
 from fleximq.endpoints.listen import Ground, Listen
+from fleximq.endpoints.web import WebListen
 from fleximq.security.door import Security
 from fleximq.security.protection import Protection
+from fleximq.services.behind_proxy import ProxiedFactory
 from fleximq.services.bell import Bell
 from fleximq.services.broker import BrokerService, makeBroker
+from fleximq.services.certificates import Certificates
 from fleximq.services.children import ChildService
 from fleximq.services.departure import Departure
 from fleximq.services.entrance import Entrance
 from fleximq.services.extensions import ExtensionContext, ExtensionService
 from fleximq.services.gate import Gate
 from fleximq.services.guests import Guests
+from fleximq.services.health import Health, listenersOf
 from fleximq.services.journal import JournalService, makeJournal, restore
+from fleximq.services.lag import LagService
 from fleximq.services.listeners import ListenerService
 from fleximq.services.notify_socket import NotifySocket
+from fleximq.services.paces import Paces
+from fleximq.services.parties import brokerParty, contextParty, gateParty, securityParty
 from fleximq.services.readiness import Readiness
-from fleximq.services.spoken import speak
+from fleximq.services.reload import Reload
+from fleximq.services.spoken import Spoken, speak
+from fleximq.services.web import Web
 from fleximq.services.watchdog import WatchdogService, pauseOf
 from fleximq.settings import Settings
+
+
+#: What is spoken where there is only HTTP.
+_NOTHING = Spoken({}, {}, {}, ())
 
 
 def compose(
@@ -41,6 +55,7 @@ def compose(
     registry: Registry | None = None,
     departLate: Callable[[str, Any], None] | None = None,
     environment: Mapping[str, str] = os.environ,
+    reload: Reload | None = None,
 ) -> MultiService:
     """Return a service that is the broker with all its listeners; nothing is open before it starts.
 
@@ -48,9 +63,12 @@ def compose(
     :param departLate: called with a sentence and the reactor if that turns out when it runs; by default as well.
     :param registry: which plug-ins there are; by default those that are installed.
     :param environment: what spawned programs inherit of it, and where the service manager is told how things are.
+    :param reload: holds the same settings, and is told who follows others; by default there are never any.
     :raises SettingError: for a listener or an extension that cannot be understood, and for plug-ins that collide.
     """
     registry = registry or installed()
+    reload = reload or Reload(settings, lambda: settings)
+    contexts: list[Context] = []
     ground = Ground.of(settings, registry.dialects)
     departure = Departure({})
     depart = depart or departure
@@ -62,10 +80,16 @@ def compose(
     whole = _whole(reactor, journal, broker, depart, bell)
     policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
     guests = Guests(reactor)
-    gate = Gate(reactor, settings.limits, lambda: len(broker.clients), broker.observers.counted)
+    counted = broker.observers.counted
+    paces = Paces.of(settings, reactor)
+    gate = Gate(reactor, settings.limits, lambda: len(broker.clients), counted, paces.connects, paces.flapping)
     security = Security.of(settings, reactor, broker.observers.counted)
-    brokerService = BrokerService(broker, guests, lambda: settings.drainTimeout)
+    brokerService = BrokerService(broker, guests, lambda: reload.settings.drainTimeout)
     brokerService.setServiceParent(whole)
+    lag = LagService(reactor)
+    lag.setServiceParent(brokerService)
+    health = Health(broker, lag, lambda: listenersOf(whole), lambda: guests.leaving)
+    web = Web(reactor, broker, lambda: reload.settings, security, lag, health, lambda: gate.waiting)
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
         surroundings = ExtensionContext(broker, settings, reactor)
@@ -73,26 +97,49 @@ def compose(
         ExtensionService(extension, configuration, surroundings, depart).setServiceParent(brokerService)
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         protection = Protection(settings.allowAnonymous, listen.proxied)
-        context = Context(broker, settings, reactor, turn, security.admissionFor(protection), policy)
+        context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
+        contexts.append(context)
         spoken = guests.of(speak(registry, context, listen.dialect))
-        factory = gate.before(_entrance(reactor, context, security, protection).factoryFor(listen, spoken))
+        entrance = _entrance(reactor, context, security, protection, web, paces)
+        factory = _gated(gate, entrance.factoryFor(listen, spoken), listen, context)
         ListenerService(reactor, listen, factory, depart, departLate).setServiceParent(whole)
+    for place in [WebListen.parse(text, ground) for text in settings.http]:
+        protection = Protection(settings.allowAnonymous, place.proxied)
+        context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
+        contexts.append(context)
+        entrance = _entrance(reactor, context, security, protection, web, paces)
+        factory = _gated(gate, entrance.factoryFor(place, _NOTHING), place, context)
+        # It stays open as long as the broker, so that whoever asks is told that it stops.
+        ListenerService(reactor, place, factory, depart, departLate).setServiceParent(brokerService)
     for line in settings.spawn:
-        context = Context(broker, settings, reactor, turn, security.admissionFor(Protection()), policy)
+        context = _context(broker, settings, reactor, turn, security, Protection(), policy, paces)
+        contexts.append(context)
         ChildService(reactor, line, context, environment, security.rightsOf).setServiceParent(whole)
-    _tellServiceManager(reactor, whole, journal, NotifySocket(environment), pauseOf(environment))
+    readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), pauseOf(environment))
+    reload.begun, reload.ended = readiness.reloading, readiness.reloaded
+    reload.parties += [
+        securityParty(security, broker, reactor, broker.observers.counted),
+        Certificates(listenersOf(whole)).prepare,
+        brokerParty(broker),
+        gateParty(gate),
+        paces.prepare,
+        contextParty(contexts),
+    ]
+    broker.reload = reload.asked
     return whole
 
 
 def _tellServiceManager(
     reactor: Any, whole: MultiService, journal: Any, socket: NotifySocket, pause: float | None
-) -> None:
+) -> Readiness:
     """Let the service manager know when all that is there so far has started, and as long as it is well."""
     listeners = [each for each in whole if isinstance(each, ListenerService)]
     if socket.exists and pause is not None:
         beat = journal.beat if journal.onDisk else None
         WatchdogService(reactor, pause, socket.alive, beat).setServiceParent(whole)
-    Readiness(reactor, socket, listeners).setServiceParent(whole)
+    readiness = Readiness(reactor, socket, listeners)
+    readiness.setServiceParent(whole)
+    return readiness
 
 
 def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn], bell: Bell) -> MultiService:
@@ -102,13 +149,41 @@ def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], N
     return MultiService()
 
 
-def _entrance(reactor: Any, context: Context, security: Security, protection: Protection) -> Entrance:
+def _context(
+    broker: Broker,
+    settings: Settings,
+    reactor: Any,
+    turn: Turn,
+    security: Security,
+    protection: Protection,
+    policy: Policy,
+    paces: Paces,
+) -> Context:
+    admission = paces.before(security.admissionFor(protection), broker.observers.counted)
+    return Context(
+        broker, settings, reactor, turn, admission, policy, rates=paces.rates, flapping=paces.flapping
+    )
+
+
+def _gated(gate: Gate, factory: IProtocolFactory, listen: Listen, context: Context) -> IProtocolFactory:
+    """Return a factory behind the gate, which counts by the address that a proxy tells where there is one."""
+    if not listen.proxied:
+        return gate.before(factory)
+    counted = context.broker.observers.counted
+    deadline = context.settings.handshakeTimeout
+    return gate.before(ProxiedFactory(factory, gate.enterFrom, context.clock, deadline, counted), proxied=True)
+
+
+def _entrance(
+    reactor: Any, context: Context, security: Security, protection: Protection, web: Web, paces: Paces
+) -> Entrance:
     settings = context.settings
     return Entrance(
         reactor,
         context.admission,
-        security.admissionFor(protection.behindProxy()),
+        paces.before(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),
         Origins(frozenset(settings.allowedOrigin), namesTrusted=settings.allowAnonymous or bool(settings.auth)),
         settings.handshakeTimeout,
         context.broker.observers.counted,
+        web.site,
     )

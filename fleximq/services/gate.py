@@ -63,7 +63,7 @@ class Gate:
         flapping: Flapping | None = None,
     ) -> None:
         self._clock = clock
-        self._limits = limits
+        self.limits = limits
         self._clients = clients
         self._counted = counted
         self._connects = connects or Turnstile(None)
@@ -91,7 +91,7 @@ class Gate:
 
         :param address: where it comes from; None if that is not known yet.
         """
-        if self.waiting >= self._limits.waiting:
+        if self.waiting >= self.limits.waiting:
             self._refuse(TOO_MANY_WAIT, address)
             return None
         leave = self.enterFrom(address)
@@ -107,7 +107,7 @@ class Gate:
             return _nothing
         if self._flapping.waits(place):
             self._refuse(FLAPS, address)
-        elif self._there[place] >= self._limits.clientsPerAddress:
+        elif self._there[place] >= self.limits.clientsPerAddress:
             self._refuse(TOO_MANY_THERE, address)
         elif not self._connects.passes(place, self._clock.seconds()):
             self._refuse(TOO_OFTEN, address)

@@ -48,6 +48,16 @@ class Readiness(Service):
         self.isReady = False
         self.socket.stopping("ending connections")
 
+    def reloading(self) -> None:
+        """Say that the settings are read again."""
+        if self.isReady:
+            self.socket.reloading("reading the settings again")
+
+    def reloaded(self) -> None:
+        """Say that they are, whether they were taken or not."""
+        if self.isReady:
+            self.socket.ready(self.words)
+
     def _wait(self) -> None:
         gatherResults([each.whenOpen() for each in self._listeners]).addCallback(lambda _: self._ready())
 
