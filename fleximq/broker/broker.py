@@ -165,7 +165,7 @@ class Broker:
             noting, openings, topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive, self.groups
         )
 
-    def follow(self, rules: Rules) -> None:
+    def changeRules(self, rules: Rules) -> None:
         """Go by other rules from now on, as far as they can change.
 
         These are the time and the number of requests, the numbers of clients, subscriptions and queues, the echo of

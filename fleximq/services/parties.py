@@ -59,7 +59,7 @@ def brokerParty(broker: Broker) -> Party:
 
     def prepare(settings: Settings) -> Callable[[], None]:
         rules = rulesOf(settings)
-        return lambda: broker.follow(rules)
+        return lambda: broker.changeRules(rules)
 
     return prepare
 
