@@ -136,6 +136,12 @@ class IAdmission(Interface):
         JoinRejected (kept out by policy) or NoCapacity (they cannot be checked now).
         """
 
+    def renewed(admitted: Any) -> Any:
+        """Return who was admitted a while ago as it would be admitted now.
+
+        :raises Unauthorized: it would not be any more.
+        """
+
 
 class IJournal(Interface):
     """What keeps durable publications. The volatile one lives in memory; the one on disk takes its place.
@@ -218,6 +224,9 @@ class IJournal(Interface):
 
     def abortStaged(query: str, batch: int) -> None:
         """Forget what was staged for a batch."""
+
+    def stagedTopics(query: str, batch: int) -> set[str]:
+        """Return the topics of what is staged for a batch."""
 
     def reopen(found: Callable[[str | None], None]) -> None:
         """Try to keep things again after a fault; gives None, or why that cannot be."""

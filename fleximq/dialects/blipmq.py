@@ -24,12 +24,24 @@ from fleximq.dialects.blipmq_messages import SOURCES, isTooLarge, renderDeliveri
 from fleximq.dialects.context import Context
 from fleximq.dialects.envelope_cache import EnvelopeCache
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.pacing import admittedRuns, overRate
 from fleximq.dialects.patient import PORTION, PatientProtocol, Reason
 from fleximq.dialects.quick_ack import quickAcks
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.stream import StreamFactory
-from fleximq.errors import BadRequest, BrokerError, NotFound, NotKept, NotRecorded, Unauthorized
+from fleximq.errors import (
+    AuthenticationFailed,
+    BadRequest,
+    BrokerError,
+    JoinRejected,
+    NotFound,
+    NotKept,
+    NotRecorded,
+    Unauthorized,
+)
 from fleximq.limits import BLIP_FRAME_BYTES
+from fleximq.security.credentials import ApiKey, Certificate
+from fleximq.security.principal import Admitted
 from fleximq.wire.blip_frame import BlipScanner, FrameType, Run, encodeFrame
 from fleximq.wire.blip_payload import (
     VERSION,
@@ -45,6 +57,8 @@ from fleximq.wire.blip_payload import (
 
 #: The answer to a HELLO and an AUTH that succeeded is an ACK of this subscription.
 _NO_SUBSCRIPTION = 0
+#: The correlation id of what the broker says by itself.
+_NOTHING_ASKED = 0
 
 
 class Phase(Enum):
@@ -87,6 +101,8 @@ class BlipSession(Session):
     def received(self, data: bytes) -> None:
         """Work through what was read, run by run, as far as the peer reads the answers; later go on with b""."""
         runs = self._scanner.feed(data)
+        if self.pace is not None and self.pace.refuses:
+            runs = admittedRuns(self.pace.meter, runs, self._overRate)
         if not self.stuck:
             self._runs = runs
         elif data:
@@ -100,6 +116,10 @@ class BlipSession(Session):
         self._work()
         if self._inputEnded and not self.stuck:
             self.end("client closed")
+
+    def _overRate(self, asked: Sequence[int]) -> None:
+        """Refuse these frames."""
+        self._refused(overRate(), asked)
 
     def _work(self) -> None:
         for kind, head, asked, messages in self._runs:
@@ -127,15 +147,55 @@ class BlipSession(Session):
         self._acknowledge(asked[0], _NO_SUBSCRIPTION)
 
     def _auth(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
+        """Have a key checked; an empty one shows nothing. Whoever has none may have shown a certificate."""
         refusal = self.refusal()
         if refusal is not None:
             raise TurnedAway(refusal)
         key = decodeAuth(head)
-        self._me = self.letIn()
-        # Whoever shows the same key again is the same owner; the key itself is kept nowhere.
-        self._owner = hashlib.sha256(key.encode()).hexdigest()
+        certificate = self.certificate()
+        then = partial(self._authenticated, asked, key)
+        refused = partial(self._wrong, asked)
+        if not key:
+            self.admit(certificate, then, refused)
+        elif certificate is None:
+            self.admit(ApiKey(key), then, refused)
+        else:
+            self.admit(ApiKey(key), then, partial(self._withCertificate, certificate, then, refused))
+        self.stuck = self.isChecking
+
+    def _withCertificate(
+        self,
+        certificate: Certificate,
+        then: Callable[[Admitted], None],
+        refused: Callable[[BrokerError], None],
+        error: BrokerError,
+    ) -> None:
+        """Ask about the certificate where nothing checks keys."""
+        if isinstance(error, AuthenticationFailed):
+            self.admit(certificate, then, refused)
+        else:
+            refused(error)
+
+    def _authenticated(self, asked: list[int], key: str, admitted: Admitted) -> None:
+        self._me = self.letIn(admitted)
+        self._owner = ownerOf(admitted, key)
         self._enter(Phase.TALKING)
         self._acknowledge(asked[0], _NO_SUBSCRIPTION)
+
+    def _wrong(self, asked: list[int], error: BrokerError) -> None:
+        """Refuse an AUTH in the document's words; the client may try again unless policy keeps it out."""
+        if isinstance(error, Unauthorized | AuthenticationFailed):
+            error = Unauthorized("invalid API key")
+        elif isinstance(error, JoinRejected):
+            error = TurnedAway(str(error))
+        self._refused(error, asked)
+
+    def resume(self) -> None:
+        """Go on behind an AUTH."""
+        self.stuck = False
+        self._work()
+        if self._inputEnded and not self.stuck:
+            self.end("client closed")
 
     # -- what an authenticated client may do -------------------------------------------------------
 
@@ -169,6 +229,7 @@ class BlipSession(Session):
             self._unanswered = FrameType.SUBSCRIBE, head, asked
             self.broker.whenKept(self._goOnSoon, self._me)
             return
+        self.subscribing()
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
         if subscription.kept:
             answer = [encodeFrame(FrameType.ACK, asked[0], encodeSubscription(subscription.id))]
@@ -257,6 +318,12 @@ class BlipSession(Session):
         if self._asked:
             self.answers.take(_nacks(self._asked, error))
 
+    def expel(self, error: BrokerError) -> None:
+        """Close behind a NACK that answers nothing: its correlation id is 0."""
+        self._asked = (_NOTHING_ASKED,)
+        super().expel(error)
+        self._asked = ()
+
     def inputEnded(self) -> None:
         """Answer what was asked, then close."""
         self._inputEnded = True
@@ -336,14 +403,32 @@ class BlipProtocol(PatientProtocol):
     def feed(self, data: bytes) -> None:
         """Hand these bytes to the session, and read no more while it is stuck."""
         super().feed(data)
+        self._stopWhereStuck()
+
+    def resume(self) -> None:
+        """Let the session go on behind an AUTH, and read no more while it is stuck."""
+        super().resume()
+        self._stopWhereStuck()
+
+    def _stopWhereStuck(self) -> None:
         if self.session.loading:
             self.reading.stop(Reason.UNANSWERED)
-        elif self.session.stuck:
+        elif self.session.stuck and not self.session.isChecking:
             self.waitForReader()
 
     def _loaded(self) -> None:
         self.reading.go(Reason.UNANSWERED)
         self._goOn()
+
+
+def ownerOf(admitted: Admitted, key: str) -> str:
+    """Return by what a client is known that comes again: its name, or for who has none the key that it shows.
+
+    The key itself is kept nowhere.
+    """
+    if admitted.principal is not None:
+        return f"principal:{admitted.principal.name}"
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def _nacks(asked: Sequence[int], error: BrokerError) -> bytes:

@@ -1,39 +1,36 @@
 """What every connection of a listener has at hand."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from fleximq.broker.broker import Broker
 from fleximq.dialects.envelope_cache import Purse
 from fleximq.dialects.slow_consumer import DISCONNECT, Policy
 from fleximq.dialects.turn import Turn
+from fleximq.interfaces import IAdmission
+from fleximq.security.allowances import Rates
+from fleximq.security.flapping import Flapping
 from fleximq.settings import Settings
 
 
-class Invitation(NamedTuple):
-    """For the one who was asked to come: the client id that is reserved, and who it is."""
-
-    id: int
-    principal: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Context:
     """Handed to the factories of all dialects.
 
-    ``policy`` rules the deliveries to slow consumers. ``refusal`` returns the sentence with which a peer at this
-    address is turned away, or None: it may come in. ``invited`` is there if only one is to connect, whom the broker
-    itself has started. ``envelopes`` bounds what connections remember of them together.
+    ``policy`` rules the deliveries to slow consumers. ``admission`` decides who may come in. ``reserved`` is
+    the client id that is kept for the one who is to connect, if only one is, whom the broker itself has started.
+    ``envelopes`` bounds what connections remember of them together. ``rates`` says how much clients may send,
+    ``flapping`` is told of those that leave.
     """
 
     broker: Broker
     settings: Settings
     clock: IReactorTime
     turn: Turn
-    refusal: Callable[[IAddress], str | None]
+    admission: IAdmission
     policy: Policy = DISCONNECT
-    invited: Invitation | None = None
+    reserved: int | None = None
     envelopes: Purse = field(default_factory=Purse)
+    rates: Rates = field(default_factory=Rates)
+    flapping: Flapping = field(default_factory=Flapping)

@@ -9,8 +9,10 @@ A message inside a run costs 0.2 us from the read to the sockets of its takers, 
 2.8 us (``benchmarks/``).
 """
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import Any, ClassVar
 
 from twisted.internet.interfaces import IAddress
 
@@ -21,6 +23,7 @@ from fleximq.dialects.fleximq_messages import FlexiMessages
 from fleximq.dialects.fleximq_voice import correlation
 from fleximq.dialects.keepalive import KeepAlive
 from fleximq.dialects.outbox import Chunk, Outbox
+from fleximq.dialects.pacing import admittedSpans, overRate
 from fleximq.dialects.session import State
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
@@ -32,9 +35,11 @@ from fleximq.errors import (
     NotImplementedByBroker,
     Unauthorized,
 )
+from fleximq.security.credentials import ApiKey, Password, Token
+from fleximq.security.principal import Admitted
 from fleximq.status import Status
 from fleximq.wire.flexi_header import Header, readHeader
-from fleximq.wire.flexi_layouts import Layout, LayoutBScanner, LayoutScanner
+from fleximq.wire.flexi_layouts import Layout, LayoutBScanner, LayoutScanner, wholes
 from fleximq.wire.flexi_message import (
     FIXED_BYTES,
     MessageType,
@@ -43,7 +48,7 @@ from fleximq.wire.flexi_message import (
     restamped,
 )
 from fleximq.wire.flexi_positional import isPositional, withMap
-from fleximq.wire.flexi_scanner import FlexiScanner, FrameTooLarge, singles
+from fleximq.wire.flexi_scanner import FlexiScanner, FrameTooLarge, Span, singles
 
 #: What is collected above this size, and above half of its read, is not copied out of it.
 _LARGE = 1 << 16
@@ -60,16 +65,20 @@ class FlexiSession(FlexiMessages):
         self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
         self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
         self._omitsOk = False
+        self._behind: Iterator[Span] = iter(())
 
-    def received(self, data: bytes) -> None:
-        """Work through what was read, run by run."""
+    def received(self, data: bytes, behind: Iterator[Span] | None = None) -> None:
+        """Work through what was read, run by run; or instead through what stands ``behind`` a JOIN."""
         known = self._envelopes.get
         publish = self.broker.publish
         source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
         begin = until = total = messages = 0
         takers: Takers = ()
+        spans = self._scanner.spans(data) if behind is None else behind
+        if self.pace is not None and self.pace.refuses:
+            spans = admittedSpans(self.pace.meter, spans, self._overRate)
         try:
-            for bytesOfEnvelope, read, start, end, count in self._scanner.spans(data):
+            for bytesOfEnvelope, read, start, end, count in spans:
                 messages += count
                 envelope = known(bytesOfEnvelope)
                 if envelope is not None and (topic := envelope.topic).only is FLEXI_FORM:
@@ -91,8 +100,9 @@ class FlexiSession(FlexiMessages):
                 if envelope is None:
                     if count == 1 and self._knownDirect(bytesOfEnvelope, run):
                         continue
-                    self._unknown(bytesOfEnvelope, run)
-                    if self.state is State.ENDING:
+                    rest = self._unknown(bytesOfEnvelope, run)
+                    if self.state is not State.OPEN:
+                        self._behind = chain(rest, spans)
                         return
                 elif envelope.topic.careful:
                     self._publish(envelope, bytesOfEnvelope, run, count)
@@ -124,20 +134,38 @@ class FlexiSession(FlexiMessages):
             return False
         return True
 
-    def _unknown(self, envelope: bytes, frames: bytes) -> None:
-        """Take the long way, frame by frame."""
+    def _overRate(self, envelope: bytes, count: int) -> None:
+        """Refuse so many messages with this envelope."""
+        if not self._strict and isPositional(envelope):
+            envelope = withMap(envelope)
+        for _ in range(count):
+            self._refused(overRate(), envelope)
+
+    def resume(self) -> None:
+        """Go on behind the JOIN."""
+        behind, self._behind = self._behind, iter(())
+        if self.state is State.OPEN:
+            self.received(b"", behind)
+
+    def _unknown(self, envelope: bytes, frames: bytes) -> Iterator[Span]:
+        """Take the long way, frame by frame. Return those behind a JOIN that is answered only later."""
         self._settleLayout()
+        asRead = envelope
         head = len(envelope)
         positional = not self._strict and isPositional(envelope)
         if positional:
             envelope = withMap(envelope)
+        done = 0
         for frame in singles(frames, head):
+            done += len(frame)
             try:
                 self._message(envelope, envelope + frame[head:] if positional else frame, positional)
             except BrokerError as error:
                 self._refused(error, envelope)
-            if self.state is State.ENDING:
-                return
+            if self.state is not State.OPEN:
+                rest = frames[done:]
+                return wholes(iter([(asRead, rest, len(singles(rest, head)))] if rest else ()))
+        return iter(())
 
     def _settleLayout(self) -> None:
         """Speak the layout that the client's first header was in, as soon as that is known."""
@@ -175,7 +203,16 @@ class FlexiSession(FlexiMessages):
         if client_id != 0:
             raise BadRequest("the client id of a JOIN must be 0")
         header = readHeader(MessageType.JOIN, envelope[FIXED_BYTES:])
-        self._me = self.letIn(peer=self)
+        credentials = credentialsIn(header.fields)
+        joined = partial(self._joined, header)
+        if credentials is None and self.admitted is not None:
+            joined(self.context.admission.renewed(self.admitted))
+        else:
+            refused = partial(self._refused, envelope=envelope)
+            self.admit(credentials or self.certificate(), joined, refused)
+
+    def _joined(self, header: Header, admitted: Admitted) -> None:
+        self._me = self.letIn(admitted, peer=self)
         self.id = self._me.id
         self._named = "client_name" in header.fields
         status = {} if self._omitsOk else {"status": int(Status.OK)}
@@ -187,7 +224,20 @@ class FlexiSession(FlexiMessages):
     def left(self) -> None:
         """Forget what was begun."""
         super().left()
+        self._behind = iter(())
         self._scanner = FlexiScanner(self.context.settings.limits.message)
+
+
+def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None:
+    """Return the credentials of a checked JOIN (FlexiMQ document 5.2), None if it shows none."""
+    auth = fields.get("auth")
+    if auth is None:
+        return None
+    if auth["type"] == "token":
+        return Token(auth["token"])
+    if auth["type"] == "basic":
+        return Password(auth["username"], auth["password"])
+    return ApiKey(auth["api_key"])
 
 
 def _handOver(source: bytes, begin: int, until: int, takers: Takers, count: int) -> None:

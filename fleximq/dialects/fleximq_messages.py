@@ -156,6 +156,7 @@ class FlexiMessages(FlexiVoice):
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern, from now on or from a place in the journal."""
+        self.subscribing()
         self._inOrder(self._subscribe, header)
 
     def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:

@@ -24,6 +24,7 @@ class FlexiFace(WebSocketFace):
 
     kinds = frozenset({BINARY})
     outboxClass = FramingOutbox
+    joinsLater = True
 
     def messagesReceived(self, messages: list[bytes]) -> None:
         """Hand on the bytes of these messages."""
@@ -54,4 +55,4 @@ class FlexiWebSocketFactory(WebSocketFactory):
 
     def __init__(self, context: Context) -> None:
         speak: Any = FlexiSession
-        super().__init__(context, speak, context.settings.limits.message + ROOM)
+        super().__init__(context, speak, lambda: context.settings.limits.message + ROOM)

@@ -4,8 +4,8 @@ Pure: bytes in, values out. What follows from them is for :mod:`fleximq.dialects
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 #: The longest head, from the first byte to the empty line, inclusive.
 HEAD_BYTES = 16 * 1024
@@ -21,20 +21,27 @@ _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\
 
 
 class HttpError(Exception):
-    """A request that is answered with ``code`` and closed; the text is the sentence for the client."""
+    """A request that is answered with ``code`` and closed; the text is the sentence for the client.
 
-    def __init__(self, code: int, sentence: str) -> None:
+    ``challenges`` are the values of ``WWW-Authenticate`` in the answer.
+    """
+
+    def __init__(self, code: int, sentence: str, challenges: Sequence[str] = ()) -> None:
         super().__init__(sentence)
         self.code = code
+        self.challenges = challenges
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """Request line and header fields; the names of fields are in lower case, their values in order of arrival."""
+    """Request line and header fields; the names of fields are in lower case, their values in order of arrival.
+
+    Its ``repr`` shows the method only: there may be credentials in all the rest.
+    """
 
     method: str
-    target: str
-    fields: Mapping[str, tuple[str, ...]]
+    target: str = field(repr=False)
+    fields: Mapping[str, tuple[str, ...]] = field(repr=False)
 
     @classmethod
     def parse(cls, raw: bytes) -> "RequestHead":

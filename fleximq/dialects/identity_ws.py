@@ -4,7 +4,7 @@ Neighbouring PUBLISHes of one read to one channel go to the broker as one run: f
 each message behind the first one comparison, 0.1 us.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from twisted.internet.interfaces import IAddress
@@ -15,12 +15,14 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.identity_channels import ChannelList
 from fleximq.dialects.identity_form import IDENTITY_FORM, RECALLING, IdentitySource, recordTexts
 from fleximq.dialects.keepalive import KeepAlive
+from fleximq.dialects.pacing import admittedTexts, overRate
 from fleximq.dialects.replaying import Replaying
 from fleximq.dialects.session import Session, State
 from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
-from fleximq.errors import BrokerError, Forbidden, NoCapacity, NotKept, NotPermitted, NotRecorded, Unauthorized
+from fleximq.errors import BrokerError, Forbidden, NotKept, NotPermitted, NotRecorded, Unauthorized
 from fleximq.interfaces import ISubscriber
+from fleximq.security.principal import Admitted
 from fleximq.status import Status
 from fleximq.wire.identity_text import (
     ClientText,
@@ -37,7 +39,11 @@ from fleximq.wire.websocket_frame import BINARY, PING, TEXT, encodeFrame
 
 _PUBLISH = Word.PUBLISH.value + b":"
 #: Codes that this dialect does not know -> the ones it uses for them.
-_CODES = {Status.SUBSCRIPTION_FAILED: Status.TOO_MANY_REQUESTS}
+_CODES = {
+    Status.SUBSCRIPTION_FAILED: Status.TOO_MANY_REQUESTS,
+    Status.AUTHENTICATION_FAILED: Status.UNAUTHORIZED,
+    Status.JOIN_REJECTED: Status.FORBIDDEN,
+}
 
 
 @implementer(ISubscriber)
@@ -65,16 +71,25 @@ class IdentitySession(Session):
         }
 
     def opened(self) -> None:
-        """Let the client in and greet it with its name and the channels there are."""
-        try:
-            self.letIn(user=True)
-        except NoCapacity as error:
-            self.failed(error)
-            self.end(f"error {int(error.status)}")
+        """Let the client in; its request says who it is, or a certificate does."""
+        if self.admitted is None:
+            self.admit(self.certificate(), self._welcome, self._turnedAway)
             return
+        try:
+            self._welcome(self.admitted)
+        except BrokerError as error:
+            self._turnedAway(error)
+
+    def _turnedAway(self, error: BrokerError) -> None:
+        self.failed(error)
+        self.end(f"error {int(error.status)}")
+
+    def _welcome(self, admitted: Admitted) -> None:
+        """Greet the client with its name and the channels there are."""
+        self.letIn(admitted, user=True)
         self._say(encodeIdentity(self.client.name))
-        self.outbox.take(self._channels.frame())
-        self._channels.join(self.outbox)
+        self.outbox.take(self._channels.frame(self.client))
+        self._channels.join(self.outbox, self.client)
         self._keepAlive = KeepAlive(
             self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
         )
@@ -96,7 +111,7 @@ class IdentitySession(Session):
         envelope: Envelope | None = None
         beginning, size = b"", 0
         texts: list[bytes] = []
-        for message in messages:
+        for message in self._admitted(messages):
             if texts and message.startswith(beginning):
                 texts.append(message[size:])
                 continue
@@ -115,6 +130,12 @@ class IdentitySession(Session):
         if texts and envelope is not None:
             self._publish(envelope, texts)
 
+    def _admitted(self, messages: Sequence[bytes]) -> Iterable[bytes]:
+        """Return the messages that are within the client's rates, if what is over them is refused."""
+        if self.pace is None or not self.pace.refuses:
+            return messages
+        return admittedTexts(self.pace.meter, messages, lambda: self.failed(overRate()))
+
     def _understand(self, message: bytes) -> None:
         said = parseText(message)
         if said is None:
@@ -129,6 +150,7 @@ class IdentitySession(Session):
     def _subscribe(self, said: ClientText) -> None:
         """Acknowledge before subscribing, which may have something to deliver: agents insist on that order."""
         checkChannel(said.channel)
+        self.subscribing()
         self.broker.checkSubscription(self.client, said.channel, literal=True)
         self._say(encodeSubAck(said.channel))
         if said.channel not in self.client.patterns:
@@ -226,4 +248,4 @@ class IdentityFactory(WebSocketFactory):
 
     def __init__(self, context: Context) -> None:
         speak = partial(IdentitySession, channels=ChannelList(context))
-        super().__init__(context, speak, context.settings.limits.text)
+        super().__init__(context, speak, lambda: context.settings.limits.text)

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq_session import MiniSession
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.pacing import admittedLines, overRate
 from fleximq.dialects.patient import PatientProtocol, Reason
 from fleximq.dialects.stream import StreamFactory
 from fleximq.wire.mini_line import LineScanner
@@ -50,6 +51,11 @@ class MiniProtocol(PatientProtocol, LineReceiver):
         """Hand one line, without its end, to the session."""
         self.session.lineReceived(line)
 
+    def resume(self) -> None:
+        """Let the session take the first line, then hand it those behind."""
+        super().resume()
+        self.feed(b"")
+
     def feed(self, data: bytes) -> None:
         """Hand all lines to the session that are complete by now, as far as it takes them."""
         session = self.session
@@ -66,7 +72,7 @@ class MiniProtocol(PatientProtocol, LineReceiver):
             else:
                 if not self._reads:
                     break
-                self._lines = self._scanner.feed(self._reads.popleft())
+                self._lines = self._admitted(self._scanner.feed(self._reads.popleft()))
         session.readEnded()
         if self._reads:
             self.reading.stop(Reason.UNANSWERED)
@@ -74,6 +80,13 @@ class MiniProtocol(PatientProtocol, LineReceiver):
             self.reading.go(Reason.UNANSWERED)
         if session.stuck:
             self.waitForReader()
+
+    def _admitted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """Return the lines that are within the client's rates, if what is over them is refused."""
+        session = self.session
+        if session.pace is None or not session.pace.refuses:
+            return lines
+        return admittedLines(session.pace.meter, lines, lambda: session.failed(overRate()))
 
 
 class MiniFactory(StreamFactory):

@@ -6,7 +6,18 @@ from operator import attrgetter
 from zope.interface import implementer
 
 from fleximq.broker.values import Delivery
-from fleximq.errors import BadRequest, BrokerError, Forbidden, NotImplementedByBroker, NotPermitted, TooLarge
+from fleximq.errors import (
+    AuthenticationFailed,
+    BadRequest,
+    BrokerError,
+    Forbidden,
+    JoinRejected,
+    NotImplementedByBroker,
+    NotPermitted,
+    TooLarge,
+    TooManyRequests,
+    Unauthorized,
+)
 from fleximq.interfaces import IRunSource
 from fleximq.message import Content, Message
 from fleximq.records import Run, contentOf, headerOf
@@ -17,7 +28,11 @@ from fleximq.wire.mini_message import renderDelivery
 _CODES: tuple[tuple[type[BrokerError], int], ...] = (
     (BadRequest, 400),
     (TooLarge, 400),
+    (Unauthorized, 401),
+    (AuthenticationFailed, 401),
+    (JoinRejected, 403),
     (Forbidden, 403),
+    (TooManyRequests, 429),
     (NotImplementedByBroker, 501),
 )
 

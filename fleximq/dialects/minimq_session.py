@@ -28,6 +28,7 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.patient import PORTION
 from fleximq.dialects.session import Session, State
 from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
+from fleximq.security.principal import Admitted
 from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
 from fleximq.wire.mini_message import MiniMessage, isSpellable, parseProduce
 from fleximq.wire.ulids import newUlid
@@ -48,6 +49,7 @@ class MiniSession(Session):
     """
 
     dialect = "minimq"
+    stays = False  # the document has a connection for each command
     #: Who this is, from the first line on.
     _me: Client
 
@@ -72,13 +74,14 @@ class MiniSession(Session):
         self._loading = False
         self._wait: WaitingConsume | None = None
         self._inputEnded = False
+        self._first = b""
 
     # -- lines -------------------------------------------------------------------------------------
 
     def lineReceived(self, line: bytes) -> None:
         """Do what a line says; behind the end of the conversation, nothing."""
         try:
-            if self.state is not State.OPEN and not self._comeIn():
+            if self.state is not State.OPEN and not self._comeIn(line):
                 return
             if line == self._repeated:
                 self._asked += 1
@@ -124,20 +127,30 @@ class MiniSession(Session):
             self._behind = None
             self.lineReceived(line)
 
-    def _comeIn(self) -> bool:
-        """Join with the first line, whatever it says; False if the conversation is over."""
+    def _comeIn(self, line: bytes) -> bool:
+        """Join with the first line, whatever it says; False if that is not known yet, or it may not."""
         if self.state is not State.WAITING:
             return False
         refusal = self.refusal()
         if refusal is not None:
             raise TurnedAway(refusal)
-        try:
-            self._me = self.letIn()
-        except NoCapacity as error:
-            self.failed(error)
-            self.end("no capacity")
-            return False
-        return True
+        self._first = line
+        self.admit(self.certificate(), self._cameIn, self._turnedAway)
+        self.busy = self.isChecking
+        return self.client is not None
+
+    def _cameIn(self, admitted: Admitted) -> None:
+        self._me = self.letIn(admitted)
+
+    def _turnedAway(self, error: BrokerError) -> None:
+        """Answer the first line with why nobody is let in, and close."""
+        self.failed(error)
+        self.end("no capacity" if isinstance(error, NoCapacity) else f"error {int(error.status)}")
+
+    def resume(self) -> None:
+        """Go on with the first line."""
+        self.busy = False
+        self.lineReceived(self._first)
 
     # -- what each command does --------------------------------------------------------------------
 

@@ -6,24 +6,35 @@ A session speaks one dialect with one peer. It knows its bytes and the broker, b
 The states, and what moves a connection from one to the next::
 
     WAITING --let in--> OPEN --end()--> ENDING --connection lost--> CLOSED
-       |________________________________^
+     |   ^|___________________________________^
+     v   |
+    CHECKING (credentials are looked into; back to WAITING when that is decided)
 
 ``end`` is called with a short constant phrase, which is logged and counted.
 """
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import ClassVar
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from fleximq.broker.values import Client
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
+from fleximq.dialects.expiry import Expiry
 from fleximq.dialects.outbox import Outbox
-from fleximq.errors import BrokerError
-from fleximq.interfaces import IPeer
+from fleximq.dialects.pacing import Pace
+from fleximq.errors import BrokerError, Unauthorized
+from fleximq.interfaces import IConversation, IPeer
+from fleximq.security.credentials import Certificate
+from fleximq.security.principal import Admitted
+from fleximq.security.place import peerOf
 from fleximq.security.whence import whence
 
 #: Seconds that a closing connection has for taking its last answers.
@@ -36,22 +47,30 @@ class State(Enum):
     """Where a connection is in its life."""
 
     WAITING = "waiting for its handshake"
+    CHECKING = "its credentials are being checked"
     OPEN = "open"
     ENDING = "ending"
     CLOSED = "closed"
 
 
+@implementer(IConversation)
 class Session:
     """One peer's conversation; subclasses say what goes over the wire.
 
     Subclasses define ``dialect``, :meth:`received` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
     the peer was last heard, in the clock's seconds; the face sets it. ``reason`` is why it ends, "" until it does.
-    ``stuck`` says that it left something undone until the peer has read more. ``mayFinish`` says that its peers are
+    ``stuck`` says that it left something undone until the peer has read more. ``pace`` keeps it to its rates, where
+    there are any, and ``stays`` says that its clients are expected to keep their connection. ``mayFinish`` says that its peers are
     told in good time when the broker stops, ``dismissed`` that they have no more of it.
+
+    The face sets ``certificate``, which returns what the peer has shown by TLS, ``checking``, which is told True when
+    a check of credentials begins to take time and False when it is decided, and ``admitted``: who the peer is by what
+    it showed before its first word, if it did.
     """
 
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
+    stays: ClassVar[bool] = True
     dismissed = False
     _log = Logger()
 
@@ -64,7 +83,13 @@ class Session:
         self.answers: Answers | None = None
         self.address = address
         self.client: Client | None = None
+        self.pace: Pace | None = None
         self.state = State.WAITING
+        self.admitted: Admitted | None = None
+        self.certificate: Callable[[], Certificate | None] = _nothing
+        self.checking: Callable[[bool], None] = _unheard
+        self._check: Deferred[None] | None = None
+        self._expiry: Expiry | None = None
         self.heard = self._began = context.clock.seconds()
         self.listening = True
         self.stuck = False
@@ -77,6 +102,11 @@ class Session:
     def owed(self) -> int:
         """How many bytes of answers wait until a publication is safe."""
         return 0 if self.answers is None else self.answers.size
+
+    @property
+    def isChecking(self) -> bool:
+        """Whether it is not known yet whose credentials it was shown."""
+        return self.state is State.CHECKING
 
     def lastHeard(self) -> float:
         """Return when the peer was last heard; now, while it is not listened to."""
@@ -107,20 +137,61 @@ class Session:
         Sessions are in cycles, so it may be long until Python finds them; what they hold must not wait for that.
         """
 
-    def letIn(self, principal: str | None = None, peer: IPeer | None = None, user: bool = False) -> Client:
-        """Register this connection as a client of the broker.
+    def resume(self) -> None:
+        """Go on with what was left undone when a check of credentials began; raises nothing but BrokerError."""
 
+    def admit(
+        self, credentials: object, then: Callable[[Admitted], None], refused: Callable[[BrokerError], None]
+    ) -> None:
+        """Find out who shows these credentials, and call one of the two: at once if it is known at once, else later.
+
+        Until then the session is CHECKING. It is given nothing to work through, and is told to :meth:`resume` when it
+        was decided. Nothing is called if the connection ends before.
+
+        :param credentials: one of :mod:`fleximq.security.credentials`, None if nothing is shown.
+        :param then: lets the client in; a BrokerError that it raises is handed to ``refused``.
+        """
+        check = self.context.admission.admit(credentials, self.address)
+        outcome: list[Admitted | Failure] = []
+        check.addBoth(outcome.append)
+        if outcome:
+            _decide(outcome[0], then, refused)
+            return
+        self.state = State.CHECKING
+        self._check = check
+        self.checking(True)
+        check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], then, refused)))
+        check.addErrback(lambda failure: self._log.failure("a check of credentials went wrong", failure))
+
+    def _decided(self, act: Callable[[], None]) -> None:
+        if self.state is State.CHECKING:
+            self._check = None
+            self.state = State.WAITING
+            self.attempt(act)
+            if self._check is None:
+                self.checking(False)
+
+    def _expired(self) -> None:
+        self.expel(Unauthorized("the credentials have expired"))
+
+    def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> Client:
+        """Register this connection as a client of the broker, until its credentials expire.
+
+        :param admitted: who it is, as :meth:`admit` found out.
         :raises NoCapacity: the broker is full.
         """
-        invited = self.context.invited
-        if invited is not None:
-            principal = invited.principal
-        id = None if invited is None else invited.id
+        who, rights = admitted
+        principal = None if who is None else who.name
         place = whence(self.address)
-        client = self.broker.join(self.dialect, peer, principal, place, user, id)
+        client = self.broker.join(self.dialect, peer, principal, place, user, self.context.reserved, rights, who, self)
         self.client = client
+        meter = self.context.rates.meter(principal)
+        if meter is not None:
+            self.pace = Pace(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = State.OPEN
         self.handshakeDone()
+        if who is not None and who.expires is not None:
+            self._expiry = Expiry(self.context.clock, who.expires, self._expired)
         self._log.info(
             "{client} joined from {address}",
             client=client.name, address=place, event="joined", dialect=self.dialect, principal=principal,
@@ -135,9 +206,26 @@ class Session:
         else:
             self.broker.whenSafe(call, self.client)
 
+    def subscribing(self) -> None:
+        """Charge that a subscription is asked for.
+
+        :raises TooManyRequests: that is over the client's rate.
+        """
+        if self.pace is not None:
+            self.pace.subscribing()
+
     def refusal(self) -> str | None:
-        """Return why this peer may not come in at all, or None."""
-        return self.context.refusal(self.address)
+        """Return why this peer may not come in at all, whatever it shows, or None."""
+        return self.context.admission.refusal(self.address)
+
+    def _stopWatching(self) -> None:
+        """Look for no expiry any more, and drop a check that is on its way."""
+        if self._expiry is not None:
+            self._expiry.stop()
+            self._expiry = None
+        if self._check is not None:
+            check, self._check = self._check, None
+            check.cancel()
 
     def cameAt(self, seconds: float) -> None:
         """Count the handshake's deadline from this time of the clock instead of from now."""
@@ -174,10 +262,14 @@ class Session:
     def _ending(self, reason: str) -> bool:
         if self.state in (State.ENDING, State.CLOSED):
             return False
+        wasChecking = self.state is State.CHECKING
         self.state = State.ENDING
         self.reason = STOPPED if self.dismissed else reason
         self.handshakeDone()
         self._deadline = self.context.clock.callLater(LINGER, self.outbox.abort)
+        self._stopWatching()
+        if wasChecking:
+            self.checking(False)
         return True
 
     def attempt(self, act: Callable[[], None]) -> None:
@@ -202,6 +294,12 @@ class Session:
         """Count and log what a client did wrong."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
         self._log.debug("{who}: {error}", who=self._who(), error=error)
+
+    def expel(self, error: BrokerError) -> None:
+        """Tell a client why it may stay no longer, and close."""
+        if self.state is State.OPEN:
+            self.failed(error)
+            self.end(f"error {int(error.status)}")
 
     def slow(self) -> None:
         """The peer does not read what it asked for."""
@@ -228,15 +326,25 @@ class Session:
             return
         reason = self.reason or "connection lost"
         self.state = State.CLOSED
+        self._stopWatching()
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
         self.outbox.stopProducing()
+        if self.pace is not None:
+            self.pace.close()
         if self.client is not None:
             self.broker.leave(self.client, reason)
+            self._flapped(self.client)
         else:
             self.broker.observers.counted(f"not let in: {reason}", 1)
         self.left()
         self._log.info("{who} left: {reason}", who=self._who(), reason=reason, event="left", **self._account())
+
+    def _flapped(self, client: Client) -> None:
+        """Note that a client has left, if such clients are expected to stay."""
+        if self.stays:
+            who = peerOf(client.principal, self.address)
+            self.context.flapping.left(who, self.context.clock.seconds() - client.joined)
 
     def _account(self) -> dict[str, object]:
         """Return who this was, for how many seconds, and how much went over the connection, for the log."""
@@ -260,3 +368,26 @@ class Session:
     def _handshakeLate(self) -> None:
         self._deadline = None
         self.end("handshake deadline")
+
+
+def _decide(
+    outcome: Admitted | Failure, then: Callable[[Admitted], None], refused: Callable[[BrokerError], None]
+) -> None:
+    """Call one of the two; what nobody foresaw is raised."""
+    if not isinstance(outcome, Failure):
+        try:
+            then(outcome)
+        except BrokerError as error:
+            refused(error)
+    elif isinstance(outcome.value, BrokerError):
+        refused(outcome.value)
+    else:
+        outcome.raiseException()
+
+
+def _nothing() -> None:
+    """No certificate can be shown."""
+
+
+def _unheard(waits: bool) -> None:
+    """Nobody has to be told."""

@@ -16,8 +16,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.dialects.context import Context
+from fleximq.dialects.early import Early, Wait, certificateOf
 from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.outbox import Outbox, markOf
+from fleximq.dialects.pacing import narrow
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
 
@@ -48,16 +50,19 @@ class StreamProtocol(Protocol):
         self.session: Session = None  # type: ignore[assignment]  # these three are there from connectionMade on
         self.outbox: Outbox = None  # type: ignore[assignment]
         self.reading: Reading = None  # type: ignore[assignment]
+        self._early: Early | None = None  # while credentials are checked
 
     def connectionMade(self) -> None:
         """Tune the transport and begin the session."""
         transport: Any = self.transport
-        self._fullRead = tune(transport)
+        self._fullRead = narrow(transport, self._context.rates.rules, tune(transport))
         context = self._context
         self.reading = Reading(transport, self._listening)
         mark = markOf(context.settings.limits.outboxBytes)
         self.outbox = Outbox(transport, self._turn, mark, self._slow, context.policy)
         self.session = self._speak(context, self.outbox, transport.getPeer())
+        self.session.certificate = partial(certificateOf, transport)
+        self.session.checking = self._checking
         if self.connectedAt is not None:
             self.session.cameAt(self.connectedAt)
         self.session.opened()
@@ -65,7 +70,7 @@ class StreamProtocol(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
         session = self.session
-        if session.state is State.ENDING:
+        if session.state is not State.OPEN and not self._mayWork(data):
             return
         if len(data) >= self._fullRead:
             self._fullRead = widen(self.transport)
@@ -84,13 +89,54 @@ class StreamProtocol(Protocol):
         client = session.client
         if client is not None and client.unsafe and not session.broker.isSafe(client):
             holdBack(session, client, self)
+        if session.pace is not None:
+            session.pace.settle(self.reading)
 
     def feed(self, data: bytes) -> None:
         """Hand these bytes to the session; for protocols that cut them up themselves."""
         self.session.received(data)
 
+    def resume(self) -> None:
+        """Let the session go on behind a check of credentials; for protocols that have kept something themselves."""
+        self.session.resume()
+
+    def _mayWork(self, data: bytes) -> bool:
+        """Say whether a read may be worked through now; it is kept while credentials are checked."""
+        if self._early is not None:
+            self._early.keep(data)
+            return False
+        return self.session.state is State.WAITING
+
+    def _checking(self, waits: bool) -> None:
+        """Read nothing while credentials are checked; then go on with what was said behind them."""
+        if waits:
+            self._early = self._early or Early()
+            self.reading.stop(Wait.CHECKED)
+        elif self._early is not None:
+            early, self._early = self._early, None
+            self._goOnWith(early)
+
+    def _goOnWith(self, early: Early) -> None:
+        session = self.session
+        if session.state in (State.WAITING, State.OPEN):
+            session.attempt(self.resume)
+            if session.client is not None and not session.broker.isSafe(session.client):
+                holdBack(session, session.client, self)
+        data = early.take()
+        if data:
+            self.dataReceived(data)
+        if self._early is not None:  # there is something to check again
+            self._early.ended = early.ended
+            return
+        self.reading.go(Wait.CHECKED)
+        if early.ended:
+            self.readConnectionLost()
+
     def readConnectionLost(self) -> None:
         """The peer ended its input."""
+        if self._early is not None:
+            self._early.ended = True
+            return
         self.session.inputEnded()
         self.outbox.finish()
         self._turn.flush()

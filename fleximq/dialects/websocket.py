@@ -6,6 +6,7 @@ A session ends with a close frame behind its last answer. Then the peer's close 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from autobahn.twisted.websocket import WebSocketServerFactory
@@ -17,9 +18,11 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from fleximq.dialects.context import Context
+from fleximq.dialects.early import Wait, certificateOf
 from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.inflation import acceptDeflate
 from fleximq.dialects.outbox import markOf
+from fleximq.dialects.pacing import narrow
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import STOPPED, Session, State
 from fleximq.dialects.stream import tune, widen
@@ -34,6 +37,7 @@ from fleximq.dialects.websocket_protocol import (
     TRY_AGAIN_LATER,
     BoundedProtocol,
 )
+from fleximq.security.principal import Admitted
 
 #: Why a session ended -> the code of its close frame; of other errors it is 1008, of anything else 1001.
 _CODES = {
@@ -58,11 +62,17 @@ def closeCode(reason: str) -> int:
 
 @implementer(IHalfCloseableProtocol)
 class WebSocketFace(BoundedProtocol):
-    """Feeds one session with messages; subclasses say how, in :meth:`messagesReceived`."""
+    """Feeds one session with messages; subclasses say how, in :meth:`messagesReceived`.
+
+    ``admitted`` is who the peer is by what its request shows, if that was looked into. ``joinsLater`` says that a
+    request need not show anything, for the session asks later.
+    """
 
     factory: "WebSocketFactory"
     outboxClass: ClassVar[type[WebSocketOutbox]] = WebSocketOutbox
     connectedAt: float | None = None
+    admitted: Admitted | None = None
+    joinsLater: ClassVar[bool] = False
     _log = Logger()
 
     def __init__(self, factory: "WebSocketFactory", limit: int) -> None:
@@ -85,7 +95,7 @@ class WebSocketFace(BoundedProtocol):
         """Tune the transport and begin the session; it is opened after the handshake."""
         transport: Any = self.transport
         context = self.factory.context
-        self._fullRead = tune(transport)
+        self._fullRead = narrow(transport, context.rates.rules, tune(transport))
         address = transport.getPeer()
         self.peer = str(address)
         mark = markOf(context.settings.limits.outboxBytes)
@@ -93,6 +103,9 @@ class WebSocketFace(BoundedProtocol):
         self.outbox = self.outboxClass(transport, self._turn, mark, self._slow, self._farewell, context.policy)
         self._connectionMade()
         self.session = self.factory.speak(context, self.outbox, address)
+        self.session.admitted = self.admitted
+        self.session.certificate = partial(certificateOf, transport)
+        self.session.checking = self._checking
         if self.connectedAt is not None:
             self.session.cameAt(self.connectedAt)
 
@@ -105,6 +118,10 @@ class WebSocketFace(BoundedProtocol):
         turn = self._turn
         turn.open = True
         turn.reader = self
+        self._parse(data)
+        turn.flush()
+
+    def _parse(self, data: bytes) -> None:
         try:
             self.feed(data)
         except Exception:
@@ -113,11 +130,14 @@ class WebSocketFace(BoundedProtocol):
         client = self.session.client
         if client is not None and client.unsafe and not self.session.broker.isSafe(client):
             holdBack(self.session, client, self)
-        turn.flush()
+        if self.session.pace is not None:
+            self.session.pace.settle(self.reading)
 
     def readConnectionLost(self) -> None:
         """The peer ended its input: send what is pending, then close; no close frame of its can come."""
         self._inputOver = True
+        if self.halted:
+            return
         self.session.inputEnded()
         self.outbox.finish()
         self._turn.flush()
@@ -149,10 +169,25 @@ class WebSocketFace(BoundedProtocol):
 
     def settle(self) -> None:
         """Hand what arrived to the session."""
-        if self.messages:
+        if self.messages and not self.halted:
             messages, self.messages = self.messages, []
             if self.session.state is not State.ENDING:
                 self.session.attempt(lambda: self.messagesReceived(messages))
+
+    def _checking(self, waits: bool) -> None:
+        """Work through nothing while credentials are checked; then go on with what came behind them."""
+        self.halted = waits
+        if waits:
+            self.reading.stop(Wait.CHECKED)
+            return
+        if self.session.state in (State.WAITING, State.OPEN):
+            self.session.attempt(self.session.resume)
+            self.settle()
+            self._parse(b"")
+        if not self.halted:
+            self.reading.go(Wait.CHECKED)
+            if self._inputOver:
+                self.readConnectionLost()
 
     # -- the way out, and the end ------------------------------------------------------------------
 
@@ -194,14 +229,14 @@ class WebSocketFactory(WebSocketServerFactory):
     """Builds the WebSockets of one dialect for one listener.
 
     :param speak: makes a session of context, outbox and address.
-    :param limit: the most bytes of one message, after inflation.
+    :param limit: returns the most bytes of one message, after inflation, when there is a new connection.
     """
 
     noisy = False
     face: ClassVar[type[WebSocketFace]]
     subprotocol: ClassVar[str]
 
-    def __init__(self, context: Context, speak: Speak, limit: int) -> None:
+    def __init__(self, context: Context, speak: Speak, limit: Callable[[], int]) -> None:
         super().__init__(reactor=context.clock, server="")
         self.context = context
         self.speak = speak
@@ -217,4 +252,4 @@ class WebSocketFactory(WebSocketServerFactory):
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return a protocol for a new connection."""
-        return self.face(self, self._limit)
+        return self.face(self, self._limit())

@@ -41,7 +41,8 @@ class BoundedProtocol(WebSocketServerProtocol):
     Subclasses define :meth:`send`, :meth:`opened`, :meth:`settle`, :meth:`fail`, :meth:`refused` and :meth:`closed`.
     ``messages`` are those that arrived and are not worked through yet. ``kinds`` are the first bytes of the frames
     that may be taken quickly; where :data:`TEXT` is one of them, binary messages are read as text too. ``violated``
-    says that the peer broke the protocol.
+    says that the peer broke the protocol. While subclasses set ``halted``, what is fed is kept as it came; when they
+    feed again, if only b"", it goes on.
 
     :param limit: the most bytes of a message, after inflation.
     """
@@ -58,6 +59,7 @@ class BoundedProtocol(WebSocketServerProtocol):
         self.current_frame = None
         self.inside_message = False
         self.violated = False
+        self.halted = False
         self.messages: list[bytes] = []
         self._late = 0
         self._limit = limit
@@ -96,6 +98,9 @@ class BoundedProtocol(WebSocketServerProtocol):
         """Work through what was read."""
         if self.violated or self.state == self.STATE_CLOSED:
             return
+        if self.halted:
+            self.data += data
+            return
         if self.data:
             data = self.data + data
             self.data = b""
@@ -123,7 +128,7 @@ class BoundedProtocol(WebSocketServerProtocol):
     def _frames(self, data: bytes) -> None:
         """Take batches quickly, and everything else as Autobahn does it: to the end of one frame each time."""
         offset, size, kinds = 0, len(data), self.kinds
-        while offset < size and not self.violated and self.state != self.STATE_CLOSED:
+        while offset < size and not self.halted and not self.violated and self.state != self.STATE_CLOSED:
             if self.current_frame is not None:
                 end = offset + self.current_frame.length - self.current_frame_masker.pointer()
             else:
@@ -131,11 +136,15 @@ class BoundedProtocol(WebSocketServerProtocol):
                     offset = readWhole(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
                 end = endOfFrame(data, offset)
             self.settle()
+            if self.halted:
+                break
             self.data = data[offset:end]
             offset = end
             while self.processData() and self.state != self.STATE_CLOSED:
                 pass
         self.settle()
+        if self.halted:
+            self.data += data[offset:]
 
     # -- what Autobahn calls: the handshake --------------------------------------------------------
 

@@ -7,7 +7,7 @@ time after twice the time, until it has run for a while.
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,12 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from fleximq.dialects.context import Context, Invitation
+from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.session import STOPPED, Session, State
+from fleximq.interfaces import IRights
+from fleximq.security.invited import Invited
+from fleximq.security.principal import Principal
 from fleximq.services.child import Child
 from fleximq.settings import command
 
@@ -44,13 +47,21 @@ class ChildService(Service):
     :param line: the program and its arguments, as a shell would read them.
     :param context: what the connections of the broker have at hand.
     :param environment: the variables that the child inherits, as far as they are meant for it.
+    :param rightsOf: returns what a principal may do.
     """
 
-    def __init__(self, reactor: Any, line: str, context: Context, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        line: str,
+        context: Context,
+        environment: Mapping[str, str],
+        rightsOf: Callable[[Principal | None], IRights],
+    ) -> None:
         self.words = command(line)
         self.title = os.path.basename(self.words[0])
         self._reactor = reactor
-        self._context = context
+        self._context = replace(context, admission=Invited(self.title, rightsOf))
         self._environment = inherited(environment)
         self._delay = SOON
         self._timer: IDelayedCall | None = None
@@ -98,8 +109,7 @@ class ChildService(Service):
             self._context.broker.release(id)
             self._again("there is no such program")
             return
-        invited = Invitation(id, f"spawn:{self.title}")
-        context = replace(self._context, refusal=lambda address: None, invited=invited)
+        context = replace(self._context, reserved=id)
         self._protocol = FlexiFactory(context).buildProtocol(None)
         self._child = Child(self._reactor, self.title, self._protocol, ended)
         try:

@@ -9,23 +9,26 @@ from fleximq.dialects.http_door import HttpDoorFactory
 from fleximq.dialects.origins import Origins
 from fleximq.dialects.sniffing import SniffingFactory
 from fleximq.endpoints.listen import Listen
-from fleximq.security.protection import Protection
+from fleximq.interfaces import IAdmission
 from fleximq.services.spoken import Spoken
-from fleximq.web.welcome import WelcomeSite
+from fleximq.web.welcome import Way
 
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
     """Makes the factory of a listener.
 
-    ``deadline`` is in seconds; ``counted`` is told of every connection that is turned away.
+    ``admission`` says who may come, ``behindProxy`` the same of those for whom a proxy speaks. ``deadline`` is in
+    seconds; ``counted`` is told of every connection that is turned away.
     """
 
     reactor: IReactorTime
-    protection: Protection
+    admission: IAdmission
+    behindProxy: IAdmission
     origins: Origins
     deadline: float
     counted: Callable[[str, int], object]
+    site: Callable[[tuple[Way, ...]], IProtocolFactory]
 
     def factoryFor(self, listen: Listen, spoken: Spoken) -> IProtocolFactory:
         """Return what serves the connections of a listener: its one dialect, or all, told apart by first bytes."""
@@ -38,11 +41,12 @@ class Entrance:
         return SniffingFactory(streams, door, self.reactor, self.deadline, self.counted, spoken.claims)
 
     def _door(self, spoken: Spoken, listen: Listen) -> HttpDoorFactory:
-        site = WelcomeSite(self.reactor, spoken.ways)
+        site = self.site(spoken.ways)
         return HttpDoorFactory(
             spoken.webSockets,
             site,
-            self.protection,
+            self.admission,
+            self.behindProxy,
             self.origins,
             self.reactor,
             self.deadline,

@@ -26,22 +26,21 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.broker import Broker
 from fleximq.dialects.context import Context
 from fleximq.dialects.turn import Turn
-from fleximq.interfaces import IJournal
+from fleximq.interfaces import IAdmission, IJournal
 from fleximq.journal.memory import MemoryJournal
 from fleximq.message import Message
 from fleximq.services.broker import rulesOf
 from fleximq.settings import Settings
+from tests.dialects.admissions import Everybody
 
 #: Where a peer connects from unless a test says otherwise.
 HERE = IPv4Address("TCP", "127.0.0.1", 50000)
-#: The sentence with which :func:`refuseAll` turns peers away.
-REFUSAL = "nobody is served here"
 
 
 def makeContext(
     clock: Clock,
     journal: IJournal | None = None,
-    refusal: Callable[[IAddress], str | None] = lambda address: None,
+    admission: IAdmission | None = None,
     **settings: Any,
 ) -> Context:
     """Return a context with a broker of its own.
@@ -65,12 +64,7 @@ def makeContext(
         afterwards=turn.flush,
         publishing=turn.publishing,
     )
-    return Context(broker, chosen, clock, turn, refusal)
-
-
-def refuseAll(address: IAddress) -> str | None:
-    """Turn every peer away."""
-    return REFUSAL
+    return Context(broker, chosen, clock, turn, admission or Everybody())
 
 
 def _idOf(message: Message, next: Callable[[], int]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from fleximq.dialects.session import Session
 from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
 from fleximq.errors import BadFraming, BadRequest, BrokerError, TooLarge
+from fleximq.security.principal import Admitted
 from fleximq.wire import websocket_frame
 from fleximq.wire.websocket_frame import encodeFrame
 from tests.dialects.conversations import ConversationCase, makeContext
@@ -21,8 +22,12 @@ class Echo(Session):
     dialect = "echo"
 
     def opened(self) -> None:
+        """Ask to come in."""
+        self.admit(None, self.come, self.failed)
+
+    def come(self, admitted: Admitted) -> None:
         """Come in."""
-        self.letIn()
+        self.letIn(admitted)
 
     def received(self, data: bytes) -> None:
         """Say it back, in a frame."""

@@ -9,7 +9,6 @@
     [heard] = alice.messages()
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.interfaces import IAddress
@@ -18,7 +17,7 @@ from twisted.internet.task import Clock
 
 from fleximq.broker.values import Client
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.interfaces import IJournal
+from fleximq.interfaces import IAdmission, IJournal
 from tests.dialects.conversations import HERE, ConversationCase, Peer, makeContext
 from tests.flexi_voice import FlexiVoice
 from tests.wire.flexi_frames import Heard
@@ -71,12 +70,12 @@ class FlexiServer:
         self,
         clock: Clock,
         journal: IJournal | None = None,
-        refusal: Callable[[IAddress], str | None] = lambda address: None,
+        admission: IAdmission | None = None,
         piece: int = 0,
         **settings: Any,
     ) -> None:
         self.clock = clock
-        self.context = makeContext(clock, journal, refusal, **settings)
+        self.context = makeContext(clock, journal, admission, **settings)
         self.broker = self.context.broker
         self.factory: Factory = FlexiFactory(self.context)
         self._piece = piece

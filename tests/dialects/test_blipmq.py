@@ -15,7 +15,8 @@ from tests.dialects.blipmq import (
     publish,
     subscribe,
 )
-from tests.dialects.conversations import REFUSAL, inPieces, makeContext, refuseAll
+from tests.dialects.admissions import REFUSAL, REFUSING
+from tests.dialects.conversations import inPieces, makeContext
 from tests.slow_journal import SlowJournal
 
 UNAUTHENTICATED = "unauthenticated"
@@ -132,7 +133,7 @@ class HandshakeTests(BlipCase):
 
     def test_refusedPeer(self) -> None:
         """A peer that may not come in is told so as the answer to AUTH, and the connection closes."""
-        self.factory = BlipFactory(makeContext(self.clock, refusal=refuseAll))
+        self.factory = BlipFactory(makeContext(self.clock, admission=REFUSING))
         peer = self.connect(self.factory)
         self.assertEqual(peer.ask(hello()), ack(1))
         self.assertEqual(peer.ask(auth(5) + ping(6)), nack(5, 401, REFUSAL))

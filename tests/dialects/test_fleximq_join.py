@@ -6,7 +6,10 @@ import msgpack
 from twisted.internet.address import IPv4Address
 
 from fleximq.limits import Limits
-from tests.dialects.conversations import REFUSAL, inPieces, refuseAll
+from fleximq.security.door import Security
+from fleximq.security.protection import Protection
+from tests.dialects.admissions import REFUSAL, REFUSING
+from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.wire.flexi_frames import NAMES, Heard, cut, frame
 from tests.wire.test_flexi_header import smallest
@@ -218,7 +221,7 @@ class RefusedTests(FlexiCase):
 
     def test_policy(self) -> None:
         """A peer that policy keeps out: 605, before its JOIN is looked into."""
-        self.server = self.makeServer(refusal=refuseAll)
+        self.server = self.makeServer(admission=REFUSING)
         heard = self.assertRefused(self.server.connect().send("JOIN", client_id=7), 605)
         self.assertEqual(heard.value, REFUSAL)
         header = {"auth": 1, "reqrep": {"type": "request", "id": "J"}}
@@ -226,9 +229,7 @@ class RefusedTests(FlexiCase):
 
     def test_policyAsksForTheAddress(self) -> None:
         """The peer's address decides."""
-        self.server = self.makeServer(
-            refusal=lambda address: None if getattr(address, "host", "") == "127.0.0.1" else "remote"
-        )
+        self.server = self.makeServer(admission=Security().admissionFor(Protection()))
         self.assertRefused(self.server.connect(IPv4Address("TCP", "192.0.2.7", 1)).send("JOIN"), 605)
         self.server.join()
 

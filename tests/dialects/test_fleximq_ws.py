@@ -12,7 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import ROOM, FlexiWebSocketFactory
 from fleximq.limits import KIBIBYTE, Limits
-from tests.dialects.conversations import HERE, REFUSAL, ConversationCase, inPieces, makeContext, refuseAll
+from tests.dialects.admissions import REFUSAL, REFUSING
+from tests.dialects.conversations import HERE, ConversationCase, inPieces, makeContext
 from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.test_inflation import deflated
 from tests.dialects.websocket_peer import BINARY, CLOSE, CONTINUATION, DEFLATE, PING, PONG, TEXT, WebSocketPeer, masked
@@ -146,7 +147,7 @@ class EndTests(FlexiWebSocketCase):
 
     def test_refusedPeer(self) -> None:
         """A peer that may not come in gets 403."""
-        self.configure(refusal=refuseAll)
+        self.configure(admission=REFUSING)
         self.assertIn(REFUSAL.encode(), self.arrive().head)
 
     def test_joinDeadline(self) -> None:

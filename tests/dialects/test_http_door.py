@@ -14,8 +14,10 @@ from fleximq.dialects.http_door import HttpDoor, HttpDoorFactory
 from fleximq.dialects.http_head import HEAD_BYTES
 from fleximq.dialects.origins import Origins
 from fleximq.dialects.sniffing import SniffingFactory
+from fleximq.security.door import Security
 from fleximq.security.protection import REFUSAL, Protection
 from fleximq.web.welcome import Way, WelcomeSite
+from tests.dialects.admissions import OPEN
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
 REMOTE = IPv4Address("TCP", "192.0.2.7", 50000)
@@ -60,7 +62,7 @@ class RecorderFactory(Factory[Recorder]):
 class DoorTests(SynchronousTestCase):
     """Who is let through, and where to."""
 
-    protection = Protection()
+    security = Security()
     origins = Origins()
     offered = ("fleximq", "identity")
 
@@ -71,7 +73,8 @@ class DoorTests(SynchronousTestCase):
         self.site = RecorderFactory()
         self.webSockets = {name: RecorderFactory() for name in self.offered}
         self.factory = HttpDoorFactory(
-            self.webSockets, self.site, self.protection, self.origins, self.clock, 10.0,
+            self.webSockets, self.site, self.security.admissionFor(Protection()),
+            self.security.admissionFor(Protection(proxied=True)), self.origins, self.clock, 10.0,
             lambda event, n: self.counts.update({event: n}),
         )  # fmt: skip
 
@@ -227,7 +230,7 @@ class RefusalTests(DoorTests):
 class AllowedTests(DoorTests):
     """A door that is opened knowingly."""
 
-    protection = Protection(allowAnonymous=True)
+    security = Security(allowAnonymous=True)
     origins = Origins(frozenset({"https://example.com"}), namesTrusted=True)
 
     def test_allowed(self) -> None:
@@ -310,7 +313,7 @@ class RealTests(SynchronousTestCase):
         webSocket.protocol = WebSocketServerProtocol
         webSocket.setProtocolOptions(openHandshakeTimeout=0, allowNullOrigin=True)
         site = WelcomeSite(reactor, [Way("FlexiMQ", "messages", "{web}/ws")])
-        door = HttpDoorFactory({"fleximq": webSocket}, site, Protection(), Origins(), reactor, 10.0)
+        door = HttpDoorFactory({"fleximq": webSocket}, site, OPEN, OPEN, Origins(), reactor, 10.0)
         protocol = SniffingFactory({}, door, reactor, 10.0).buildProtocol(None)
         transport = StringTransport(peerAddress=LOCAL)
         protocol.makeConnection(transport)

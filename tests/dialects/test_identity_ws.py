@@ -16,7 +16,8 @@ from fleximq.dialects.session import LINGER
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import KIBIBYTE, TOPIC_BYTES, Limits
-from tests.dialects.conversations import HERE, REFUSAL, ConversationCase, inPieces, makeContext, refuseAll
+from tests.dialects.admissions import REFUSAL, REFUSING
+from tests.dialects.conversations import HERE, ConversationCase, inPieces, makeContext
 from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.test_inflation import deflated
 from tests.dialects.websocket_peer import BINARY, CLOSE, DEFLATE, PING, PONG, TEXT, Frame, WebSocketPeer, masked, text
@@ -75,7 +76,7 @@ class GreetingTests(IdentityCase):
 
     def test_refused(self) -> None:
         """A peer that may not come in gets 403 instead."""
-        self.configure(refusal=refuseAll)
+        self.configure(admission=REFUSING)
         self.assertIn(REFUSAL.encode(), self.arrive().head)
 
     def test_full(self) -> None:

@@ -14,7 +14,8 @@ from fleximq.limits import Limits
 from fleximq.message import Content, Message
 from fleximq.records import Run, runOf
 from fleximq.wire.mini_message import parseProduce
-from tests.dialects.conversations import REFUSAL, inPieces, makeContext, refuseAll
+from tests.dialects.admissions import REFUSAL, REFUSING
+from tests.dialects.conversations import inPieces, makeContext
 from tests.dialects.minimq import NEW_IDS, MiniCase
 from tests.slow_journal import SlowJournal
 
@@ -322,7 +323,7 @@ class JoinTests(MiniCase):
 
     def test_refusedPeer(self) -> None:
         """A peer that may not come in gets 403 as the answer to its first line, and the connection closes."""
-        self.factory = MiniFactory(makeContext(self.clock, refusal=refuseAll))
+        self.factory = MiniFactory(makeContext(self.clock, admission=REFUSING))
         peer = self.peer()
         self.assertEqual(peer.ask(b"PING:\nPING:\n"), f"ERROR:403:{REFUSAL}\n".encode())
         self.assertTrue(peer.closed)

@@ -7,12 +7,16 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.context import Invitation
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import LINGER, Session, State
 from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooLarge
 from fleximq.limits import Limits
-from tests.dialects.conversations import makeContext, refuseAll
+from fleximq.rights import EVERYTHING
+from fleximq.security.principal import Admitted, Principal
+from tests.dialects.admissions import REFUSING
+from tests.dialects.conversations import makeContext
+
+SOMEBODY, NOBODY = Admitted(Principal("somebody"), EVERYTHING), Admitted(None, EVERYTHING)
 
 
 class Echo(Session):
@@ -51,7 +55,7 @@ class SessionTests(SynchronousTestCase):
 
     def test_letIn(self) -> None:
         """Letting in opens the session, registers a client and stops the clock."""
-        client = self.session.letIn("somebody")
+        client = self.session.letIn(SOMEBODY)
         self.assertEqual((self.session.state, self.session.client), (State.OPEN, client))
         self.assertEqual((client.dialect, client.principal, client.peer), ("echo", "somebody", None))
         self.assertEqual(client.address, "127.0.0.1:5")
@@ -60,10 +64,10 @@ class SessionTests(SynchronousTestCase):
 
     def test_full(self) -> None:
         """A full broker lets nobody in, and the session stays as it was."""
-        self.session.letIn()
-        self.make().letIn()
+        self.session.letIn(NOBODY)
+        self.make().letIn(NOBODY)
         late = self.make()
-        self.assertRaises(NoCapacity, late.letIn)
+        self.assertRaises(NoCapacity, late.letIn, NOBODY)
         self.assertEqual((late.state, late.client), (State.WAITING, None))
 
     def test_deadline(self) -> None:
@@ -90,22 +94,22 @@ class SessionTests(SynchronousTestCase):
 
     def test_cameAtWhenOpen(self) -> None:
         """Who is in already has no deadline."""
-        self.session.letIn()
+        self.session.letIn(NOBODY)
         self.session.cameAt(-100.0)
         self.clock.advance(100)
         self.assertFalse(self.transport.disconnecting)
 
-    def test_invited(self) -> None:
-        """Who is invited gets the id that is reserved, and its name."""
+    def test_reserved(self) -> None:
+        """Who was asked to come gets the id that is reserved for it."""
         id = self.context.broker.reserve()
-        self.make().letIn()
-        self.context = replace(self.context, invited=Invitation(id, "spawn:worker"))
-        client = self.make().letIn("somebody")
-        self.assertEqual((client.id, client.principal, client.name), (id, "spawn:worker", f"echo-{id}"))
+        self.make().letIn(NOBODY)
+        self.context = replace(self.context, reserved=id)
+        client = self.make().letIn(SOMEBODY)
+        self.assertEqual((client.id, client.name), (id, f"echo-{id}"))
 
     def test_end(self) -> None:
         """The end sends what waits, and only its first reason counts."""
-        self.session.letIn()
+        self.session.letIn(NOBODY)
         self.session.outbox.take(b"bye")
         self.session.end("one reason")
         self.session.end("another")
@@ -140,7 +144,7 @@ class SessionTests(SynchronousTestCase):
 
     def test_lost(self) -> None:
         """A lost connection leaves the broker, once."""
-        self.session.letIn()
+        self.session.letIn(NOBODY)
         for _ in range(2):
             self.session.lost()
         self.assertEqual((self.session.state, self.session.hasLeft), (State.CLOSED, 1))
@@ -162,7 +166,7 @@ class SessionTests(SynchronousTestCase):
 
     def test_failed(self) -> None:
         """An error is counted and answered; the connection ends if it says so."""
-        self.session.letIn()
+        self.session.letIn(NOBODY)
         self.session.failed(BadRequest("so"))
         self.assertIs(self.session.state, State.OPEN)
         self.session.failed(TooLarge("so"))
@@ -174,7 +178,7 @@ class SessionTests(SynchronousTestCase):
 
     def test_slow(self) -> None:
         """A slow consumer is aborted, with its reason."""
-        self.session.letIn()
+        self.session.letIn(NOBODY)
         self.session.slow()
         self.assertTrue(self.transport.disconnected)
         self.session.lost()
@@ -182,12 +186,12 @@ class SessionTests(SynchronousTestCase):
 
     def test_inputEnded(self) -> None:
         """A peer that will say no more is closed."""
-        self.session.letIn()
+        self.session.letIn(NOBODY)
         self.session.inputEnded()
         self.assertTrue(self.transport.disconnecting)
 
     def test_refusal(self) -> None:
         """Whether the peer may come at all is the context's word."""
         self.assertIsNone(self.session.refusal())
-        self.context = makeContext(self.clock, refusal=refuseAll)
+        self.context = makeContext(self.clock, admission=REFUSING)
         self.assertIsInstance(self.make().refusal(), str)

@@ -10,7 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects import websocket_protocol
 from fleximq.dialects.session import LINGER
-from tests.dialects.conversations import REFUSAL, inPieces, makeContext, refuseAll
+from tests.dialects.admissions import REFUSAL, REFUSING
+from tests.dialects.conversations import inPieces, makeContext
 from tests.dialects.echo import ERRORS, LIMIT, Echo, EchoCase, EchoFactory, closeFrame
 from tests.dialects.test_inflation import deflated
 from tests.dialects.websocket_peer import (
@@ -99,7 +100,7 @@ class HandshakeTests(EchoCase):
 
     def test_refusedPeer(self) -> None:
         """A peer that may not come in gets 403 and the reason."""
-        peer = WebSocketPeer(self.factory(refusal=refuseAll), piece=self.piece).upgrade()
+        peer = WebSocketPeer(self.factory(admission=REFUSING), piece=self.piece).upgrade()
         self.assertTrue(peer.head.startswith(b"HTTP/1.1 403 " + REFUSAL.encode()), peer.head)
         self.assertTrue(peer.closed)
 

@@ -9,9 +9,11 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.rights import EVERYTHING
 from fleximq.services.child import Child
 from fleximq.services.children import LATEST, SOON, STEADY, ChildService, inherited
-from tests.dialects.conversations import makeContext, refuseAll
+from tests.dialects.admissions import REFUSING
+from tests.dialects.conversations import makeContext
 from tests.services.test_child import Process
 from tests.wire.flexi_frames import cut, frame
 
@@ -42,11 +44,11 @@ class ChildServiceTests(SynchronousTestCase):
     def setUp(self) -> None:
         """A broker that refuses everybody who comes by himself."""
         self.reactor: Any = Reactor()
-        self.context = makeContext(self.reactor, refusal=refuseAll)
+        self.context = makeContext(self.reactor, admission=REFUSING)
 
     def started(self, line: str = f"{sys.executable} -x 'a b'", **environment: str) -> ChildService:
         """Return a service that runs this."""
-        service = ChildService(self.reactor, line, self.context, environment)
+        service = ChildService(self.reactor, line, self.context, environment, lambda principal: EVERYTHING)
         service.startService()
         self.assertEqual(self.reactor.spawned, [])
         self.reactor.advance(0)
@@ -147,7 +149,7 @@ class ChildServiceTests(SynchronousTestCase):
         service = self.started()
         self.end()
         self.successResultOf(service.stopService())
-        service = ChildService(self.reactor, "true", self.context, {})
+        service = ChildService(self.reactor, "true", self.context, {}, lambda principal: EVERYTHING)
         service.startService()
         self.successResultOf(service.stopService())
         self.assertEqual(self.reactor.getDelayedCalls(), [])

@@ -1,5 +1,6 @@
 """What stands behind each kind of listener."""
 
+from functools import partial
 from typing import Any
 
 from twisted.internet.address import IPv4Address
@@ -9,9 +10,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.origins import Origins
 from fleximq.endpoints.listen import DIALECTS, Ground, Listen
-from fleximq.security.protection import Protection
 from fleximq.services.entrance import Entrance
 from fleximq.services.spoken import Spoken
+from fleximq.web.welcome import WelcomeSite
+from tests.dialects.admissions import OPEN
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
 UPGRADE = (
@@ -55,7 +57,7 @@ class EntranceTests(SynchronousTestCase):
     def answers(self, listen: str, *firsts: bytes) -> list[bytes]:
         """Return who answers, for each of these beginnings of a connection; HTTP answers only by its status."""
         reactor: Any = MemoryReactorClock()
-        entrance = Entrance(reactor, Protection(), Origins(), 10.0, lambda event, n: None)
+        entrance = Entrance(reactor, OPEN, OPEN, Origins(), 10.0, lambda event, n: None, partial(WelcomeSite, reactor))
         place = Listen.parse(listen, Ground(dialects=(*DIALECTS, "plus", "both")))
         factory = entrance.factoryFor(place, spoken(place.dialect))
         said = []

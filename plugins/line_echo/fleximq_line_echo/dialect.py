@@ -9,7 +9,8 @@ and is told ``TOPIC TEXT`` for every publication to a topic it subscribed to, it
 something was wrong. Success is silent. Topics hold no blank; their names are literal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.interfaces import IAddress
@@ -23,6 +24,7 @@ from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BadRequest, BrokerError, Forbidden
 from fleximq.interfaces import IForm, ISource, ISubscriber
 from fleximq.message import Content, Message
+from fleximq.security.principal import Admitted
 from fleximq.wire.mini_line import LineScanner
 from fleximq.wire.payloads import toText
 
@@ -69,23 +71,44 @@ class LineSession(Session):
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._scanner = LineScanner(LINE_BYTES)
+        self._lines: Iterator[bytes] = iter(())
 
     def received(self, data: bytes) -> None:
         """Do what the lines say, in their order. A line that is too long ends the connection."""
-        for line in self._scanner.feed(data):
-            try:
-                self._do(line)
-            except BrokerError as error:
-                self.failed(error)
-            if self.state is State.ENDING:
+        self._lines = self._scanner.feed(data)
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on until there are no more lines, or somebody has to be asked who this is."""
+        for line in self._lines:
+            if self.state is State.WAITING:  # the first line is the handshake
+                self._comeIn(line)
+            else:
+                self._take(line)
+            if self.state is not State.OPEN:
                 return
 
+    def _comeIn(self, line: bytes) -> None:
+        refusal = self.refusal()
+        if refusal is not None:
+            raise NotAdmitted(refusal)
+        self.admit(self.certificate(), partial(self._welcome, line), self._turnAway)
+
+    def _welcome(self, line: bytes, admitted: Admitted) -> None:
+        self._me = self.letIn(admitted)
+        self._take(line)
+
+    def _turnAway(self, error: BrokerError) -> None:
+        self.failed(error)
+        self.end(f"error {int(error.status)}")
+
+    def _take(self, line: bytes) -> None:
+        try:
+            self._do(line)
+        except BrokerError as error:
+            self.failed(error)
+
     def _do(self, line: bytes) -> None:
-        if self.state is State.WAITING:  # the first line is the handshake
-            refusal = self.refusal()
-            if refusal is not None:
-                raise NotAdmitted(refusal)
-            self._me = self.letIn()
         try:
             topic, blank, text = line.decode().partition(" ")
         except UnicodeDecodeError as error:
