@@ -290,6 +290,11 @@ class SlowJournal:
         """Forget what was staged for a batch."""
         self._staged = {token: staged for token, staged in self._staged.items() if staged[:2] != (query, batch)}
 
+    def stagedTopics(self, query: str, batch: int) -> set[str]:
+        """Return the topics of what was staged for a batch."""
+        staged = [each for each in self._staged.values() if each[:2] == (query, batch)]
+        return {envelope.topic.name for each in staged for envelope, _, _ in each[2]}
+
     # -- health ------------------------------------------------------------------------------------
 
     def reopen(self, found: Callable[[str | None], None]) -> None:

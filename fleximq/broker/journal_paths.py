@@ -170,7 +170,7 @@ def commit(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
     tokens = array(arguments, "tokens")
     if not all(isinstance(token, str) for token in tokens) or len(tokens) > TOKENS_MOST:
         raise BadRequest(f"'tokens' must be strings, at most {TOKENS_MOST}")
-    journalOf(broker)
+    _permitStaged(broker, client, query, batch)
 
     def told(offset: int, reason: str | None) -> None:
         answer({"offset": offset} if reason is None else _refusal(broker, reason))
@@ -184,7 +184,8 @@ def commit(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
 def abort(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/abort``: what was staged for this ``query`` and ``batch``, and not committed, is forgotten."""
     query, batch = _batch(arguments)
-    journalOf(broker).abortStaged(query, batch)
+    _permitStaged(broker, client, query, batch)
+    broker.journal.abortStaged(query, batch)
     answer({})
 
 
@@ -197,6 +198,18 @@ JOURNAL_PATHS: dict[str, Path] = {
     "/sink/commit": commit,
     "/sink/abort": abort,
 }
+
+
+def _permitStaged(broker: "Broker", client: Client, query: str, batch: int) -> None:
+    """Let a client go on that may publish all that is staged for a batch, whoever has staged it.
+
+    :raises NotPermitted: it may not.
+    :raises NoCapacity: there is no journal on disk.
+    """
+    journal = journalOf(broker)
+    if client.rights is not EVERYTHING:
+        for name in journal.stagedTopics(query, batch):
+            permit(client, Action.PUBLISH, name)
 
 
 def _refusal(broker: "Broker", reason: str) -> BrokerError:

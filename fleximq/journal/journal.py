@@ -395,6 +395,9 @@ class DiskJournal:
     def abortStaged(self, query: str, batch: int) -> None:
         self._staging.abort(query, batch)
 
+    def stagedTopics(self, query: str, batch: int) -> set[str]:
+        return self._staging.topics(query, batch)
+
     # -- reading back ------------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:

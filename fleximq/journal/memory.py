@@ -92,6 +92,10 @@ class MemoryJournal:
     def abortStaged(self, query: str, batch: int) -> None:
         """Nothing was staged."""
 
+    def stagedTopics(self, query: str, batch: int) -> set[str]:
+        """Return none: nothing was staged."""
+        return set()
+
     def reopen(self, found: Callable[[str | None], None]) -> None:
         """There is nothing to open."""
         found(None)

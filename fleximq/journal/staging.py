@@ -131,6 +131,11 @@ class Staging:
             part = Transacted(Transaction(query, batch, tuple(positions), True), self._group.next, 0, self._now())
             self._group.add(part, self._group.next, 0, _POSITION_BYTES * len(positions), lambda offset, reason: None)
 
+    def topics(self, query: str, batch: int) -> set[str]:
+        """Return the topics of what is staged for a batch."""
+        mine = (each for each in self._segments.staged() if (each.query, each.batch) == (query, batch))
+        return {name for each in mine for name in each.tally}
+
     def expire(self) -> None:
         """Forget what was staged more than 24 hours ago; about, for it is looked for that once a minute."""
         now = self._now()

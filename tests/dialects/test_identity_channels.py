@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from fleximq.broker.values import Client
 from fleximq.dialects.identity_channels import ChannelList
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.limits import KIBIBYTE, Limits
+from fleximq.security.rights import Rights
 from tests.dialects.conversations import ConversationCase, inPieces, makeContext
 from tests.dialects.websocket_peer import TEXT, WebSocketPeer, decode
 
@@ -27,7 +29,7 @@ class ListTests(ConversationCase):
         client = context.broker.join("fleximq")
         for name in names:
             context.broker.subscribe(client, Silent(), name)
-        (frame,), _ = decode(ChannelList(context).frame())
+        (frame,), _ = decode(ChannelList(context).frame(client))
         self.assertEqual(frame.opcode, TEXT)
         return frame.payload.decode()
 
@@ -54,11 +56,37 @@ class ListTests(ConversationCase):
     def test_madeOnce(self) -> None:
         """It is made anew only after a change."""
         context = makeContext(self.clock)
-        channels = ChannelList(context)
-        self.assertIs(channels.frame(), channels.frame())
-        before = channels.frame()
+        channels, client = ChannelList(context), context.broker.itself
+        self.assertIs(channels.frame(client), channels.frame(client))
+        before = channels.frame(client)
         context.broker.subscribe(context.broker.join("fleximq"), Silent(), "news")
-        self.assertNotEqual(channels.frame(), before)
+        self.assertNotEqual(channels.frame(client), before)
+
+    def test_rights(self) -> None:
+        """Who may do nothing with a channel is not told of it; those with the same rights share a frame."""
+        context = makeContext(self.clock)
+        broker, channels = context.broker, ChannelList(context)
+        for name in ("a", "b", "c", "d"):
+            broker.subscribe(broker.itself, Silent(), name)
+        rights = Rights({"publish": ("a",), "subscribe": ("b",), "consume": ("c",), "read": ("d",)})
+        one, other = (broker.join("identity", rights=rights) for _ in range(2))
+        (frame,), _ = decode(channels.frame(one))
+        self.assertEqual(frame.payload.decode(), "CHANNELS:a,b,c")
+        self.assertIs(channels.frame(one), channels.frame(other))
+        broker.changeRights(other, Rights({}))
+        (frame,), _ = decode(channels.frame(other))
+        self.assertEqual(frame.payload.decode(), "CHANNELS:")
+        broker.unsubscribe(broker.itself, "d")
+        self.assertIs(channels.frame(one), channels.frame(one))
+
+    def test_rightsBounded(self) -> None:
+        """Of so many different rights the lists are remembered."""
+        channels = ChannelList(makeContext(self.clock))
+        client = Client(1000, "identity", "me")
+        for _ in range(1000):
+            client.rights = Rights({})
+            channels.frame(client)
+        self.assertLess(len(channels._frames), 300)
 
 
 class AnnouncementTests(ConversationCase):
@@ -122,6 +150,17 @@ class AnnouncementTests(ConversationCase):
             self.context.broker.subscribe(client, Silent(), name)
             self.clock.advance(0)
         self.assertEqual(one.texts(), [])
+
+    def test_rights(self) -> None:
+        """A change of channels that a client may not do anything with is none to it."""
+        one = self.user(announceChannels=True)
+        client = next(iter(self.context.broker.clients))
+        self.context.broker.changeRights(client, Rights({"subscribe": ("b",)}))
+        other = self.context.broker.join("fleximq")
+        for name in ("a", "b"):
+            self.context.broker.subscribe(other, Silent(), name)
+            self.clock.advance(0)
+        self.assertEqual(one.texts(), ["CHANNELS:b"])
 
     def test_undone(self) -> None:
         """A change that is undone in the same turn is none; the next one is told."""

@@ -50,6 +50,13 @@ class CommitTests(StagingCase):
         self.assertEqual(self.records(), [(1, "a", b"x")])
         self.assertEqual(list(self.journal.bounds()), ["a"])
 
+    def test_topics(self) -> None:
+        """Whoever commits a batch can find out first what it is about; a restart does not matter."""
+        self.stage(b"ab", b"c")
+        self.restart()
+        self.assertEqual(self.journal.stagedTopics("q", 1), {"out"})
+        self.assertEqual(self.journal.stagedTopics("q", 2) | self.journal.stagedTopics("r", 1), set())
+
     def test_visible(self) -> None:
         """A commit makes all of its parts visible in the order of the tokens, behind what was kept before."""
         first, second = self.stage(b"ab", b"c"), self.stage(b"de", part="p2")
