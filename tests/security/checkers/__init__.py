@@ -1,0 +1,1 @@
+"""Tests of the checkers that the broker brings along."""

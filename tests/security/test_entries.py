@@ -1,0 +1,53 @@
+"""The lines of a file of passwords, keys or tokens."""
+
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.errors import SettingError
+from fleximq.security import entries
+from fleximq.security.entries import Entry
+from tests.security.secrets_on_disk import secretFile
+
+
+def isX(hash: str) -> str | None:
+    """Take ``x`` for the only hash there is."""
+    return None if hash == "x" else "has no hash"
+
+
+class EntriesTests(SynchronousTestCase):
+    """Reading and writing."""
+
+    def test_lines(self) -> None:
+        """Each line is an entry, with roles or without; comments and empty lines are kept."""
+        content = "# people\n\nalice:x\nbob:x:ops,a.b\n"
+        path = secretFile(self, content)
+        found = entries.read(path, isX)
+        self.assertEqual(found.all(), [Entry("alice", "x"), Entry("bob", "x", ("ops", "a.b"))])
+        self.assertEqual(found.lines[:2], ("# people", ""))
+        entries.write(path, found.lines)
+        self.assertEqual(Path(path).read_text(), content)
+
+    def test_wrong(self) -> None:
+        """What is wrong is named by its line, never what stands there as a secret."""
+        form = "line 2 is not NAME:HASH or NAME:HASH:ROLE,ROLE"
+        for line, words in (
+            ("alice", form),
+            (":x", form),
+            ("alice:x:a:b", form),
+            ("anonymous:x", form),
+            ("alice:secret", "line 2, for alice, has no hash"),
+            ("alice:x:a,,b", "line 2, for alice, has a role that is not letters, digits, _, . or -"),
+            ("alice:x:", "line 2, for alice, has a role that is not letters, digits, _, . or -"),
+        ):
+            path = secretFile(self, f"# first\n{line}\n")
+            error = self.assertRaises(SettingError, entries.read, path, isX)
+            self.assertEqual(str(error), f"{path} cannot be understood: {words}")
+
+    def test_silent(self) -> None:
+        """An entry does not show its hash."""
+        self.assertNotIn("hash", repr(Entry("alice", "the hash")))
+
+    def test_warnings(self) -> None:
+        """What is to say about the file itself is handed on."""
+        self.assertEqual(len(entries.read(secretFile(self, "", 0o644), isX).warnings), 1)
