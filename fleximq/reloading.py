@@ -16,6 +16,7 @@ LIVE = frozenset(
     {
         "auth",
         "allow-anonymous",
+        "allowed-origin",
         "roles",
         "principals",
         "tls-certificate",
@@ -38,6 +39,17 @@ LIVE = frozenset(
         "max-queues",
         "max-requests",
         "outbox-bytes",
+        "max-message-rate",
+        "max-byte-rate",
+        "max-subscribe-rate",
+        "principal-message-rate",
+        "principal-byte-rate",
+        "principal-subscribe-rate",
+        "over-rate",
+        "max-connect-rate",
+        "max-join-rate",
+        "max-disconnects",
+        "flapping-wait",
     }
 )
 

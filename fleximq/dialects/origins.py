@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Origins:
-    """The origins that are admitted.
+    """The origins that are admitted; both fields may be changed.
 
     Always: no origin at all (no browser), ``null`` and ``file:`` (a page opened from a file), pages of this machine,
     and the listener's own. ``added`` holds further ones as ``scheme://host[:port]``, or ``*`` for all.

@@ -61,7 +61,7 @@ class ChildService(Service):
         self.words = command(line)
         self.title = os.path.basename(self.words[0])
         self._reactor = reactor
-        self._context = replace(context, admission=Invited(self.title, rightsOf))
+        self.context = replace(context, admission=Invited(self.title, rightsOf))
         self._environment = inherited(environment)
         self._delay = SOON
         self._timer: IDelayedCall | None = None
@@ -94,22 +94,22 @@ class ChildService(Service):
             session.end(STOPPED)
 
     def _start(self) -> None:
-        id = self._context.broker.reserve()
+        id = self.context.broker.reserve()
         started = self._reactor.seconds()
 
         def ended(reason: Failure) -> None:
             self._child = None
-            self._context.broker.release(id)
+            self.context.broker.release(id)
             if self._reactor.seconds() - started >= STEADY:
                 self._delay = SOON
             self._again("ended" if reason.check(ProcessDone) else str(reason.value).rstrip("."))
 
         program = shutil.which(self.words[0], path=self._environment.get("PATH"))
         if program is None:
-            self._context.broker.release(id)
+            self.context.broker.release(id)
             self._again("there is no such program")
             return
-        context = replace(self._context, reserved=id)
+        context = replace(self.context, reserved=id)
         self._protocol = FlexiFactory(context).buildProtocol(None)
         self._child = Child(self._reactor, self.title, self._protocol, ended)
         try:

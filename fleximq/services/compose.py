@@ -35,7 +35,7 @@ from fleximq.services.lag import LagService
 from fleximq.services.listeners import ListenerService
 from fleximq.services.notify_socket import NotifySocket
 from fleximq.services.paces import Paces
-from fleximq.services.parties import brokerParty, contextParty, gateParty, securityParty
+from fleximq.services.parties import brokerParty, contextParty, gateParty, originsOf, originsParty, securityParty
 from fleximq.services.readiness import Readiness
 from fleximq.services.reload import Reload
 from fleximq.services.spoken import Spoken, speak
@@ -82,6 +82,7 @@ def compose(
     guests = Guests(reactor)
     counted = broker.observers.counted
     paces = Paces.of(settings, reactor)
+    origins = originsOf(settings)
     gate = Gate(reactor, settings.limits, lambda: len(broker.clients), counted, paces.connects, paces.flapping)
     security = Security.of(settings, reactor, broker.observers.counted)
     brokerService = BrokerService(broker, guests, lambda: reload.settings.drainTimeout)
@@ -100,21 +101,22 @@ def compose(
         context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
         contexts.append(context)
         spoken = guests.of(speak(registry, context, listen.dialect))
-        entrance = _entrance(reactor, context, security, protection, web, paces)
+        entrance = _entrance(reactor, context, security, protection, web, paces, origins)
         factory = _gated(gate, entrance.factoryFor(listen, spoken), listen, context)
         ListenerService(reactor, listen, factory, depart, departLate).setServiceParent(whole)
     for place in [WebListen.parse(text, ground) for text in settings.http]:
         protection = Protection(settings.allowAnonymous, place.proxied)
         context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
         contexts.append(context)
-        entrance = _entrance(reactor, context, security, protection, web, paces)
+        entrance = _entrance(reactor, context, security, protection, web, paces, origins)
         factory = _gated(gate, entrance.factoryFor(place, _NOTHING), place, context)
         # It stays open as long as the broker, so that whoever asks is told that it stops.
         ListenerService(reactor, place, factory, depart, departLate).setServiceParent(brokerService)
     for line in settings.spawn:
         context = _context(broker, settings, reactor, turn, security, Protection(), policy, paces)
-        contexts.append(context)
-        ChildService(reactor, line, context, environment, security.rightsOf).setServiceParent(whole)
+        child = ChildService(reactor, line, context, environment, security.rightsOf)
+        contexts.append(child.context)
+        child.setServiceParent(whole)
     readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), pauseOf(environment))
     reload.begun, reload.ended = readiness.reloading, readiness.reloaded
     reload.parties += [
@@ -124,6 +126,7 @@ def compose(
         gateParty(gate),
         paces.prepare,
         contextParty(contexts),
+        originsParty(origins),
     ]
     broker.reload = reload.asked
     return whole
@@ -175,14 +178,20 @@ def _gated(gate: Gate, factory: IProtocolFactory, listen: Listen, context: Conte
 
 
 def _entrance(
-    reactor: Any, context: Context, security: Security, protection: Protection, web: Web, paces: Paces
+    reactor: Any,
+    context: Context,
+    security: Security,
+    protection: Protection,
+    web: Web,
+    paces: Paces,
+    origins: Origins,
 ) -> Entrance:
     settings = context.settings
     return Entrance(
         reactor,
         context.admission,
         paces.before(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),
-        Origins(frozenset(settings.allowedOrigin), namesTrusted=settings.allowAnonymous or bool(settings.auth)),
+        origins,
         settings.handshakeTimeout,
         context.broker.observers.counted,
         web.site,

@@ -8,6 +8,7 @@ from twisted.logger import Logger
 from fleximq.broker.broker import Broker
 from fleximq.broker.values import Client
 from fleximq.dialects.context import Context
+from fleximq.dialects.origins import Origins
 from fleximq.dialects.slow_consumer import policyOf
 from fleximq.errors import Unauthorized
 from fleximq.security.door import Security
@@ -70,6 +71,25 @@ def gateParty(gate: Gate) -> Party:
     def prepare(settings: Settings) -> Callable[[], None]:
         def follow() -> None:
             gate.limits = settings.limits
+
+        return follow
+
+    return prepare
+
+
+def originsOf(settings: Settings) -> Origins:
+    """Return which web pages may come; names are believed where more than this machine is served."""
+    return Origins(frozenset(settings.allowedOrigin), settings.allowAnonymous or bool(settings.auth))
+
+
+def originsParty(origins: Origins) -> Party:
+    """Let change which web pages may come."""
+
+    def prepare(settings: Settings) -> Callable[[], None]:
+        other = originsOf(settings)
+
+        def follow() -> None:
+            origins.added, origins.namesTrusted = other.added, other.namesTrusted
 
         return follow
 
