@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -202,7 +203,7 @@ class UnitsTests(SystemdCase):
     def copied(self) -> list[str]:
         """Return paths of the units, which start a program that is there."""
         paths = []
-        for source in sorted(UNITS.iterdir()):
+        for source in (UNITS / "fleximq.service", UNITS / "fleximq.socket"):
             path = self.folder / source.name
             path.write_text(source.read_text().replace("/opt/fleximq/bin/twistd", sys.executable))
             paths.append(str(path))
@@ -238,7 +239,10 @@ class UnitsTests(SystemdCase):
         service, sockets = unit("fleximq.service"), unit("fleximq.socket")
         (command,) = service["ExecStart"]
         given = {each.partition(":")[0] for each in service["LoadCredential"]}
-        self.assertEqual(set(re.findall(r"%d/([\w.]+)", command)), given)
+        text = (UNITS / "fleximq.toml").read_text()
+        inSettings = re.findall(r"/run/credentials/fleximq.service/([\w.]+)", text)
+        self.assertEqual({*re.findall(r"%d/([\w.]+)", command), *inSettings}, given)
+        self.assertEqual(tomllib.loads(text)["journal"], f"/var/lib/{service['StateDirectory'][0]}")
         self.assertEqual(
             [int(number) for number in re.findall(r"index=(\d+)", command)], list(range(len(sockets["ListenStream"])))
         )
@@ -249,7 +253,7 @@ class UnitsTests(SystemdCase):
         made = makeCertificate(self.folder)
         for source, name in ((made.certificate, "tls.crt"), (made.key, "tls.key")):
             shutil.copy(source, self.folder / name)
-        (self.folder / "fleximq.toml").write_text("durable = ['#']\n")
+        (self.folder / "fleximq.toml").write_text("journal = 'kept'\ndurable = ['orders.#']\n")
         number = len(unit("fleximq.socket")["ListenStream"])
         sockets = [self.folder / f"s{n}" for n in range(number)]
         broker = Activated(self.arguments(), sockets, NOTIFY_SOCKET=self.manager.name)
@@ -275,11 +279,7 @@ class UnitsTests(SystemdCase):
     def arguments(self) -> list[str]:
         """Return the broker's arguments of the service, with paths that are here."""
         (command,) = unit("fleximq.service")["ExecStart"]
-        here = (
-            command.replace("%d", str(self.folder))
-            .replace("%S", str(self.folder))
-            .replace("domain=INET", "domain=UNIX")
-        )
+        here = command.replace("%d", str(self.folder)).replace("domain=INET", "domain=UNIX")
         words = [word.replace("\\\\", "\\") for word in here.split()]
         return words[words.index("fleximq") + 1 :]
 
