@@ -66,8 +66,8 @@ class Gate:
         self.limits = limits
         self._clients = clients
         self._counted = counted
-        self._connects = connects or Turnstile(None)
-        self._flapping = flapping or Flapping()
+        self._connects = Turnstile(None) if connects is None else connects
+        self._flapping = Flapping() if flapping is None else flapping
         self._open = 0
         self._there: Counter[Hashable] = Counter()
         self._unsaid: Counter[str] = Counter()

@@ -15,8 +15,11 @@ from zope.interface.verify import verifyObject
 
 from fleximq.dialects.handover import Handover
 from fleximq.limits import Limits
+from fleximq.rate_options import Rate
+from fleximq.security.flapping import Flapping
 from fleximq.security.place import placeOf
-from fleximq.services.gate import QUIET, TOO_MANY_THERE, TOO_MANY_WAIT, Gate
+from fleximq.security.rates import Turnstile
+from fleximq.services.gate import FLAPS, QUIET, TOO_MANY_THERE, TOO_MANY_WAIT, TOO_OFTEN, Gate
 
 LOST = Failure(ConnectionDone())
 LOCAL = IPv4Address("TCP", "127.0.0.1", 5000)
@@ -65,7 +68,10 @@ class GateTests(SynchronousTestCase):
             Limits(waiting=3, clientsPerAddress=2),
             lambda: self.clients,
             lambda event, number: self.counted.append((event, number)),
+            connects := Turnstile(None),
+            flapping := Flapping(1, 60.0, self.clock.seconds),
         )
+        self.connects, self.flapping = connects, flapping
         self.doors = _Doors()
         self.factory: Any = self.gate.before(self.doors)
         globalLogPublisher.addObserver(self.said.append)
@@ -145,6 +151,34 @@ class GateTests(SynchronousTestCase):
         self.assertEqual(placeOf(one), placeOf(other))
         self.assertNotEqual(placeOf(one), placeOf(far))
         self.assertEqual(placeOf(mapped), placeOf(peer(1)))
+
+    def test_tooOften(self) -> None:
+        """An address that connects more often than it may is closed; it is not counted against it, nor others."""
+        self.connects.change(Rate(1, 2))
+        for _ in range(2):
+            self.come(peer(1))[0].connectionLost(LOST)
+        self.assertEqual([self.isIn(peer(1)), self.isIn(peer(2)), self.isIn()], [False, True, True])
+        self.clock.advance(1)
+        self.assertTrue(self.isIn(peer(1)))
+        self.assertEqual(self.counted, [(TOO_OFTEN, 1)])
+
+    def test_flaps(self) -> None:
+        """An address that has to stay away is closed, until its time is over."""
+        self.flapping.left(placeOf(peer(1)), 1.0)
+        self.assertEqual([self.isIn(peer(1)), self.isIn(peer(2))], [False, True])
+        self.assertEqual(self.counted, [(FLAPS, 1)])
+        self.clock.advance(60)
+        self.assertTrue(self.isIn(peer(1)))
+
+    def test_proxied(self) -> None:
+        """Behind a proxy, a connection is counted as waiting at first, and by its address when that is known."""
+        self.factory = self.gate.before(self.doors, proxied=True)
+        self.assertEqual([self.isIn(peer(1)) for _ in range(4)], [True, True, True, False])
+        leaves = [self.gate.enterFrom(peer(1)) for _ in range(2)]
+        self.assertIsNone(self.gate.enterFrom(peer(1)))
+        assert leaves[0] is not None
+        leaves[0]()
+        self.assertIsNotNone(self.gate.enterFrom(peer(1)))
 
     def test_logged(self) -> None:
         """A flood is one line a second, which names the option and says how many there were."""
