@@ -1,8 +1,9 @@
 """The log as lines of JSON, for programs that read it.
 
-Each line is one object: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, ``traceback`` where there is one, and
-whatever fields the event has; those are numbers, texts, true, false and null. Lines about what happens to connections
-have an ``event``, by which they are found: ``joined`` and ``left``, the latter with the reason and how much went over it.
+Each line is one object: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, ``traceback`` where there is one,
+and whatever fields the event has; those are numbers, texts, true, false and null. Lines about what happens to
+connections have an ``event``, by which they are found: ``joined`` and ``left``, the latter with the reason and how much
+went over it.
 """
 
 import json
@@ -33,9 +34,7 @@ def formatLine(event: LogEvent) -> str:
     }
     if failure is not None:
         line["traceback"] = failure.getTraceback()
-    line |= {
-        name: _value(value) for name, value in event.items() if not name.startswith("log_") and name not in _OWN
-    }
+    line |= {name: _value(value) for name, value in event.items() if not name.startswith("log_") and name not in _OWN}
     return json.dumps(line, ensure_ascii=False) + "\n"
 
 

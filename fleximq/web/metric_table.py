@@ -34,7 +34,9 @@ class Metric(NamedTuple):
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 METRICS = (
-    Metric("build_info", _GAUGE, "1, with the versions of broker, Python and Twisted.", ("version", "python", "twisted")),
+    Metric(
+        "build_info", _GAUGE, "1, with the versions of broker, Python and Twisted.", ("version", "python", "twisted")
+    ),
     Metric("uptime_seconds", _GAUGE, "Seconds since the broker started."),
     # connections
     Metric("connections", _GAUGE, "Connections that speak a dialect, let in or not.", ("dialect",)),

@@ -85,7 +85,8 @@ class Metrics:
 
     def families(self, survey: Survey) -> Iterator[Metric]:
         """Yield every metric of the table, with its values now."""
-        values = {name: {} for name in _TABLE} | self._values(survey)
+        values: dict[str, Mapping[tuple[str, ...], float]] = {name: {} for name in _TABLE}
+        values |= self._values(survey)
         histograms = {"reactor_lag_seconds": self._lag.histogram, **self._histograms()}
         for name, metric in _TABLE.items():
             if metric.kind is Kind.HISTOGRAM:

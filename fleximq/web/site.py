@@ -104,7 +104,7 @@ class WebSite(WelcomeSite):
     :param nobody: returns what those may do who show no credentials, None if they have to show some.
     """
 
-    protocol = AdmittedChannel  # type: ignore[assignment]
+    protocol = AdmittedChannel
 
     def __init__(
         self,

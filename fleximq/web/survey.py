@@ -1,4 +1,4 @@
-"""Looks through all queues and topics of a broker, a few in each of the reactor's rounds, so that nobody has to wait."""
+"""Looks through all queues and topics of a broker, a few in each of the reactor's rounds, so that nobody waits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Sums:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found: sums by kind of queue, the longest queues, the topics with the most publications, and all these."""
+    """What was found: sums by kind of queue, the longest queues, the topics with most publications, and all of these."""
 
     sums: dict[str, Sums] = field(default_factory=lambda: {kind: Sums() for kind in (WORK, LETTERS, SUBSCRIPTION)})
     longest: Sequence[Line] = ()
@@ -115,7 +115,12 @@ class Surveyor:
         busiest: list[tuple[int, str]] = []
         for place, topic in enumerate(tuple(topics), 1):
             found.published += topic.published
-            if top and topic.published and (len(busiest) < top or topic.published > busiest[-1][0]) and sees(topic.name):
+            if (
+                top
+                and topic.published
+                and (len(busiest) < top or topic.published > busiest[-1][0])
+                and sees(topic.name)
+            ):
                 busiest = nlargest(top, [*busiest, (topic.published, topic.name)])
             if place % PORTION == 0:
                 await self._pause()

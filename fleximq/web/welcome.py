@@ -170,7 +170,9 @@ class WelcomeSite(Site):
     protocol = OneRequestChannel  # type: ignore[assignment]
 
     def __init__(self, reactor: IReactorTime, ways: Sequence[Way], root: IResource | None = None) -> None:
-        super().__init__(root or WelcomePage(ways), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False)
+        super().__init__(
+            root or WelcomePage(ways), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False
+        )
 
     def startFactory(self) -> None:
         """Keep no access log: the page is public and the same for all."""

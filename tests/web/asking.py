@@ -1,0 +1,125 @@
+"""A broker in memory and the web site on it, asked over connections in memory."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from fleximq.broker.broker import Broker
+from fleximq.interfaces import IRights
+from fleximq.journal.memory import MemoryJournal
+from fleximq.rights import EVERYTHING
+from fleximq.security.principal import Admitted, Principal
+from fleximq.services.lag import LagService
+from fleximq.settings import Settings
+from fleximq.web.api import Api
+from fleximq.web.health import Check, HealthPage
+from fleximq.web.metrics import Metrics
+from fleximq.web.site import WebSite
+from fleximq.web.survey import Surveyor
+from fleximq.web.visit import Page
+
+JSON = "Content-Type: application/json"
+
+
+@implementer(IRights)
+class Granted:
+    """Rights to just these names, whatever the action, or with ``action:`` before them for that alone."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def may(self, action: str, name: str) -> bool:
+        """Tell whether it is one of them."""
+        return name in self.names or f"{action}:{name}" in self.names
+
+    def mayMatch(self, action: str, pattern: str) -> bool:
+        """Say no."""
+        return False
+
+    def mayAll(self, action: str) -> bool:
+        """Say no."""
+        return False
+
+
+class Answer:
+    """An HTTP answer, taken apart."""
+
+    def __init__(self, raw: bytes) -> None:
+        head, self.body = raw.split(b"\r\n\r\n", 1)
+        status, *lines = head.decode().split("\r\n")
+        self.code = int(status.split(" ")[1])
+        self.fields = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+
+    @property
+    def value(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class SiteCase(SynchronousTestCase):
+    """``broker`` and the pages on it; ``admitted`` is who asks."""
+
+    namesTrusted = False
+    origins: tuple[str, ...] = ()
+
+    def setUp(self) -> None:
+        """A broker without anybody."""
+        self.clock: Any = MemoryReactorClock()
+        self.broker = self.makeBroker()
+        self.lag = LagService(self.clock)
+        self.lag.startService()
+        self.admitted: Admitted | None = Admitted(Principal("ann"), EVERYTHING)
+        self.checks = [Check("one", True, "fine")]
+        self.shown = Settings(spawn=("program --password hidden",))
+        self.pages = self.makePages()
+
+    def makeBroker(self) -> Broker:
+        """Return the broker."""
+        self.errors: list[Exception] = []
+        return Broker(
+            self.clock, MemoryJournal(), lambda digits: "0" * digits, lambda message: message.message_id or "x",
+            self.errors.append,
+        )  # fmt: skip
+
+    def makePages(self) -> Mapping[str, Page]:
+        """Return the pages."""
+        metrics = Metrics(self.broker, Surveyor(self.broker, self.clock), self.lag, lambda: 7, 2)
+        health = HealthPage([lambda: self.checks[0]])
+        return {
+            "/metrics": Page(metrics.answer),
+            "/readyz": Page(health.answer, None),
+            **Api(self.broker, lambda: self.shown).pages(),
+        }
+
+    def ask(self, line: str, *fields: str, body: object = None, host: str = "127.0.0.1:7890") -> Answer:
+        """Return the answer to one request, after which the connection has to be closed.
+
+        :param line: method and path.
+        :param body: what is posted, as JSON unless it is bytes.
+        """
+        posted = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        length = [f"Content-Length: {len(posted)}"] if posted else []
+        named = [f"Host: {host}"] if host else []
+        site: Any = WebSite(self.clock, (), self.pages, lambda: self.admitted, self.namesTrusted, self.origins)
+        site.doStart()
+        self.addCleanup(site.doStop)
+        channel = site.buildProtocol(None)
+        transport = StringTransport(hostAddress=IPv4Address("TCP", "127.0.0.1", 7890))
+        channel.makeConnection(transport)
+        channel.dataReceived("\r\n".join((f"{line} HTTP/1.1", *named, *fields, *length, "", "")).encode() + posted)
+        for _ in range(100):
+            if transport.disconnecting:
+                break
+            self.clock.advance(0)
+        self.assertTrue(transport.disconnecting)
+        channel.connectionLost(None)
+        return Answer(transport.value())
+
+    def post(self, path: str, value: object, *fields: str) -> Answer:
+        """Return the answer to what is posted as JSON."""
+        return self.ask(f"POST {path}", JSON, *fields, body=value)

@@ -1,0 +1,150 @@
+"""Who may ask for what, in which way, and what is answered to those who may not."""
+
+from fleximq.security.principal import Admitted
+from fleximq.web.visit import Page, Reply, Visit
+from tests.web.asking import JSON, Granted, SiteCase
+
+
+class RightsTests(SiteCase):
+    """Pages and permissions."""
+
+    def test_allowed(self) -> None:
+        """Who may read a page gets it, never from a cache."""
+        self.admitted = Admitted(None, Granted("read:api/about"))
+        answer = self.ask("GET /api/about")
+        self.assertEqual((answer.code, answer.value["name"]), (200, "FlexiMQ"))
+        self.assertEqual(answer.fields["cache-control"], "no-store")
+        self.assertEqual(answer.fields["content-type"], "application/json; charset=utf-8")
+
+    def test_notAllowed(self) -> None:
+        """Everybody else is told that it is not permitted, for each page by itself."""
+        for path, page in self.pages.items():
+            if page.action is None:
+                continue
+            others = [name[1:] for name in self.pages if name != path]
+            self.admitted = Admitted(None, Granted(*others))
+            answer = self.post(path, {}) if page.post else self.ask(f"GET {path}")
+            self.assertEqual((answer.code, answer.value), (403, {"error": "not permitted"}), path)
+
+    def test_readIsNotAdmin(self) -> None:
+        """To read a path is not to act there."""
+        self.admitted = Admitted(None, Granted("read:api/queues/purge"))
+        self.assertEqual(self.post("/api/queues/purge", {"topic": "a"}).code, 403)
+
+    def test_credentialsRequired(self) -> None:
+        """Who has shown none where some are required is asked for them."""
+        self.admitted = None
+        answer = self.ask("GET /metrics")
+        self.assertEqual((answer.code, answer.value), (401, {"error": "credentials are required"}))
+        self.assertIn("Basic", answer.fields["www-authenticate"])
+
+    def test_welcome(self) -> None:
+        """The root is everybody's."""
+        self.admitted = None
+        self.assertEqual(self.ask("GET /").code, 200)
+
+    def test_health(self) -> None:
+        """Health is everybody's as well, but only those who may read it are told why."""
+        self.checks[0] = self.checks[0]._replace(good=False)
+        everything = self.ask("GET /readyz")
+        self.assertEqual((everything.code, everything.value["reasons"]), (503, ["one: fine"]))
+        for admitted in (None, Admitted(None, Granted())):
+            self.admitted = admitted
+            answer = self.ask("GET /readyz")
+            self.assertEqual((answer.code, answer.value), (503, {"status": "failing"}))
+
+    def test_healthy(self) -> None:
+        """It is 200 when all is good."""
+        answer = self.ask("GET /readyz")
+        self.assertEqual((answer.code, answer.value["status"], answer.value["reasons"]), (200, "ok", []))
+
+
+class MethodTests(SiteCase):
+    """How pages are asked for."""
+
+    def test_head(self) -> None:
+        """HEAD tells the length alone."""
+        answer = self.ask("HEAD /api/settings")
+        self.assertEqual((answer.code, answer.body), (200, b""))
+        self.assertGreater(int(answer.fields["content-length"]), 100)
+
+    def test_otherMethods(self) -> None:
+        """What is read is not posted to, and the other way round."""
+        self.assertEqual(self.ask("GET /api/queues/purge").fields["allow"], "POST")
+        answer = self.post("/api/clients", {})
+        self.assertEqual((answer.code, answer.fields["allow"]), (405, "GET, HEAD"))
+
+    def test_noPage(self) -> None:
+        """Other paths are not there."""
+        self.assertEqual(self.ask("GET /api/nothing").code, 404)
+
+    def test_notJson(self) -> None:
+        """What is posted must be a JSON object."""
+        for body in (b"{", b"[]", b"\xff", b"[" * 60_000):
+            answer = self.ask("POST /api/queues/purge", JSON, body=body)
+            self.assertEqual(answer.code, 400, body[:3])
+
+    def test_broken(self) -> None:
+        """What nobody foresaw is logged, and answered without a word about it."""
+
+        async def broken(visit: Visit) -> Reply:
+            raise ValueError("a secret")
+
+        self.pages = {"/api/x": Page(broken)}
+        answer = self.ask("GET /api/x")
+        self.assertEqual((answer.code, answer.value), (500, {"error": "internal error"}))
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+
+
+class RebindingTests(SiteCase):
+    """What a browser could be tricked into."""
+
+    def test_foreignNames(self) -> None:
+        """Where only this machine is served, a name that is not its own is refused."""
+        for host in ("evil.example", "evil.example:7890", "localhost.evil.example", "[", "a@127.0.0.1.evil"):
+            self.assertEqual(self.ask("GET /api/about", host=host).code, 403, host)
+
+    def test_ownNames(self) -> None:
+        """Addresses and names of this machine are good, and so is none at all."""
+        for host in ("127.0.0.1:7890", "localhost", "LOCALHOST:1", "[::1]:7890", "app.localhost", "192.0.2.1"):
+            self.assertEqual(self.ask("GET /api/about", host=host).code, 200, host)
+
+    def test_kind(self) -> None:
+        """What a form can post is not taken."""
+        for field in ("Content-Type: text/plain", "Content-Type: application/x-www-form-urlencoded", "X: y"):
+            answer = self.ask("POST /api/queues/purge", field, body={"topic": "a"})
+            self.assertEqual(answer.code, 415, field)
+
+    def test_origins(self) -> None:
+        """A page of another origin may post nothing, not even one of this machine."""
+        for origin in ("https://evil.example", "null", "http://localhost:3000", "http://127.0.0.1:7891"):
+            answer = self.post("/api/queues/purge", {"topic": "a"}, f"Origin: {origin}")
+            self.assertEqual(answer.code, 403, origin)
+        self.assertEqual(self.post("/api/queues/purge", {"topic": "a"}, "Origin: http://127.0.0.1:7890").code, 404)
+
+    def test_fetchSite(self) -> None:
+        """A browser that says that another site asks is believed."""
+        for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 404), ("none", 404)):
+            answer = self.post("/api/queues/purge", {"topic": "a"}, f"Sec-Fetch-Site: {site}")
+            self.assertEqual(answer.code, code, site)
+
+
+class AddedOriginTests(SiteCase):
+    """An origin that an operator has allowed."""
+
+    origins = ("https://console.example",)
+
+    def test_added(self) -> None:
+        """Its pages may post, and its name is good."""
+        self.assertEqual(self.post("/api/queues/purge", {"topic": "a"}, "Origin: https://console.example").code, 404)
+        self.assertEqual(self.ask("GET /api/about", host="console.example").code, 200)
+
+
+class TrustedNamesTests(SiteCase):
+    """Where others than this machine's own are served."""
+
+    namesTrusted = True
+
+    def test_anyName(self) -> None:
+        """Any name will do."""
+        self.assertEqual(self.ask("GET /api/about", host="broker.example").code, 200)
