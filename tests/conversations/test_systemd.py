@@ -253,7 +253,7 @@ class UnitsTests(SystemdCase):
         made = makeCertificate(self.folder)
         for source, name in ((made.certificate, "tls.crt"), (made.key, "tls.key")):
             shutil.copy(source, self.folder / name)
-        (self.folder / "fleximq.toml").write_text("journal = 'kept'\ndurable = ['orders.#']\n")
+        (self.folder / "fleximq.toml").write_text("keepalive = 60\n")
         number = len(unit("fleximq.socket")["ListenStream"])
         sockets = [self.folder / f"s{n}" for n in range(number)]
         broker = Activated(self.arguments(), sockets, NOTIFY_SOCKET=self.manager.name)
