@@ -1,5 +1,6 @@
 """Clients of TLS in memory, against a listener that is opened on a reactor in memory."""
 
+import contextlib
 import ssl
 from typing import Any
 
@@ -45,6 +46,12 @@ class Wire(StringTransportWithDisconnection):
             self._losing = True
             self._reactor.callLater(0, super().loseConnection)
 
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        """Take no notice, as with the next one."""
+
+    def setTcpKeepAlive(self, enabled: bool) -> None:
+        """There is nothing to keep alive."""
+
     def abortConnection(self) -> None:
         """End it, whatever waits."""
         self.aborted = True
@@ -76,6 +83,15 @@ class TlsPeer:
                 self.server.dataReceived(said)
             if not heard and not said:
                 return
+
+    def begin(self) -> None:
+        """Begin the handshake, without sending anything."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+
+    def outgoing(self) -> bytes:
+        """Return what the client would send next."""
+        return self._outgoing.read()
 
     def handshake(self) -> dict[str, Any]:
         """Do it and return the server's certificate.
