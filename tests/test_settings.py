@@ -11,7 +11,7 @@ from fleximq.extension_options import extensions
 from fleximq.limits import Limits
 from fleximq.option_values import count, flag, seconds, size, spelledSize, text, texts
 from fleximq.rate_options import byteRate, overRate, rate
-from fleximq.settings import HISTORY_MOST, LONGEST, OPTIONS, SEGMENT_BYTES, Settings, command, slowConsumer
+from fleximq.settings import HISTORY_MOST, LONGEST, OPTIONS, SEGMENT_BYTES, TABLES, Settings, command, slowConsumer
 
 
 class ReaderTests(SynchronousTestCase):
@@ -201,7 +201,7 @@ class TableTests(SynchronousTestCase):
 
     def test_everyFieldHasAnOption(self) -> None:
         """Every field of settings and limits can be set."""
-        own = {option.field for option in OPTIONS if not option.isLimit}
+        own = {option.field for option in (*OPTIONS, *TABLES) if not option.isLimit}
         self.assertEqual(own | {"limits"}, set(Settings.__dataclass_fields__))
         limits = {option.field for option in OPTIONS if option.isLimit}
         self.assertEqual(limits, set(Limits.__dataclass_fields__))
