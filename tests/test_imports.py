@@ -20,6 +20,7 @@ from tests.import_rules import (
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "twisted" / "plugins" / "fleximq_plugin.py"
 DIALECTS = ROOT / "twisted" / "plugins" / "fleximq_dialects.py"
+CHECKERS = ROOT / "twisted" / "plugins" / "fleximq_checkers.py"
 
 
 def sources() -> list[tuple[str, str, bool]]:
@@ -68,9 +69,10 @@ class SourcesTests(SynchronousTestCase):
         self.assertEqual(_importedBy(PLUGIN), [])
 
     def test_dialectsFileImportsTheirNamesOnly(self) -> None:
-        """Reading the file of the dialects imports what names are made of, and no dialect."""
+        """Reading the file of the dialects imports what names are made of, and no dialect; so does that of checkers."""
         light = ["fleximq", "fleximq.interfaces", "fleximq.message", "fleximq.plugin"]
         self.assertEqual(_importedBy(DIALECTS), light)
+        self.assertEqual(_importedBy(CHECKERS), light)
 
     def test_plugInFileNamesTheTap(self) -> None:
         """The plug-in file names the module and the word behind ``twistd``."""

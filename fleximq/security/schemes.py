@@ -32,6 +32,15 @@ def faults(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
             yield str(error)
 
 
+def warnings(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
+    """Yield what the operator should be told about the files behind these texts, which are right.
+
+    :raises SettingError: for the first that is wrong.
+    """
+    for way in waysOf(texts, find):
+        yield from way.warnings
+
+
 def shown(text: str) -> str:
     """Return a text as it may be shown: the argument of a scheme that is not ours may hold a secret."""
     scheme = text.partition(":")[0]

@@ -102,7 +102,9 @@ class Way:
         if any(each.providedBy(credentials) for each in self._interfaces):
             return credentials
         if isinstance(credentials, Password) and IUsernamePassword in self._interfaces:
-            return UsernamePassword(credentials.username.encode(), credentials.password.encode())
+            return UsernamePassword(
+                *(each.encode(errors="surrogatepass") for each in (credentials.username, credentials.password))
+            )
         return None
 
 
