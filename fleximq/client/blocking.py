@@ -1,97 +1,92 @@
-"""The client for programs that wait: scripts, notebooks, worker processes. Plain sockets, no event loop, no thread.
+"""The client for programs that wait: scripts, notebooks, worker processes. Plain sockets, no event loop.
 
 ::
 
     with connect("tcp://localhost:7890") as client:
         client.publish("news", {"rain": True})
 
-A client may be used by several threads at once. Nothing is read while nobody waits for anything or sends much, so the
-broker gives up a client that is silent for a quarter of an hour: publish or flush more often than that.
+A client may be used by several threads at once. What is waited for is read by whoever waits. A thread of the client's
+own, the keeper, looks once a second, makes lost connections anew and asks a silent broker whether it is there; without
+``reconnect`` and ``keepAlive`` there is none.
 """
 
-import ssl
+import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import count
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from fleximq.client.conversation import BROKER, Conversation, packed
-from fleximq.client.dial import dial
-from fleximq.client.errors import ConnectionLost, JoinRefused, RequestFailed, SubscribeFailed
-from fleximq.client.events import Delivery, Event, Ponged, Refusal, Reply, Request, unpacked, wordsOf
-from fleximq.client.inbox import Box, Inbox
+from fleximq.client.conversation import BROKER, packed
+from fleximq.client.dial import checkTls, dial
+from fleximq.client.errors import Answered, ConnectionLost, JoinRefused
+from fleximq.client.events import Request
+from fleximq.client.inbox import Box
+from fleximq.client.ledger import Ledger, Maker, passes, portions, publicationOf
+from fleximq.client.pending import Pending
 from fleximq.client.refusals import Refusals
+from fleximq.client.settings import PATIENCE, ClientSettings, Start, State, Wishes
 from fleximq.client.subscription import Subscription
+from fleximq.client.web_socket import conversationOn
 from fleximq.client.wire_socket import WireSocket
 from fleximq.endpoints.urls import Url
-from fleximq.status import FIRST_ERROR, Status
 
-#: Seconds that joining, a request or a flush may take unless told otherwise.
-PATIENCE = 30.0
-#: Seconds of silence after which the broker is to ping, the most it accepts; after three times as long it closes.
-_IDLE = 300
-#: Where a subscription may begin: "first", "last", an offset, or ``{"time": milliseconds}``.
-Start = str | int | Mapping[str, int]
+__all__ = ["Client", "Start", "Subscription", "connect"]
+_log = logging.getLogger(__name__)
+#: The keeper looks so often whether there is anything to do, in seconds.
+_LOOK = 1.0
 
 T = TypeVar("T")
 
 
-def connect(
-    url: str = "tcp://localhost:7890",
-    *,
-    credentials: Mapping[str, str] | None = None,
-    name: str | None = None,
-    timeout: float = PATIENCE,
-    tls: ssl.SSLContext | None = None,
-) -> "Client":
+def connect(url: str = "tcp://localhost:7890", **wishes: Unpack[Wishes]) -> "Client":
     """Connect and join; use what is returned in a ``with`` statement, or close it.
 
-    :param url: ``tcp://HOST:PORT``, ``tls://HOST:PORT`` or ``ipc://PATH``.
-    :param credentials: who this is, e.g. ``{"type": "token", "token": "..."}`` (FlexiMQ document 5.2).
-    :param name: the client's own name for itself.
-    :param timeout: seconds until this gives up, for the connection and then for joining.
-    :param tls: how to speak TLS: which authorities to trust, which certificate to show. By default the system's
-        authorities are trusted, and the certificate must be for the host of the URL.
-    :raises SettingError: the URL is none, or of a kind that this client cannot speak to.
+    :param url: ``tcp://``, ``tls://``, ``ipc://``, ``ws://``, ``wss://``, or ``stdio://`` in a program that the broker
+        has started.
+    :param wishes: see :class:`~fleximq.client.settings.ClientSettings`; ``tls`` may be an ``ssl.SSLContext``.
+    :raises SettingError: the URL or a wish makes no sense.
     :raises ConnectionLost: nobody listens there, or nobody who speaks FlexiMQ.
     :raises Untrusted: one side does not trust the other's certificate.
     :raises JoinRefused: the broker does not let this client in.
     """
-    return Client(Url.parse(url), credentials, name, timeout, tls)
+    return Client(Url.parse(url), ClientSettings(**wishes))
 
 
 class Client:
-    """A connection to a broker, made by :func:`connect`.
+    """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
-    Every method raises :class:`~fleximq.client.errors.ConnectionLost` when the connection has ended; it is not made
-    again. Values may be whatever MessagePack can hold; others raise TypeError, ValueError or OverflowError, before
-    anything is sent.
+    Values may be whatever MessagePack can hold, or the ``codec``; others raise TypeError, ValueError or OverflowError
+    before anything is sent. What is published while the broker is away is kept for it, up to ``buffer`` bytes; whoever
+    waits for an answer when the connection is lost gets :class:`~fleximq.client.errors.ConnectionLost`.
     """
 
-    def __init__(
-        self,
-        url: Url,
-        credentials: Mapping[str, str] | None,
-        name: str | None,
-        timeout: float,
-        tls: ssl.SSLContext | None,
-    ) -> None:
-        self._conversation = Conversation()
-        self._numbers = count(1)
-        self._inbox = Inbox(lambda: self._wire.wake())
-        self._refusals = Refusals()
-        self._passed: dict[int, Refusals | None] = {}  # by the number of a PING: what was refused before its PONG
-        self._replies: dict[str, Reply | int] = {}  # by id: the answer, or who is asked
-        self._unflushed = False
+    def __init__(self, url: Url, settings: ClientSettings) -> None:
+        checkTls(url, settings)
+        self._url = url
+        self._settings = settings
+        self._context = settings.context() if url.isSecure else None
+        self._ledger = Ledger(settings, self._owe, lambda: self._wire.wake(), self._changed, self._asked)
+        self._wire = WireSocket(
+            None, self._ledger.conversation, self._ledger.heard, lambda: self._ledger.inbox.full, self._lost
+        )
         self._subscribing = threading.Lock()
-        self._wire = WireSocket(dial(url, timeout, tls), self._conversation, self._heard, lambda: self._inbox.full)
+        self._functions: dict[str, Callable[[Request], Any]] = {}
+        self._requests: deque[Request] = deque()
+        self._server: threading.Thread | None = None
+        self._states: deque[tuple[State, Exception | None]] = deque()
+        self._mends = settings.reconnect is not None and url.scheme != "stdio"
+        self._alarm = threading.Event()
+        self._closing = threading.Event()
         try:
-            self._join(credentials, name, timeout)
+            self._join()
         except BaseException:
-            self._wire.close()
+            self._hangUp()
             raise
+        if self._mends or settings.keepAlive is not None:
+            threading.Thread(target=self._keep, name="fleximq-keeper", daemon=True).start()
 
     def __enter__(self) -> "Client":
         return self
@@ -107,46 +102,83 @@ class Client:
 
     @property
     def id(self) -> int:
-        """The id that the broker gave to this connection."""
-        return self._conversation.id
+        """The id that the broker gave to this connection; another one after the next."""
+        return self._ledger.conversation.id
+
+    @property
+    def state(self) -> State:
+        """Where the client stands."""
+        return self._ledger.state or State.AWAY
+
+    # -- what a program says -----------------------------------------------------------------------
 
     def publish(self, topic: str, value: object, /, **keys: Any) -> None:
         """Publish a value; it is on its way when this returns, and done after the next :meth:`flush`.
 
         :param keys: further keys of the header, such as ``key``, ``message_id``, ``correlation_id``, ``reply_to``.
         :raises TypeError: ``topic`` is among them.
+        :raises BufferFull: the broker is away, and no more can be kept for it.
+        :raises ConnectionLost: the client is closed.
         """
-        if "topic" in keys:
-            raise TypeError("a publication has one topic, which is the first argument")
-        self._send(self._conversation.publication(topic, packed(value), keys or None))
+        payload = self._settings.codec.pack(value)
+        self._post(len(payload), publicationOf(topic, payload, keys))
 
     def publishMany(self, topic: str, values: Iterable[object]) -> None:
-        """Publish many values at once, which is much quicker than one by one.
+        """Publish many values at once, which is much quicker than one by one; errors as :meth:`publish`.
 
         They are collected and sent in portions of about a MiB; if one cannot be packed, those before may be sent.
         """
-        for portion in self._conversation.publications(topic, map(packed, values)):
-            self._send(portion)
+        for size, make in portions(topic, map(self._settings.codec.pack, values)):
+            self._post(size, make)
+
+    def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
+        """Send a notification to one client or several; nobody answers it."""
+        several = [targets] if isinstance(targets, int) else list(targets)
+        payload = self._settings.codec.pack(value)
+        self._post(len(payload), lambda said: said.notification(several, path, payload))
+
+    def broadcast(self, value: object = None) -> None:
+        """Send a value to every other client."""
+        payload = self._settings.codec.pack(value)
+        self._post(len(payload), lambda said: said.broadcast(payload))
 
     def flush(self, timeout: float | None = PATIENCE) -> None:
         """Return when all that was sent is done and, on durable topics, on disk.
 
         :raises PublishFailed: something was refused since the last flush; of several threads, one is told.
+        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
-        self._unflushed = False
+        ledger = self._ledger
+        self._checkCertain()
+        self._arrive(timeout)
+        self._checkCertain()
+        ledger.unflushed = False
         try:
             refused = self._barrier(timeout, "a flush")
-        except TimeoutError:
-            self._unflushed = True
+        except ConnectionLost:
+            raise
+        except BaseException:
+            ledger.unflushed = True
             raise
         refused.check()
+
+    def ping(self, timeout: float | None = PATIENCE) -> float:
+        """Return how many seconds the broker takes to answer, everything sent before included."""
+        self._arrive(timeout)
+        begun = time.perf_counter()
+        refused = self._barrier(timeout, "the answer to a PING")
+        took = time.perf_counter() - begun
+        with self._wire.lock:
+            self._ledger.keep(refused)
+        return took
 
     def subscribe(self, topic: str, from_: Start | None = None, timeout: float | None = PATIENCE) -> Subscription:
         """Subscribe to a topic or pattern, and return when the broker has done it.
 
         What comes is given to every subscription that it matches, also what another one asked of the past. Those that
-        begin in the past must have no topics in common.
+        begin in the past must have no topics in common. A subscription goes on when the connection was lost and made
+        again: one with ``from_`` behind the last offset that came, others with what is published from then on.
 
         :param from_: for durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``; then
             deliveries have an ``offset``.
@@ -156,29 +188,33 @@ class Client:
             another and one of the two begins in the past.
         """
         what = f"the subscription to {topic}"
+        self._arrive(timeout)
         # When this is passed, nothing that an earlier subscription brought is on its way any more.
-        self._keep(self._barrier(timeout, what))
-        with self._subscribing:
-            sub = self._conversation.subscription(topic, from_)
-            with self._wire.lock:
-                box = self._inbox.open(topic, from_ is not None)
-            first, second = numbers = self._expect(2)
-            ping = self._conversation.ping
-            self._send(ping(first) + sub + ping(second), unflushed=False)
-        try:
-            before, refused = self._passedBy(numbers, timeout, what)
-        except BaseException:
-            self._unsubscribe(box)
-            raise
-        # Between the two PINGs there was the SUB, and what the broker refuses of it names nothing.
-        refusal = refused.takeNameless()
-        self._keep(before, refused)
+        refused = self._barrier(timeout, what)
         with self._wire.lock:
-            box.begun = True
-            if refusal is not None:
-                self._inbox.close(box)
-                raise SubscribeFailed(refusal.status, refusal.words, topic, refusal.payload)
-        return Subscription(self._wire, self._inbox, box, self._unsubscribe)
+            self._ledger.keep(refused)
+        with self._subscribing:
+            with self._wire.lock:
+                made = self._ledger.subscription(topic, from_)
+                said = self._ledger.conversation
+            with suppress(ConnectionLost):
+                self._wire.send(made.data, said)
+        try:
+            self._await(made.after, timeout, what)
+        except BaseException:
+            with self._wire.lock:
+                self._ledger.giveUp(made)
+            self._unsubscribe(made.box)
+            raise
+        with self._wire.lock:
+            self._ledger.subscribed(made)
+        return Subscription(self._wire, self._ledger.inbox, made.box, self._unsubscribe)
+
+    def notifications(self) -> Subscription:
+        """Return what iterates over what comes from now on to this client itself: notifications and broadcasts."""
+        with self._wire.lock:
+            box = self._ledger.inbox.openDirect()
+        return Subscription(self._wire, self._ledger.inbox, box, self._unsubscribe)
 
     def request(self, target: int, path: str, value: object = None, timeout: float | None = PATIENCE) -> Any:
         """Ask another client and return its answer's value.
@@ -187,37 +223,31 @@ class Client:
         :raises RequestFailed: it answered with an error, or the broker could not reach it.
         :raises TimeoutError: there was no answer in so many seconds.
         :raises ConnectionLost: the connection ended; whether the request arrived is not known.
-        :raises ValueError: the answer is not MessagePack.
+        :raises ValueError: the answer cannot be read.
         """
-        payload = packed(value)
-        id = f"{self.id}-{next(self._numbers)}"
-        self._replies[id] = target
-        try:
-            try:
-                self._send(self._conversation.request(target, path, payload, id), unflushed=False)
-            except ConnectionLost:
-                # Who is refused for what he is sending may be answered, and cut off, before he has sent all of it.
-                if self._replyTo(id) is None:
-                    raise
-            reply = self._await(lambda: self._replyTo(id), timeout, f"the answer to {path}")
-        finally:
-            del self._replies[id]
-        if reply.status >= FIRST_ERROR:
-            raise RequestFailed(reply.status, wordsOf(reply.payload), path, bytes(reply.payload))
-        return unpacked(reply.payload)
+        return self._request(target, path, self._settings.codec.pack(value), timeout)
 
     def ask(self, path: str, value: object = None, timeout: float | None = PATIENCE) -> Any:
         """Ask the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
-        return self.request(BROKER, path, value, timeout)
+        return self._request(BROKER, path, packed(value), timeout)
 
-    def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
-        """Send a notification to one client or several; nobody answers it."""
-        several = [targets] if isinstance(targets, int) else list(targets)
-        self._send(self._conversation.notification(several, path, packed(value)))
+    def serve(self, path: str, function: Callable[[Request], Any]) -> None:
+        """Answer requests to a path with what a function returns for each, in a thread of the client's own.
 
-    def broadcast(self, value: object = None) -> None:
-        """Send a value to every other client."""
-        self._send(self._conversation.broadcast(packed(value)))
+        An :class:`~fleximq.client.errors.Answered` that it raises is the answer, with its status and words; any other
+        exception is logged, and answered with 500. A path is served until the client is closed, over every connection.
+        All functions of a client run in one thread, one after the other.
+
+        :raises ValueError: the path is served already.
+        """
+        with self._wire.lock:
+            if path in self._functions:
+                raise ValueError(f"the path {path!r} is served already")
+            self._functions[path] = function
+            self._ledger.served.add(path)
+            if self._server is None:
+                self._server = threading.Thread(target=self._serve, name="fleximq-server", daemon=True)
+                self._server.start()
 
     def close(self, timeout: float | None = PATIENCE) -> None:
         """Flush, if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
@@ -230,127 +260,234 @@ class Client:
         """
         try:
             with self._wire.lock:
-                self._inbox.closeAll()
+                self._ledger.inbox.closeAll()
                 self._wire.wake()
-            if self._unflushed:
+            if self._ledger.isOwing:
                 self.flush(timeout)
         finally:
             self._hangUp()
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- sending and waiting -----------------------------------------------------------------------
 
-    def _hangUp(self) -> None:
+    def _post(self, size: int, make: Maker) -> None:
+        """Send what waits for no answer, or keep it for later."""
+        ledger, wire = self._ledger, self._wire
+        while True:
+            with wire.lock:
+                if ledger.state is not State.JOINED:
+                    ledger.keepForLater(size, make)
+                    return
+                said = ledger.conversation
+                ledger.unflushed = True
+            try:
+                if wire.send(make(said), said):
+                    return
+            except ConnectionLost as lost:
+                if not self._mends:
+                    raise ledger.explained(lost) from None
+                return  # the next flush tells that it may not have arrived
+
+    def _owe(self, data: bytes) -> None:
+        self._wire.owe(data, always=self._ledger.state is not State.JOINED)
+
+    def _checkCertain(self) -> None:
         with self._wire.lock:
-            self._inbox.closeAll()
-        self._wire.close()
+            self._ledger.checkCertain()
 
-    def _join(self, credentials: Mapping[str, str] | None, name: str | None, timeout: float) -> None:
+    def _arrive(self, timeout: float | None) -> None:
+        if self._ledger.state is State.JOINED:
+            return
+        with self._wire.lock:
+            pending = self._ledger.arrival()
+        self._await(pending, timeout, "a connection")
+
+    def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Any:
+        ledger = self._ledger
+        self._arrive(timeout)
+        with self._wire.lock:
+            data, id, pending = ledger.request(target, path, payload)
+            said = ledger.conversation
         try:
-            self._wire.send(self._conversation.join(credentials, name))
-        except ConnectionLost:
-            # Who is not let in may be told so, and cut off, before he has asked.
-            if self._refusals.last is None:
-                raise
-        if not self._wire.waitFor(lambda: self.id or self._refusals.count, timeout):
-            raise ConnectionLost(f"the broker did not answer within {timeout:g} seconds")
-        refusal = self._refusals.last
-        if refusal is not None:
-            raise JoinRefused(refusal.status, refusal.words, refusal.path, refusal.payload)
-        # For the interval only: nobody waits for the PONG.
-        self._wire.send(self._conversation.ping(0, _IDLE))
+            # Who is refused for what he is sending may be answered, and cut off, before he has sent all of it.
+            with suppress(ConnectionLost):
+                self._wire.send(data, said)
+            reply = self._await(pending, timeout, f"the answer to {path}")
+        finally:
+            with self._wire.lock:
+                ledger.forget(id)
+        return ledger.valueOf(path, reply)
 
     def _barrier(self, timeout: float | None, what: str) -> Refusals:
         """Wait until all that was sent is done, and return what was refused of it."""
-        [number] = numbers = self._expect(1)
-        self._send(self._conversation.ping(number), unflushed=False)
-        [refused] = self._passedBy(numbers, timeout, what)
-        return refused
-
-    def _expect(self, count: int) -> list[int]:
-        """Return numbers for PINGs, whose PONGs take the refusals that came before them."""
-        numbers = [next(self._numbers) for _ in range(count)]
         with self._wire.lock:
-            self._passed.update(dict.fromkeys(numbers))
-        return numbers
+            data, pending = self._ledger.barrier()
+            said = self._ledger.conversation
+        with suppress(ConnectionLost):
+            self._wire.send(data, said)
+        return self._passed(pending, timeout, what)
 
-    def _passedBy(self, numbers: Sequence[int], timeout: float | None, what: str) -> list[Refusals]:
-        """Wait for these PONGs, and return what was refused before each."""
+    def _passed(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
         try:
-            self._await(lambda: self._passed[numbers[-1]], timeout, what)
+            return self._await(pending, timeout, what)
         except BaseException:
-            self._keep(*self._taken(numbers))
+            with self._wire.lock:
+                self._ledger.leave(pending)
             raise
-        return self._taken(numbers)
 
-    def _taken(self, numbers: Iterable[int]) -> list[Refusals]:
-        with self._wire.lock:
-            found = [self._passed.pop(number) for number in numbers]
-        return [each for each in found if each is not None]
-
-    def _keep(self, *those: Refusals) -> None:
-        """Leave to the next flush what nobody was told."""
-        with self._wire.lock:
-            kept = Refusals()
-            for each in (*those, self._refusals):
-                kept.extend(each)
-            self._refusals = kept
-
-    def _send(self, data: bytes, unflushed: bool = True) -> None:
-        try:
-            self._wire.send(data)
-        except ConnectionLost as lost:
-            raise self._explained(lost) from None
-        finally:
-            if unflushed:
-                self._unflushed = True
-
-    def _await(self, ready: Callable[[], T | None], timeout: float | None, what: str) -> T:
-        try:
-            found = self._wire.waitFor(ready, timeout)
-        except ConnectionLost as lost:
-            raise self._explained(lost) from None
-        if not found:
+    def _await(self, pending: Pending[T], timeout: float | None, what: str) -> T:
+        if not pending.done:
+            try:
+                self._wire.waitFor(lambda: pending.done, timeout)
+            except ConnectionLost as lost:
+                raise self._ledger.explained(lost) from None
+        if not pending.done:
             raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
-        return found
+        return pending.result()
 
-    def _explained(self, lost: ConnectionLost) -> ConnectionLost:
-        """Return the error with what the broker said before the end, which is often why."""
-        last = self._refusals.last
-        return lost if last is None else type(lost)(f"{lost}, and said before: {last}")
+    # -- connections -------------------------------------------------------------------------------
 
-    def _replyTo(self, id: str) -> Reply | None:
-        reply = self._replies[id]
-        return reply if isinstance(reply, Reply) else None
+    def _join(self) -> None:
+        settings, wire = self._settings, self._wire
+        conversation = conversationOn(self._url, settings.codec.unpack)
+        with wire.lock:
+            joined = self._ledger.begin(conversation)
+        connected = dial(self._url, settings.timeout, self._context)
+        wire.attach(connected, conversation)
+        with suppress(ConnectionLost):
+            wire.waitFor(lambda: joined.done, settings.timeout)
+        if not joined.done:
+            lost = ConnectionLost(f"the broker did not answer within {settings.timeout:g} seconds")
+            wire.fail(lost)
+            raise lost
+        if joined.error is not None:
+            wire.fail(self._ledger.lost)
+        joined.result()
+        wire.pay()
+        self._emit()
 
-    def _heard(self, event: Event) -> None:
-        """Leave an event where it is waited for; called under the lock."""
-        if isinstance(event, Delivery):
-            overrun = self._inbox.put(event)
-            if overrun is not None:
-                self._inbox.overrun(overrun)
-                self._wire.owe(self._conversation.unsubscription(overrun.topic))
-        elif isinstance(event, Reply):
-            asked = self._replies.get(event.id)
-            if isinstance(asked, int) and event.sender in (asked, BROKER):
-                self._replies[event.id] = event
-        elif isinstance(event, Ponged):
-            if event.timestamp in self._passed:
-                self._passed[event.timestamp] = self._refusals
-                self._refusals = Refusals()
-        elif isinstance(event, Refusal):
-            if not self._inbox.refused(event):
-                self._refusals.add(event)
-        elif isinstance(event, Request):
-            # Nobody answers here; who asks need not wait to find that out.
-            self._wire.owe(self._conversation.reply(event, packed("nothing is served here"), Status.NOT_FOUND))
+    def _lost(self, lost: ConnectionLost) -> None:
+        """The connection has ended; called under the lock."""
+        ledger = self._ledger
+        if ledger.state is State.CLOSED:
+            return
+        wasJoined = ledger.state is State.JOINED
+        self._wire.mends = self._mends
+        ledger.lose(lost)
+        if wasJoined and not self._mends:
+            ledger.end(lost)
+        self._alarm.set()
+
+    def _keep(self) -> None:
+        """Do what has to be done while nobody waits."""
+        ticked = time.monotonic()
+        every = self._settings.keepAlive
+        look = _LOOK if every is None else min(_LOOK, every)
+        while not self._closing.is_set():
+            self._alarm.wait(look)
+            self._alarm.clear()
+            self._emit()
+            if self._closing.is_set():
+                return
+            if self._ledger.state is State.AWAY:
+                self._comeBack()
+                ticked = time.monotonic()
+                continue
+            self._wire.glance()
+            if every is not None and time.monotonic() - ticked >= every:
+                ticked = time.monotonic()
+                self._tick()
+
+    def _tick(self) -> None:
+        with self._wire.lock:
+            isThere = self._ledger.tick(self._ledger.inbox.full)
+        if isThere:
+            self._wire.pay()
+        else:
+            self._wire.fail(ConnectionLost("the broker was silent for too long"))
+
+    def _comeBack(self) -> None:
+        assert self._settings.reconnect is not None
+        why: Exception = self._ledger.lost
+        for pause in self._settings.reconnect.pauses():
+            if self._closing.wait(pause):
+                return
+            try:
+                self._join()
+                return
+            except (ConnectionLost, JoinRefused) as error:
+                why = error
+                if not passes(error):
+                    break
+        self._over(why)
+
+    def _over(self, why: Exception | None) -> None:
+        """Have no connection any more, and get none."""
+        with self._wire.lock:
+            self._wire.mends = False
+            self._ledger.end(why)
+            self._wire.wake()
+        self._closing.set()
+        self._alarm.set()
+        self._wire.close()
+        self._emit()
+
+    def _hangUp(self) -> None:
+        self._over(None)
+
+    def _changed(self, state: State, why: Exception | None) -> None:
+        self._states.append((state, why))
+        self._alarm.set()
+
+    def _emit(self) -> None:
+        """Tell the program about new states; never under a lock."""
+        while self._states:
+            with suppress(IndexError):
+                state, why = self._states.popleft()
+                if self._settings.onState is not None:
+                    try:
+                        self._settings.onState(state, why)
+                    except Exception:
+                        _log.exception("A callback for states failed")
+
+    # -- inside ------------------------------------------------------------------------------------
 
     def _unsubscribe(self, box: Box) -> None:
         """Let nothing more into a box, and take the subscription back if it was the last of its name."""
         with self._subscribing:
             with self._wire.lock:
-                last = self._inbox.close(box)
+                last = self._ledger.inbox.close(box)
                 self._wire.wake()
-            if last:
+                said = self._ledger.conversation
+                goes = last and self._ledger.state is State.JOINED
+            if goes:
                 with suppress(ConnectionLost):
                     # The PONG wakes whoever reads for this subscription.
-                    self._wire.send(self._conversation.unsubscription(box.topic) + self._conversation.ping(0))
+                    self._wire.send(said.unsubscription(box.topic) + said.ping(0), said)
+
+    def _asked(self, request: Request) -> None:
+        self._requests.append(request)
+
+    def _serve(self) -> None:
+        while self._ledger.state is not State.CLOSED:
+            try:
+                request = self._wire.waitFor(
+                    lambda: self._requests.popleft() if self._requests else self._closing.is_set(), None, needed=False
+                )
+            except ConnectionLost:
+                return
+            if isinstance(request, Request):
+                self._answer(request)
+
+    def _answer(self, request: Request) -> None:
+        ledger = self._ledger
+        said = ledger.conversation
+        try:
+            data = ledger.answer(request, self._functions[request.path](request))
+        except Answered as error:
+            data = ledger.failure(request, error)
+        except Exception as error:
+            _log.exception("The service of %s failed", request.path)
+            data = ledger.failure(request, error)
+        if ledger.state is State.JOINED:
+            with suppress(ConnectionLost):
+                self._wire.send(data, said)

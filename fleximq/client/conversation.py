@@ -6,7 +6,7 @@ what it says. All forms of the client are built on it, whatever event loop or no
 What is said may be asked for by several threads at once; what is heard, by one at a time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -22,6 +22,8 @@ from fleximq.client.events import (
     Refusal,
     Reply,
     Request,
+    readBy,
+    unpacked,
     wordsOf,
 )
 from fleximq.limits import KIBIBYTE, MEBIBYTE
@@ -45,18 +47,32 @@ _LENGTH_BYTES = 8
 class Conversation:
     """What is said and heard on one connection.
 
-    ``id`` is the client's own id, 0 until it has joined.
+    ``id`` is the client's own id, 0 until it has joined. ``due`` is what has to be sent as it is, as soon as may be;
+    everything else goes through :meth:`framed` first.
 
     :param limit: the most bytes a message from the broker may have.
+    :param unpack: reads the values of payloads.
     """
 
-    def __init__(self, limit: int = 1024 * MEBIBYTE) -> None:
+    def __init__(self, limit: int = 1024 * MEBIBYTE, unpack: Callable[[bytes], Any] = unpacked) -> None:
         self.id = 0
+        self.due: list[bytes] = []
+        self._delivery = readBy(unpack, Delivery)
+        self._request = readBy(unpack, Request)
+        self._notification = readBy(unpack, Notification)
         # The broker puts an offset into headers of any allowed length, and ids of other dialects.
         self._scanner = FlexiScanner(limit, header=limit)
         self._heads: dict[str, bytes] = {}
 
     # -- what is said ------------------------------------------------------------------------------
+
+    def begin(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> None:
+        """Make the first thing that is said on a connection ``due``, which is a JOIN."""
+        self.due.append(self.join(credentials, name))
+
+    def framed(self, data: bytes) -> bytes:
+        """Return messages as they have to be sent on this kind of connection."""
+        return data
 
     def join(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> bytes:
         """Return a JOIN.
@@ -156,7 +172,7 @@ class Conversation:
             if kind == MessageType.PUB:
                 topic = str(header.get("topic", ""))
                 found = payloads(frames, head) if count > 1 else (payloadOf(frames, head),)
-                yield from map(Delivery, repeat(topic), found, repeat(sender), repeat(header))
+                yield from map(self._delivery, repeat(topic), found, repeat(sender), repeat(header))
             else:
                 for frame in singles(frames, head):
                     if kind == MessageType.REP and self.id and len(frame) > _LARGE:
@@ -171,13 +187,13 @@ class Conversation:
             return self._reply(sender, header, payload) if self.id else self._welcome(sender, header, payload)
         if kind == MessageType.REQ:
             id = peekId(header)
-            return None if id is None else Request(id, peekPath(header), payload, sender, header)
+            return None if id is None else self._request(id, peekPath(header), payload, sender, header)
         if kind == MessageType.NOTIF:
             if sender == BROKER and reportsError(header):
                 return _refusal(header, payload)
-            return Notification(peekPath(header), payload, sender, header)
+            return self._notification(peekPath(header), payload, sender, header)
         if kind == MessageType.BCAST:
-            return Notification(None, payload, sender, header)
+            return self._notification(None, payload, sender, header)
         stamp = _timestamp(header)
         if stamp is not None and kind in (MessageType.PING, MessageType.PONG):
             return Pinged(stamp) if kind == MessageType.PING else Ponged(stamp)

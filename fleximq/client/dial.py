@@ -4,6 +4,8 @@ import socket
 import ssl
 
 from fleximq.client.errors import ConnectionLost, Untrusted
+from fleximq.client.pipes import PipeSocket, ownPipes
+from fleximq.client.settings import ClientSettings
 from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
 
@@ -18,27 +20,36 @@ _ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERT
            "ALERT_ACCESS_DENIED")  # fmt: skip
 
 
+def checkTls(url: Url, settings: ClientSettings) -> None:
+    """See that TLS is asked for only where it is spoken, and its files can be used.
+
+    :raises SettingError: otherwise.
+    """
+    if settings.tls is not None and not url.isSecure:
+        raise SettingError(f"the URL is {url}, but only tls:// and wss:// are spoken inside TLS")
+
+
 def dial(
     url: Url, timeout: float | None, tls: ssl.SSLContext | None = None, ipcFolder: str = IPC_FOLDER
-) -> socket.socket:
+) -> "socket.socket | PipeSocket":
     """Return a connected socket, whose calls wait no longer than ``timeout`` seconds.
 
     :param tls: how to speak TLS with ``tls://``; by default the system's authorities are trusted, and the certificate
         must be for the host of the URL.
     :raises ConnectionLost: nobody listens there.
     :raises Untrusted: one side does not trust the other's certificate.
-    :raises SettingError: this form of the client cannot speak to such a URL.
+    :raises SettingError: TLS is asked for where it is not spoken, or no broker has started this program.
     """
-    if url.scheme not in ("tcp", "tls", "ipc"):
-        raise SettingError(f"the URL is {url}, but a blocking client needs tcp://, tls:// or ipc://")
-    if tls is not None and url.scheme != "tls":
-        raise SettingError(f"the URL is {url}, but only tls:// is spoken inside TLS")
+    if tls is not None and not url.isSecure:
+        raise SettingError(f"the URL is {url}, but only tls:// and wss:// are spoken inside TLS")
+    if url.scheme == "stdio":
+        return PipeSocket(*ownPipes())
     try:
         if url.scheme == "ipc":
             return _local(url.socketPath(ipcFolder), timeout)
         host = url.host or "localhost"
         plain = _remote(host, url.port, timeout)
-        return plain if url.scheme == "tcp" else _secured(plain, host, tls)
+        return plain if not url.isSecure else _secured(plain, host, tls)
     except (OSError, ValueError) as error:  # a name that cannot be one is a ValueError, e.g. in IDNA
         raise lostBy(error, f"cannot connect to {url}") from error
 
@@ -56,13 +67,18 @@ def _local(path: str, timeout: float | None) -> socket.socket:
 
 def _remote(host: str, port: int, timeout: float | None) -> socket.socket:
     remote = socket.create_connection((host, port), timeout)
+    keepWatch(remote)
+    return remote
+
+
+def keepWatch(remote: socket.socket) -> None:
+    """Let a socket send at once, and find out about networks that died without a word."""
     remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", _SILENCE), ("TCP_KEEPINTVL", _DISTANCE), ("TCP_KEEPCNT", _QUESTIONS)):
         option = getattr(socket, name, None)
         if option is not None:
             remote.setsockopt(socket.IPPROTO_TCP, option, value)
-    return remote
 
 
 def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> socket.socket:

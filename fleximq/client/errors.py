@@ -21,6 +21,10 @@ class Overrun(ClientError):
     """A subscription was ended, because far more came than was taken. What came before can still be taken."""
 
 
+class BufferFull(ClientError):
+    """The broker is away, and no more can be kept for it; what was to be sent was not kept."""
+
+
 class Answered(ClientError):
     """The broker, or whoever was asked, answered with a status of 400 or more.
 

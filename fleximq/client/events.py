@@ -1,7 +1,7 @@
 """What a client hears from the broker, as values."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 
@@ -68,6 +68,14 @@ class Request(NamedTuple):
     sender: int
     header: Mapping[str, Any]
 
+    @property
+    def value(self) -> Any:
+        """The payload's value.
+
+        :raises ValueError: it is not one MessagePack value.
+        """
+        return unpacked(self.payload)
+
 
 class Reply(NamedTuple):
     """The answer to the request of this ``id``; the broker's own answers have the sender 1.
@@ -99,6 +107,14 @@ class Notification(NamedTuple):
     sender: int
     header: Mapping[str, Any]
 
+    @property
+    def value(self) -> Any:
+        """The payload's value.
+
+        :raises ValueError: it is not one MessagePack value.
+        """
+        return unpacked(self.payload)
+
 
 class Pinged(NamedTuple):
     """The broker wants a sign of life with this timestamp."""
@@ -110,6 +126,16 @@ class Ponged(NamedTuple):
     """All that was said before the PING with this timestamp is done and, where durable, on disk."""
 
     timestamp: int
+
+
+Said = TypeVar("Said", Delivery, Request, Notification)
+
+
+def readBy(unpack: Callable[[bytes], Any], kind: type[Said]) -> type[Said]:
+    """Return this kind of event, with values that ``unpack`` reads from the payloads."""
+    if unpack is unpacked:
+        return kind
+    return type(kind.__name__, (kind,), {"__slots__": (), "value": property(lambda self: unpack(self.payload))})
 
 
 Event = Joined | Delivery | Request | Reply | Refusal | Notification | Pinged | Ponged

@@ -7,9 +7,10 @@ import re
 from collections import deque
 from collections.abc import Callable
 from itertools import chain, zip_longest
+from typing import Any
 
 from fleximq.client.errors import Answered, ClientError, Overrun, SubscribeFailed
-from fleximq.client.events import Delivery, Refusal
+from fleximq.client.events import Delivery, Notification, Refusal
 from fleximq.limits import GIBIBYTE, MEBIBYTE
 from fleximq.patterns import anyOf
 from fleximq.status import Status
@@ -30,19 +31,27 @@ class Box:
 
     ``end`` is why nothing more comes, None while it does: an error, or True where that was wanted. ``begun`` tells of a
     subscription that begins in the past whether it is there: what comes before without an offset comes again with one.
+    ``last`` is the last offset that came. ``told`` is called when there is news, if it is set.
     """
 
-    __slots__ = ("begun", "end", "fromPast", "matches", "size", "topic", "waiting")
+    __slots__ = ("begun", "end", "fromPast", "last", "matches", "size", "start", "told", "topic", "waiting")
 
-    def __init__(self, topic: str, fromPast: bool = False) -> None:
+    def __init__(self, topic: str, start: object = None) -> None:
         self.topic = topic
-        self.fromPast = fromPast
-        self.begun = not fromPast
-        self.waiting: deque[Delivery] = deque()
+        self.start = start
+        self.fromPast = start is not None
+        self.begun = not self.fromPast
+        self.last: int | None = None
+        self.told: Callable[[], None] | None = None
+        self.waiting: deque[Any] = deque()
         self.size = 0
         self.end: ClientError | bool | None = None
         #: Tells whether what is published to a topic belongs here.
         self.matches: Callable[[str], bool] = anyOf([topic]) if _isPattern(topic) else topic.__eq__
+
+    def next(self) -> object:
+        """Return where a subscription has to begin that goes on with this one."""
+        return self.start if self.last is None else self.last + 1
 
 
 class Inbox:
@@ -60,29 +69,49 @@ class Inbox:
         self._most = most
         self._boxes: dict[str, list[Box]] = {}
         self._takers: dict[str, tuple[Box, ...]] = {}
+        self._direct: list[Box] = []
+
+    @property
+    def boxes(self) -> dict[str, Box]:
+        """One box of each name, those first that begin in the past."""
+        found = {box.topic: box for box in chain.from_iterable(self._boxes.values())}
+        return dict(sorted(found.items(), key=lambda item: not item[1].fromPast))
 
     @property
     def full(self) -> bool:
         """Whether so much waits that no more should be read without need."""
         return self.held > self._full
 
-    def open(self, topic: str, fromPast: bool = False) -> Box:
-        """Return a new box for a topic or pattern.
+    def open(self, topic: str, start: object = None) -> Box:
+        """Return a new box for a topic or pattern, whose subscription begins where ``start`` says, None for now.
 
         :raises ValueError: there is one that begins in the past and has topics in common with this one, which begins
             in the past as well, or has its name. The broker sends each message once, so neither would be in order.
         """
+        fromPast = start is not None
         for box in chain.from_iterable(self._boxes.values()):
             if box.topic == topic and (fromPast or box.fromPast) or fromPast and box.fromPast and _meet(box, topic):
                 raise ValueError(f"a subscription to {box.topic!r} is there already, so this needs another client")
-        box = Box(topic, fromPast)
+        box = Box(topic, start)
         self._boxes.setdefault(topic, []).append(box)
         self._takers.clear()
+        return box
+
+    def openDirect(self) -> Box:
+        """Return a new box for what comes to this client itself: notifications and broadcasts."""
+        box = Box("")
+        self._direct.append(box)
         return box
 
     def close(self, box: Box, end: ClientError | bool = True) -> bool:
         """Let nothing more into a box; True if it was the last one of its name."""
         box.end = box.end or end
+        if box.told is not None:
+            box.told()
+        if box in self._direct:
+            self._direct.remove(box)
+            self._release(box.size)
+            return False
         others = self._boxes.get(box.topic, [])
         if box not in others:
             return False
@@ -96,8 +125,12 @@ class Inbox:
 
     def closeAll(self) -> None:
         """Let nothing more into any box."""
-        for box in tuple(chain.from_iterable(self._boxes.values())):
-            self.close(box)
+        self.endAll(True)
+
+    def endAll(self, end: ClientError | bool) -> None:
+        """Let nothing more into any box, for this reason."""
+        for box in (*chain.from_iterable(self._boxes.values()), *self._direct):
+            self.close(box, end)
 
     def put(self, delivery: Delivery) -> Box | None:
         """Put a delivery where it belongs; return a box that had to be closed because it held too much."""
@@ -106,16 +139,34 @@ class Inbox:
             takers = self._find(delivery.topic)
         overrun = None
         for box in takers:
-            if box.begun or delivery.offset is not None:
-                size = len(delivery.payload) + EACH
-                box.waiting.append(delivery)
-                box.size += size
-                self.held += size
-                if box.size > self._most:
-                    overrun = box
+            if box.fromPast:
+                offset = delivery.offset
+                if offset is not None:
+                    box.last = offset
+                elif not box.begun:
+                    continue
+            size = len(delivery.payload) + EACH
+            box.waiting.append(delivery)
+            box.size += size
+            self.held += size
+            if box.size > self._most:
+                overrun = box
+            if box.told is not None:
+                box.told()
         return overrun
 
-    def take(self, box: Box) -> Delivery | None:
+    def putDirect(self, said: Notification) -> None:
+        """Put what came to this client itself where it belongs; beyond what is too much it is dropped."""
+        size = len(said.payload) + EACH
+        for box in self._direct:
+            if box.size + size <= self._most:
+                box.waiting.append(said)
+                box.size += size
+                self.held += size
+                if box.told is not None:
+                    box.told()
+
+    def take(self, box: Box) -> Any:
         """Return what is next in a box, if there is anything."""
         if not box.waiting:
             return None
@@ -135,7 +186,7 @@ class Inbox:
     def overrun(self, box: Box) -> None:
         """Close a box that holds too much, and all others of its name."""
         error = Overrun(f"the subscription to {box.topic} was ended, for {box.size} bytes waited to be taken")
-        self._end(box.topic, error)
+        self.endNamed(box.topic, error)
 
     def refused(self, refusal: Refusal) -> bool:
         """Close the box that the broker has ended by itself; False if it speaks of something else.
@@ -145,10 +196,11 @@ class Inbox:
         boxes = self._boxes.get(refusal.path, ())
         if refusal.status == Status.SERVICE_UNAVAILABLE or not any(box.fromPast for box in boxes):
             return False
-        self._end(refusal.path, SubscribeFailed(refusal.status, refusal.words, refusal.path, refusal.payload))
+        self.endNamed(refusal.path, SubscribeFailed(refusal.status, refusal.words, refusal.path, refusal.payload))
         return True
 
-    def _end(self, topic: str, error: Answered | Overrun) -> None:
+    def endNamed(self, topic: str, error: Answered | Overrun) -> None:
+        """Close all boxes of a name, for this reason."""
         for box in tuple(self._boxes.get(topic, ())):
             self.close(box, error)
 

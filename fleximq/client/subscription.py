@@ -14,9 +14,9 @@ class Subscription:
     Several threads may take from one subscription; each delivery goes to one of them.
 
     What waits here takes memory, for a thread that waits for something else reads what comes for this one as well.
-    While more than 64 MiB wait for all subscriptions together, threads that wait for deliveries leave the rest to the
-    broker, to which the client is then a slow reader; a thread that waits for an answer reads on. A subscription for
-    which more than 1 GiB waits is ended with :class:`~fleximq.client.errors.Overrun`.
+    While more than ``prefetch`` bytes wait for all subscriptions together, threads that wait for deliveries leave the
+    rest to the broker, to which the client is then a slow reader; a thread that waits for an answer reads on. A
+    subscription for which more than 1 GiB waits is ended with :class:`~fleximq.client.errors.Overrun`.
     """
 
     def __init__(self, wire: WireSocket, inbox: Inbox, box: Box, end: Callable[[Box], None]) -> None:
@@ -61,14 +61,14 @@ class Subscription:
         """
         if self._box.waiting:
             with self._lock:
-                delivery = self._inbox.take(self._box)
+                delivery: Delivery | None = self._inbox.take(self._box)
             if delivery is not None:
                 return delivery
         found = self._wire.waitFor(self._news, timeout, needed=False)
         return found if isinstance(found, Delivery) else None
 
     def _news(self) -> Delivery | bool | None:
-        delivery = self._inbox.take(self._box)
+        delivery: Delivery | None = self._inbox.take(self._box)
         if delivery is not None:
             return delivery
         end = self._box.end

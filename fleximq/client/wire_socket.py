@@ -12,12 +12,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from fleximq.client.conversation import Conversation
 from fleximq.client.dial import lostBy
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Event, Pinged
+from fleximq.client.pipes import PipeSocket
 from fleximq.errors import BrokerError
 from fleximq.limits import KIBIBYTE, MEBIBYTE
 
@@ -41,59 +43,114 @@ class WireSocket:
     One of the waiting threads reads and hands on what came, the others sleep until it has. Who sends much reads now and
     then, and whenever the broker takes no more: two sides with full buffers do not wait for each other.
 
-    ``lost`` is why the connection ended, None while it has not. ``heard`` and ``ready`` are called under the ``lock``.
+    ``lost`` is why the connection ended, None while it has not. ``heard``, ``told`` and ``ready`` are called under the
+    ``lock``. While ``mends``, a lost connection is going to be replaced by :meth:`attach`, and who waits goes on.
 
-    :param connected: a connected socket; it is this object's from now on.
+    :param connected: a connected socket, which is this object's from now on; None if one is attached later.
     :param heard: called with each event but PINGs, which are answered here; it must not wait.
     :param full: tells that so much waits to be taken that nobody should read who does not need to.
+    :param told: called with the reason when the connection has ended.
     """
 
     def __init__(
         self,
-        connected: socket.socket,
+        connected: socket.socket | PipeSocket | None,
         conversation: Conversation,
         heard: Callable[[Event], None],
         full: Callable[[], bool] = lambda: False,
+        told: Callable[[ConnectionLost], None] = lambda lost: None,
     ) -> None:
-        connected.setblocking(False)
-        self._socket = connected
+        self._socket: socket.socket | PipeSocket | None = None
         self._conversation = conversation
         self._heard = heard
+        self._told = told
         self._full = full
         self._sending = threading.Lock()
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._reading = False
-        self._owed: deque[bytes] = deque()
+        self._owed: deque[bytes | memoryview] = deque()
         self._unseen = 0
-        # select() knows no descriptors over 1023. One for who reads and one for who sends: they cannot be shared.
-        self._reads, self._sends = select.poll(), select.poll()
-        self._reads.register(connected, select.POLLIN)
-        self._sends.register(connected, select.POLLIN | select.POLLOUT)
+        self._poll: _Polls | None = None
+        self._closed = False
+        self.mends = False
         self.lost: ConnectionLost | None = None
+        if connected is None:
+            self.lost = ConnectionLost("there is no connection yet")
+        else:
+            self._have(connected)
+
+    def _have(self, connected: socket.socket | PipeSocket) -> None:
+        connected.setblocking(False)
+        self._socket = connected
+        self._poll = _Polls(connected)
+        self._owed.clear()
+        self._owed.extend(self._due())
+        self.lost = None
+
+    def _due(self) -> list[bytes]:
+        due = list(self._conversation.due)
+        self._conversation.due.clear()
+        return due
+
+    def attach(self, connected: socket.socket | PipeSocket, conversation: Conversation) -> None:
+        """Go on with another connection after one that was lost; what was owed over that one is forgotten.
+
+        :raises ConnectionLost: this was closed meanwhile; so is the connection.
+        """
+        with self._sending:
+            with self._changed:
+                while self._reading:
+                    self._changed.wait()
+                if self._closed:
+                    connected.close()
+                    self._check()
+                if self._socket is not None:
+                    self._socket.close()
+                self._conversation = conversation
+                self._have(connected)
+                self._changed.notify_all()
+        self.pay()
 
     # -- for any thread ----------------------------------------------------------------------------
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, conversation: Conversation | None = None) -> bool:
         """Send whole messages; who is interrupted in it ends the connection, for half a message cannot be taken back.
 
+        :param conversation: what they are part of; if that is over, nothing is sent, and False returned.
         :raises ConnectionLost: the connection ended.
         """
         with self._sending:
+            if conversation is not None and conversation is not self._conversation:
+                return False
             while self._owed:
                 self._sendAll(self._owed.popleft())
-            self._sendAll(data)
+            self._sendAll(self._conversation.framed(data))
             self._unseen += len(data)
             if self._unseen >= _GLANCE_BYTES:
                 self._unseen = 0
                 self._glance()
         if self._owed:
-            self._pay()
+            self.pay()
+        return True
 
-    def owe(self, data: bytes) -> None:
-        """Send whole messages as soon as it is possible without waiting; called under the lock."""
-        if sum(map(len, self._owed)) < _OWED_BYTES:
-            self._owed.append(data)
+    def owe(self, data: bytes, always: bool = False) -> None:
+        """Send whole messages as soon as it is possible without waiting; called under the lock.
+
+        :param always: however much waits to be sent already.
+        """
+        if always or sum(map(len, self._owed)) < _OWED_BYTES:
+            self._owed.append(self._conversation.framed(data))
+
+    def glance(self) -> None:
+        """Read what has come, if nobody else does, and send what is owed."""
+        self._glance()
+        self.pay()
+
+    def fail(self, lost: ConnectionLost) -> None:
+        """End the connection for this reason."""
+        with self._changed:
+            self._endWith(lost)
 
     def waitFor(self, ready: Callable[[], T], timeout: float | None, needed: bool = True) -> T:
         """Wait until ``ready`` returns something true, and return it; it is called whenever something was heard.
@@ -114,10 +171,11 @@ class WireSocket:
                     found = ready()
                     if found:
                         return found
-                    self._check()
+                    if not self.mends:
+                        self._check()
                     if late:
                         return found
-                    reads = not self._reading and (needed or tired or not self._full())
+                    reads = self.lost is None and not self._reading and (needed or tired or not self._full())
                     tired = False
                     if reads:
                         self._reading = True
@@ -137,21 +195,25 @@ class WireSocket:
         self._changed.notify_all()
 
     def close(self) -> None:
-        """End the connection; whoever waits is told."""
+        """End the connection for good; whoever waits is told."""
         with self._changed:
+            self._closed = True
+            self.mends = False
             self._end("the client was closed")
             while self._reading:  # a descriptor that was closed may be somebody else's already
                 self._changed.wait()
         with self._sending, self._changed:
-            self._socket.close()
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _waitToRead(self, timeout: float | None) -> None:
         # While somebody sends, he pays what is owed.
         pays = self._owed and not self._sending.locked()
-        self._reads.modify(self._socket, select.POLLIN | select.POLLOUT if pays else select.POLLIN)
-        self._reads.poll(None if timeout is None else math.ceil(max(timeout, 0) * 1000))
+        assert self._poll is not None
+        self._poll.toRead(bool(pays), None if timeout is None else math.ceil(max(timeout, 0) * 1000))
 
     def _readOnce(self) -> None:
         with self._changed:
@@ -161,7 +223,7 @@ class WireSocket:
             finally:
                 self._changed.notify_all()
         if self._owed:
-            self._pay()
+            self.pay()
 
     def _glance(self) -> None:
         """Take what there is, if nobody else does."""
@@ -188,6 +250,7 @@ class WireSocket:
         return True
 
     def _receive(self) -> bytes:
+        assert self._socket is not None
         data = self._socket.recv(_READ_BYTES)
         if not data or not isinstance(self._socket, ssl.SSLSocket):
             return data
@@ -214,10 +277,12 @@ class WireSocket:
         except BaseException:
             self._end("reading was interrupted")
             raise
+        if self._conversation.due:
+            self._owed.extend(self._due())
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def _sendAll(self, data: bytes) -> None:
+    def _sendAll(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         try:
             while view:
@@ -233,6 +298,7 @@ class WireSocket:
             raise
 
     def _sendSome(self, data: bytes | memoryview) -> int:
+        assert self._socket is not None
         try:
             return self._socket.send(data[:_WRITE_BYTES])
         except _BLOCKED:
@@ -246,15 +312,15 @@ class WireSocket:
     def _waitToSend(self) -> None:
         """Wait until more can be sent; what comes meanwhile is read, for the broker may be waiting as well."""
         with self._changed:
-            self._sends.modify(self._socket, select.POLLOUT if self._reading else select.POLLIN | select.POLLOUT)
-        for _, found in self._sends.poll(_GLANCE_MILLISECONDS):
-            if found & ~select.POLLOUT:
-                with self._changed:
-                    if not self._reading:
-                        self._take()
-                        self._changed.notify_all()
+            reads = not self._reading
+        assert self._poll is not None
+        if self._poll.toSend(reads, _GLANCE_MILLISECONDS):
+            with self._changed:
+                if not self._reading:
+                    self._take()
+                    self._changed.notify_all()
 
-    def _pay(self) -> None:
+    def pay(self) -> None:
         """Send what is owed as far as it goes, unless somebody is sending: he will do it."""
         if not self._sending.acquire(blocking=False):
             return
@@ -264,7 +330,7 @@ class WireSocket:
                     first = self._owed[0]
                     sent = self._sendSome(first)
                     if sent < len(first):
-                        self._owed[0] = first[sent:]
+                        self._owed[0] = memoryview(first)[sent:]
                         return
                     self._owed.popleft()
         finally:
@@ -281,10 +347,47 @@ class WireSocket:
         self.lost = lost
         self._changed.notify_all()
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it is down already
+        self._told(lost)
 
     def _check(self) -> None:
         if self.lost is not None:
             raise type(self.lost)(str(self.lost))
+
+
+class _Polls:
+    """Waits for one connection; select() knows no descriptors over 1023.
+
+    There is one object for who reads and one for who sends: they cannot be shared.
+    """
+
+    def __init__(self, connected: socket.socket | PipeSocket) -> None:
+        self._in = connected.fileno()
+        self._out = connected.writeFileno() if isinstance(connected, PipeSocket) else self._in
+        self._reads, self._sends = select.poll(), select.poll()
+
+    def toRead(self, orSend: bool, milliseconds: int | None) -> None:
+        """Wait until something can be read, or else sent."""
+        self._watch(self._reads, True, orSend)
+        self._reads.poll(milliseconds)
+
+    def toSend(self, orRead: bool, milliseconds: int) -> bool:
+        """Wait until something can be sent; True if something can be read."""
+        self._watch(self._sends, orRead, True)
+        return any(found & ~select.POLLOUT for _, found in self._sends.poll(milliseconds))
+
+    def _watch(self, poll: "select.poll", reads: bool, sends: bool) -> None:
+        kinds = {self._in: 0, self._out: 0}
+        if reads:
+            kinds[self._in] |= select.POLLIN
+        if sends:
+            kinds[self._out] |= select.POLLOUT
+        for descriptor, kind in kinds.items():
+            if kind:
+                poll.register(descriptor, kind)
+            else:
+                with suppress(KeyError):
+                    poll.unregister(descriptor)

@@ -81,7 +81,14 @@ class Place:
         :raises OptionRefused: a file for TLS cannot be read, or the URL is none that this client can speak to.
         """
         try:
-            return connect(self.url, credentials=self.credentials, name="pipeline", tls=self._tls())
+            return connect(
+                self.url,
+                credentials=self.credentials,
+                name="pipeline",
+                tls=self._tls(),
+                reconnect=None,
+                keepAlive=None,
+            )
         except SettingError as error:
             raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
 

@@ -41,7 +41,7 @@ class JoiningTests(SynchronousTestCase):
             peer.say("REP", ID, {"status": 200})
             self.assertEqual(peer.hear("PING").header["keepalive"]["interval"], 300)
 
-        with Scripted(script) as url, connect(url) as client:
+        with Scripted(script) as url, connect(url, keepAlive=None) as client:
             self.assertEqual(client.id, ID)
 
     def test_credentials(self) -> None:
@@ -89,7 +89,7 @@ class JoiningTests(SynchronousTestCase):
 
     def test_url(self) -> None:
         """What is no URL, or none for this client, is a wrong setting."""
-        for url in ("localhost:7890", "tcp://localhost", "ws://localhost"):
+        for url in ("localhost:7890", "tcp://localhost", "stdio://"):
             self.assertRaises(SettingError, connect, url)
 
     def test_withoutTwisted(self) -> None:
@@ -122,7 +122,7 @@ class ScriptedCase(SynchronousTestCase):
         scripted = Scripted(whole)
         url = scripted.__enter__()
         self.addCleanup(scripted.__exit__, None, None, None)
-        client = connect(url)
+        client = connect(url, reconnect=None, keepAlive=None)
         self.addCleanup(client._hangUp)
         return client
 
@@ -303,7 +303,7 @@ class SubscriptionTests(ScriptedCase):
         """A place that cannot be packed is refused, and nothing is kept for it."""
         client = self.talk(lambda peer: (peer.passBarrier(), peer.untilEnd()))
         self.assertRaises(TypeError, client.subscribe, "a", from_=object())
-        self.assertEqual(client._inbox._boxes, {})
+        self.assertEqual(client._ledger.inbox._boxes, {})
 
     def test_timeout(self) -> None:
         """Nothing in time is None; nothing at all yet, with a time of 0, too."""
@@ -350,7 +350,7 @@ class SubscriptionTests(ScriptedCase):
         self.assertEqual((error.status, error.words, error.path), (603, "no", "a"))
         error = self.assertRaises(PublishFailed, client.flush)
         self.assertEqual([error.words, *(other.words for other in error.others)], ["old", "older", "journal"])
-        self.assertEqual(client._inbox.held, 0)
+        self.assertEqual(client._ledger.inbox.held, 0)
 
     def test_from(self) -> None:
         """Where it begins is said as it was given; what comes has offsets."""
@@ -483,7 +483,7 @@ class SubscriptionTests(ScriptedCase):
             peer.untilEnd()
 
         client = self.talk(script)
-        client._inbox = Inbox(client._wire.wake, most=3000)
+        client._ledger.inbox = Inbox(client._wire.wake, most=3000)
         subscription = client.subscribe("a")
         client.flush()
         self.assertEqual(subscription.waiting, 3)
@@ -528,7 +528,7 @@ class RequestTests(ScriptedCase):
         client = self.talk(script)
         self.assertRaises(TimeoutError, client.request, 5, "/p", timeout=0.01)
         self.assertEqual(client.ask("/p"), "second")
-        self.assertEqual(client._replies, {})
+        self.assertEqual(client._ledger._replies, {})
 
     def test_answeredAndLost(self) -> None:
         """An answer that came before the connection ended is given, though not all of the request was sent."""

@@ -122,7 +122,7 @@ class PastTests(SynchronousTestCase):
 
     def test_notBegun(self) -> None:
         """Until such a one has begun, only what has an offset belongs to it."""
-        box = self.inbox.open("a", fromPast=True)
+        box = self.inbox.open("a", "first")
         self.inbox.put(delivery("a"))
         self.inbox.put(delivery("a", 5))
         box.begun = True
@@ -136,25 +136,25 @@ class PastTests(SynchronousTestCase):
         ]:  # fmt: skip
             for first, second in [(one, other), (other, one)]:
                 inbox = Inbox(lambda: None)
-                inbox.open(first, fromPast=True)
-                self.assertRaises(ValueError, inbox.open, second, fromPast=True)
+                inbox.open(first, "first")
+                self.assertRaises(ValueError, inbox.open, second, "first")
 
     def test_apart(self) -> None:
         """Those that have none are all welcome."""
         for name in ["a.b", "a/b", "c.*", "d.*.x", "d.*.y", "c.x.y.#", "e.#", "f.#.*"]:
-            self.inbox.open(name, fromPast=True)
+            self.inbox.open(name, "first")
 
     def test_sameName(self) -> None:
         """Nor has one the name of another subscription, whichever is first; with another name it may overlap."""
         self.inbox.open("a")
-        self.inbox.open("b", fromPast=True)
-        self.assertRaises(ValueError, self.inbox.open, "a", fromPast=True)
+        self.inbox.open("b", "first")
+        self.assertRaises(ValueError, self.inbox.open, "a", "first")
         self.assertRaises(ValueError, self.inbox.open, "b")
         self.inbox.open("#")
 
     def test_endedByBroker(self) -> None:
         """What the broker says of its name ends it; what it says of a publication does not."""
-        box, other = self.inbox.open("a", fromPast=True), self.inbox.open("b")
+        box, other = self.inbox.open("a", "first"), self.inbox.open("b")
         self.assertFalse(self.inbox.refused(Refusal(503, "", "a", b"")))
         self.assertFalse(self.inbox.refused(Refusal(404, "", "b", b"")))
         self.assertFalse(self.inbox.refused(Refusal(404, "", "", b"")))

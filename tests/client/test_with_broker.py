@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client import blocking
+from fleximq.client import settings
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import ConnectionLost, PublishFailed, RequestFailed, SubscribeFailed
 from tests.broker_process import BrokerProcess
@@ -247,8 +247,10 @@ class KeepAliveTests(BrokerCase):
 
     def test_waiting(self) -> None:
         """A client that waits in an iteration is there as long as it takes."""
-        self.patch(blocking, "_IDLE", 1)  # which is less than the broker takes for an interval
-        subscription = self.connected().subscribe(self.topic)
+        self.patch(settings, "_SHORTEST", 1)  # which is less than the broker takes for an interval
+        client = connect(f"tcp://127.0.0.1:{self.broker.port()}", keepAlive=0.5)
+        self.addCleanup(client._hangUp)
+        subscription = client.subscribe(self.topic)
         waiting = InThread(lambda: subscription.next())
         with FlexiClient(Stream(self.broker.address), answersPings=False) as silent:
             silent.join()
@@ -295,7 +297,7 @@ class CrowdTests(BrokerCase):
         self.assertEqual([each.value for each in alone], expected)
         for level in "ab":
             self.assertEqual([each.value for each in both if each.topic.endswith(level)], expected)
-        self.assertEqual(client._inbox.held, 0)
+        self.assertEqual(client._ledger.inbox.held, 0)
 
 
 class JournalTests(BrokerCase):

@@ -1,0 +1,42 @@
+"""What somebody waits for, without saying how: with a thread, a Future of asyncio or a Deferred."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """Something that will have a value or an error, once; what comes later is passed over.
+
+    ``told`` is called when it has, if it is set by then.
+    """
+
+    __slots__ = ("_value", "done", "error", "told")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.error: Exception | None = None
+        self.told: Callable[[], None] | None = None
+        self._value: T | None = None
+
+    def succeed(self, value: T) -> None:
+        """Give it its value."""
+        self._settle(value, None)
+
+    def fail(self, error: Exception) -> None:
+        """Give it its error."""
+        self._settle(None, error)
+
+    def _settle(self, value: T | None, error: Exception | None) -> None:
+        if self.done:
+            return
+        self._value, self.error, self.done = value, error, True
+        if self.told is not None:
+            self.told()
+
+    def result(self) -> T:
+        """Return the value, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self._value  # type: ignore[return-value]

@@ -1,0 +1,142 @@
+"""The client's side of a WebSocket that carries a stream of bytes, without any I/O (RFC 6455).
+
+What is said goes out in masked binary frames; what comes in data frames, however they are cut, is one stream. No
+extensions are offered, so none are spoken.
+"""
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable
+
+from fleximq.errors import BadFraming
+from fleximq.wire.buffer import ReceiveBuffer
+from fleximq.wire.websocket_frame import BINARY, CLOSE, HEAD_BYTES, PONG, endOfFrame, frameHead
+
+#: RFC 6455, section 1.3: what a server puts behind the key before it hashes.
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+#: The longest answer to the handshake.
+_ANSWER_BYTES = 16_384
+_END = b"\r\n\r\n"
+_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
+_DATA = frozenset({_CONTINUATION, _TEXT, _BINARY})
+_FINAL, _RESERVED, _KIND, _MASKED = 0x80, 0x70, 0x0F, 0x80
+_CONTROL_BYTES = 125
+
+
+class WebSocketClientStream:
+    """One connection.
+
+    ``due`` holds what has to be sent as it is: the handshake, and answers to PING and CLOSE. ``isOpen`` says whether
+    the server has agreed to speak WebSocket, ``isClosed`` whether it has said that it ends.
+
+    :param host: the host and port, as they stand in the URL.
+    :param path: the path with its query; "" is "/".
+    :param protocol: the subprotocol to ask for.
+    :param limit: the most bytes a frame may have.
+    :param random: returns so many random bytes.
+    """
+
+    def __init__(
+        self, host: str, path: str, protocol: str, limit: int, random: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        self._limit = limit
+        self._random = random
+        self._buffer = ReceiveBuffer()
+        key = base64.b64encode(random(16))
+        self._accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+        self.isOpen = self.isClosed = False
+        lines = (
+            f"GET {path or '/'} HTTP/1.1",
+            f"Host: {host}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {key.decode()}",
+            f"Sec-WebSocket-Protocol: {protocol}",
+        )
+        self.due: list[bytes] = [("\r\n".join(lines)).encode() + _END]
+
+    def framed(self, data: bytes) -> bytes:
+        """Return bytes of the stream as a frame to be sent."""
+        return self._masked(BINARY, data)
+
+    def _masked(self, first: int, payload: bytes) -> bytes:
+        head = frameHead(first, len(payload))
+        mask = self._random(4)
+        return b"".join((head[:1], bytes([head[1] | _MASKED]), head[2:], mask, _xor(payload, mask)))
+
+    def received(self, data: bytes) -> bytes:
+        """Take what was read, and return what it brings of the stream.
+
+        :raises BadFraming: it is no WebSocket, or was not agreed to; nothing can be read after that.
+        """
+        buffer = self._buffer.take(data)
+        if buffer is None:
+            return b""
+        start = 0
+        if not self.isOpen:
+            end = buffer.find(_END)
+            if end < 0:
+                if len(buffer) > _ANSWER_BYTES:
+                    raise BadFraming("the answer to the WebSocket handshake has no end")
+                self._buffer.keep(buffer, len(buffer) + 1)
+                return b""
+            self._agree(buffer[:end])
+            start = end + len(_END)
+        pieces: list[bytes] = []
+        size = len(buffer)
+        while start < size and not self.isClosed:
+            end = endOfFrame(buffer, start)
+            if end - start > self._limit + HEAD_BYTES:
+                raise BadFraming(f"a WebSocket frame has more than {self._limit} bytes")
+            if end > size or not _isWhole(buffer, start, end):
+                self._buffer.keep(buffer[start:], max(end - start, size - start + 1))
+                break
+            self._frame(buffer, start, end, pieces)
+            start = end
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _agree(self, answer: bytes) -> None:
+        status, *lines = answer.decode("latin-1").split("\r\n")
+        if status.split(" ")[1:2] != ["101"]:
+            raise BadFraming(f"the server does not speak WebSocket there: {status[:100]}")
+        fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        if fields.get("sec-websocket-accept") != self._accept:
+            raise BadFraming("the server has not understood the WebSocket handshake")
+        self.isOpen = True
+
+    def _frame(self, buffer: bytes, start: int, end: int, pieces: list[bytes]) -> None:
+        kind = buffer[start] & _KIND
+        if buffer[start] & _RESERVED or buffer[start + 1] & _MASKED:
+            raise BadFraming("a WebSocket frame is masked or has an extension, and a server's must not")
+        payload = buffer[start + _headBytes(buffer[start + 1]) : end]
+        if kind in _DATA:
+            pieces.append(payload)
+            return
+        if len(payload) > _CONTROL_BYTES or not buffer[start] & _FINAL or kind not in (_CLOSE, _PING, _PONG):
+            raise BadFraming(f"a WebSocket frame of kind {kind} breaks the rules")
+        if kind == _PING:
+            self.due.append(self._masked(PONG, payload))
+        elif kind == _CLOSE:
+            self.isClosed = True
+            self.due.append(self.closing())
+
+    def closing(self) -> bytes:
+        """Return the frame that says that this side ends."""
+        return self._masked(CLOSE, b"\x03\xe8")
+
+
+def _headBytes(second: int) -> int:
+    return 2 + {126: 2, 127: 8}.get(second & ~_MASKED, 0)
+
+
+def _isWhole(buffer: bytes, start: int, end: int) -> bool:
+    """Tell whether the head of the frame is all there; without it, its end is not known."""
+    return end - start >= 2 and end - start >= _headBytes(buffer[start + 1])
+
+
+def _xor(payload: bytes, mask: bytes) -> bytes:
+    size = len(payload)
+    full = (mask * ((size >> 2) + 1))[:size]
+    return (int.from_bytes(payload, "little") ^ int.from_bytes(full, "little")).to_bytes(size, "little")

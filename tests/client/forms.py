@@ -1,0 +1,154 @@
+"""The three forms of the client behind one face that waits, so that a conversation is written once.
+
+::
+
+    form = FORMS["asyncio"]()
+    client = form.connect(url, name="me")
+    client.subscribe("a").next(5).value
+    form.end()
+
+asyncio and a reactor run in threads of their own; every call waits for what it returns, for a while.
+"""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, ClassVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.epollreactor import EPollReactor
+
+from fleximq.client import asyncio as onAsyncio
+from fleximq.client import blocking
+from fleximq.client import twisted as onTwisted
+from fleximq.client.awaited import AwaitedClient, AwaitedSubscription
+
+#: Seconds that any call may take; they cost nothing while the client does as it should.
+PATIENCE = 60.0
+_WRAPPED = (AwaitedClient, AwaitedSubscription, onTwisted.Client, onTwisted.Subscription)
+
+
+class Waiting:
+    """A client or subscription of a loop, whose methods wait."""
+
+    def __init__(self, form: "Form", inner: Any) -> None:
+        self._form = form
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+        return lambda *arguments, **more: self._form.call(found, *arguments, **more)
+
+
+class Form:
+    """One form of the client."""
+
+    name: ClassVar[str]
+
+    def connect(self, url: str, **wishes: Any) -> Any:
+        """Return a client."""
+        raise NotImplementedError
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        """Call something where it belongs, and return what it comes to."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Stop what runs."""
+
+
+class Blocking(Form):
+    """Plain sockets."""
+
+    name = "blocking"
+
+    def connect(self, url: str, **wishes: Any) -> Any:
+        return blocking.connect(url, **wishes)
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        return function(*arguments, **more)
+
+
+class Looping(Form):
+    """A form with a loop in a thread."""
+
+    def __init__(self) -> None:
+        self._thread = threading.Thread(target=self.run, daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        """Run the loop."""
+        raise NotImplementedError
+
+    def submit(self, work: Any) -> "Future[Any]":
+        """Let a coroutine function run in the loop."""
+        raise NotImplementedError
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        async def work() -> Any:
+            found = function(*arguments, **more)
+            return await found if inspect.isawaitable(found) else found
+
+        found = self.submit(work).result(PATIENCE)
+        return Waiting(self, found) if isinstance(found, _WRAPPED) else found
+
+
+class OnAsyncio(Looping):
+    """asyncio."""
+
+    name = "asyncio"
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        super().__init__()
+
+    def run(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    def submit(self, work: Any) -> "Future[Any]":
+        return asyncio.run_coroutine_threadsafe(work(), self._loop)
+
+    def connect(self, url: str, **wishes: Any) -> Any:
+        return self.call(onAsyncio.connect, url, **wishes)
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+
+
+class OnTwisted(Looping):
+    """Twisted, on a reactor that is not trial's."""
+
+    name = "twisted"
+
+    def __init__(self) -> None:
+        self._reactor: Any = EPollReactor()
+        super().__init__()
+
+    def run(self) -> None:
+        self._reactor.run(installSignalHandlers=False)
+
+    def submit(self, work: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+
+        def begin() -> None:
+            running = Deferred.fromCoroutine(work())
+            running.addCallbacks(future.set_result, lambda failure: future.set_exception(failure.value))
+
+        self._reactor.callFromThread(begin)
+        return future
+
+    def connect(self, url: str, **wishes: Any) -> Any:
+        return self.call(onTwisted.connect, self._reactor, url, **wishes)
+
+    def end(self) -> None:
+        self._reactor.callFromThread(self._reactor.stop)
+        self._thread.join(PATIENCE)
+
+
+FORMS: tuple[type[Form], ...] = (Blocking, OnAsyncio, OnTwisted)

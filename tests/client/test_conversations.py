@@ -1,0 +1,359 @@
+"""One suite of conversations for every form of the client, over every scheme, with the real broker."""
+
+import json
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.errors import ConnectionLost, PublishFailed, RequestFailed, SubscribeFailed, Untrusted
+from fleximq.client.settings import Codec, State, Tls
+from fleximq.errors import SettingError
+from tests.broker_process import BrokerProcess
+from tests.client.forms import FORMS, Form
+from tests.client.test_with_broker import Place, Secure
+
+LARGE = 4 << 20
+#: Seconds that a delivery may take.
+SOON = 20.0
+
+_secure = Secure(
+    *("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0/ws"),
+    *("--tls-certificate", "{0.certificate}", "--tls-key", "{0.key}"),
+)
+_plain = Place(lambda: ("--listen", "tcp:0:interface=127.0.0.1", "--listen", "unix:broker.sock"))
+
+
+def _tls() -> dict[str, Any]:
+    return {"tls": Tls(authority=str(_secure.made.certificate))}
+
+
+#: By scheme: the URL, and what else to wish.
+ROUTES: dict[str, tuple[Callable[[], str], Callable[[], dict[str, Any]]]] = {
+    "tcp": (lambda: f"tcp://127.0.0.1:{_plain.broker.port()}", dict),
+    "ipc": (lambda: f"ipc://{_plain.broker.folder / 'broker.sock'}", dict),
+    "ws": (lambda: f"ws://127.0.0.1:{_plain.broker.port()}/ws", dict),
+    "tls": (lambda: f"tls://localhost:{_secure.broker.port()}", _tls),
+    "wss": (lambda: f"wss://127.0.0.1:{_secure.broker.port(1)}/ws", _tls),
+}
+
+
+class FormCase(SynchronousTestCase):
+    """Clients of one form."""
+
+    Form: ClassVar[type[Form]]
+
+    def setUp(self) -> None:
+        """Have a form, and a topic that nobody else uses."""
+        self.topic = f"t{uuid.uuid4().hex[:12]}"
+        self.form = self.Form()
+        self.addCleanup(self.form.end)
+
+    def connectedTo(self, url: str, **wishes: Any) -> Any:
+        """Return a client."""
+        client = self.form.connect(url, **wishes)
+        hangUp = getattr(client, "_hangUp", None) if self.Form.name == "blocking" else client.hangUp
+        assert hangUp is not None
+        self.addCleanup(hangUp)
+        return client
+
+    def values(self, subscription: Any, count: int) -> list[Any]:
+        """Return the values of the next deliveries."""
+
+        def take() -> Any:
+            delivery = subscription.next(SOON)
+            assert delivery is not None, f"nothing came to {subscription.topic}"
+            return delivery.value
+
+        return [take() for _ in range(count)]
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + SOON
+        while not holds():
+            assert time.monotonic() < deadline, "it took too long"
+            time.sleep(0.005)
+
+
+class Conversations(FormCase):
+    """What two clients have to say to each other."""
+
+    scheme: ClassVar[str]
+
+    def connected(self, **wishes: Any) -> Any:
+        """Return a client."""
+        url, more = ROUTES[self.scheme]
+        return self.connectedTo(url(), **more(), **wishes)
+
+    def test_published(self) -> None:
+        """What one publishes the other gets, whatever it is, in order."""
+        one, two = self.connected(), self.connected()
+        subscription = two.subscribe(self.topic)
+        values = [None, True, 5, -1, 1.5, "text", b"bytes", [1, [2]], {"a": {"b": 1}}]
+        for each in values:
+            one.publish(self.topic, each)
+        one.publishMany(self.topic, values)
+        one.flush()
+        self.assertEqual(self.values(subscription, 2 * len(values)), 2 * values)
+
+    def test_keys(self) -> None:
+        """Further keys of the header come through, and the publisher is named."""
+        one, two = self.connected(), self.connected()
+        subscription = two.subscribe(f"{self.topic}.*")
+        one.publish(f"{self.topic}.a", 1, key="k", message_id="m")
+        delivery = subscription.next(SOON)
+        self.assertEqual((delivery.header["key"], delivery.header["message_id"]), ("k", "m"))
+        self.assertEqual((delivery.topic, delivery.publisher), (f"{self.topic}.a", one.id))
+
+    def test_large(self) -> None:
+        """Large ones and many come through, both ways."""
+        one = self.connected()
+        subscription = one.subscribe(self.topic)
+        one.publishMany(self.topic, [bytes(LARGE), b"x" * LARGE, *range(20_000)])
+        one.flush()
+        got = self.values(subscription, 2)
+        self.assertEqual([(len(each), each[:1]) for each in got], [(LARGE, b"\0"), (LARGE, b"x")])
+        self.assertEqual(self.values(subscription, 200), list(range(200)))
+        self.until(lambda: subscription.waiting == 20_000 - 200)
+
+    def test_refused(self) -> None:
+        """What the broker refuses is told by the flush, once; the client goes on."""
+        one = self.connected()
+        one.publish("$sys/mine", 1)
+        one.publish("", 1)
+        error = self.assertRaises(PublishFailed, one.flush)
+        self.assertEqual([error.status, *(other.status for other in error.others)], [403, 400])
+        one.flush()
+        one.publish("$sys/mine", 1)
+        self.assertEqual(self.assertRaises(SubscribeFailed, one.subscribe, "").status, 603)
+        self.assertGreater(one.ping(), 0)
+        self.assertEqual(self.assertRaises(PublishFailed, one.flush).status, 403)
+
+    def test_served(self) -> None:
+        """A path is served by a function, whose errors are answers with a status."""
+        one, two = self.connected(), self.connected()
+
+        def refuse(request: Any) -> Any:
+            raise RequestFailed(409, "it is taken")
+
+        one.serve("/square", lambda request: request.value**2)
+        one.serve("/refuse", refuse)
+        one.serve("/break", lambda request: 1 // 0)
+        self.assertEqual([two.request(one.id, "/square", n) for n in range(20)], [n * n for n in range(20)])
+        for path, status, words in (
+            ("/refuse", 409, "it is taken"),
+            ("/break", 500, "the service failed"),
+            ("/none", 404, "nothing is served here"),
+        ):
+            error = self.assertRaises(RequestFailed, two.request, one.id, path)
+            self.assertEqual((error.status, error.words, error.path), (status, words, path))
+        self.assertEqual(self.assertRaises(RequestFailed, two.request, 999_999, "/p").status, 600)
+        self.assertEqual(two.ask("/broker/about")["name"], "FlexiMQ")
+        self.assertRaises(ValueError, one.serve, "/square", refuse)
+
+    def test_notInTime(self) -> None:
+        """A request that nobody answers in time says so, and the client goes on."""
+        one, two = self.connected(), self.connected()
+        one.serve("/slow", lambda request: time.sleep(0.3))
+        self.assertRaises(TimeoutError, two.request, one.id, "/slow", timeout=0.05)
+        self.assertIsNone(two.request(one.id, "/slow"))
+
+    def test_direct(self) -> None:
+        """Notifications come to one client, broadcasts to all others."""
+        one, two = self.connected(), self.connected()
+        heard = one.notifications()
+        two.notify(one.id, "/n", 5)
+        two.broadcast(self.topic)
+        self.assertEqual((heard.next(SOON).path, heard.next(SOON).value), ("/n", self.topic))
+        two.notify([one.id, 999_999], "/n")
+        self.assertEqual(self.assertRaises(PublishFailed, two.flush).status, 600)
+        self.assertIsNone(heard.next(SOON).value)
+
+    def test_prefetch(self) -> None:
+        """A client whose deliveries nobody takes reads no more; they come when they are taken."""
+        one, two = self.connected(), self.connected(prefetch=200_000)
+        subscription = two.subscribe(self.topic)
+        one.publishMany(self.topic, ([n, bytes(1000)] for n in range(20_000)))
+        one.flush()
+        self.assertLess(subscription.waiting, 5_000)
+        self.assertEqual([each[0] for each in self.values(subscription, 5_000)], list(range(5_000)))
+        self.assertLess(subscription.waiting, 5_000)
+
+    def test_unsubscribed(self) -> None:
+        """Behind its end a subscription gets nothing more; a second one of its name goes on."""
+        one = self.connected()
+        first, second = one.subscribe(self.topic), one.subscribe(self.topic)
+        one.publish(self.topic, 1)
+        one.flush()
+        first.close()
+        one.publish(self.topic, 2)
+        one.flush()
+        self.assertEqual((self.values(first, 1), first.next(SOON)), ([1], None))
+        self.assertEqual(self.values(second, 2), [1, 2])
+        second.close()
+        one.publish(self.topic, 3)
+        one.flush()
+        self.assertEqual(second.waiting, 0)
+
+    def test_closed(self) -> None:
+        """Closing flushes, ends subscriptions, and is the end."""
+        states = []
+        one, two = self.connected(), self.connected(onState=lambda state, why: states.append((state, why)))
+        subscription, ended = one.subscribe(self.topic), two.subscribe(self.topic)
+        two.publishMany(self.topic, range(1000))
+        two.close()
+        self.assertEqual(self.values(subscription, 1000), list(range(1000)))
+        two.close()
+        for call in (two.flush, lambda: two.publish(self.topic, 1), lambda: two.subscribe("a"), two.ping):
+            self.assertRaises(ConnectionLost, call)
+        while ended.waiting:
+            ended.next(SOON)
+        self.assertIsNone(ended.next(SOON))
+        self.assertEqual(states, [(State.JOINED, None), (State.CLOSED, None)])
+
+    def test_refusedAtClose(self) -> None:
+        """What was refused is told when the client is closed."""
+        one = self.connected()
+        one.publish("$sys/mine", 1)
+        self.assertRaises(PublishFailed, one.close)
+
+    def test_codec(self) -> None:
+        """Another codec writes and reads all values, but those of the broker itself."""
+        codec = Codec(lambda value: json.dumps(value).encode(), lambda payload: json.loads(bytes(payload)))
+        one, two = self.connected(codec=codec), self.connected(codec=codec)
+        subscription = two.subscribe(self.topic)
+        one.publish(self.topic, {"a": 1})
+        delivery = subscription.next(SOON)
+        self.assertEqual((delivery.payload, delivery.value), (b'{"a": 1}', {"a": 1}))
+        two.serve("/p", lambda request: [request.value])
+        self.assertEqual(one.request(two.id, "/p", 7), [7])
+        self.assertEqual(one.ask("/broker/about")["name"], "FlexiMQ")
+
+    def test_unpackable(self) -> None:
+        """A value that MessagePack does not have is refused, and nothing is sent."""
+        one = self.connected()
+        self.assertRaises(TypeError, one.publish, self.topic, object())
+        self.assertRaises(TypeError, one.publish, self.topic, 1, topic="other")
+        one.flush()
+
+
+class Certificates(FormCase):
+    """Whom a client trusts."""
+
+    def test_untrusted(self) -> None:
+        """A certificate that nobody known has signed is not trusted, and one for another host is not either."""
+        port = _secure.broker.port()
+        self.assertRaises(Untrusted, self.form.connect, f"tls://127.0.0.1:{port}")
+        self.assertRaises(Untrusted, self.form.connect, f"tls://127.0.0.2:{port}", **_tls())
+
+    def test_settings(self) -> None:
+        """Files that are not there, TLS where there is none, and pipes that no broker has made are wrong settings."""
+        for url, wishes in (
+            ("tls://localhost:1", {"tls": Tls(authority="/none")}),
+            ("tcp://localhost:1", {"tls": Tls()}),
+            ("stdio://", {}),
+            ("tcp://localhost", {}),
+        ):
+            self.assertRaises(SettingError, self.form.connect, url, **wishes)  # type: ignore[arg-type]
+
+    def test_nobody(self) -> None:
+        """Where nobody listens there is no connection, and where no FlexiMQ is spoken there is none either."""
+        self.assertRaises(ConnectionLost, self.form.connect, "ipc:///tmp/fleximq-none.sock")
+        self.assertRaises(ConnectionLost, self.form.connect, f"tcp://127.0.0.1:{_secure.broker.port()}", timeout=5)
+        self.assertRaises(ConnectionLost, self.form.connect, f"ws://127.0.0.1:{_plain.broker.port()}/metrics")
+
+
+#: What a program does that the broker starts, in each form: it answers, and what it prints goes elsewhere.
+PROGRAMS = {
+    "blocking": """
+        from fleximq.client.blocking import connect
+        import os
+        with connect("stdio://") as client:
+            print("printed")
+            client.serve("/double", lambda request: [2 * request.value, client.id, int(os.environ["FLEXIMQ_CLIENT_ID"])])
+            for each in client.subscribe("TOPIC"):
+                client.publish("TOPIC.back", client.id)
+                client.flush()
+    """,
+    "asyncio": """
+        import asyncio, os
+        from fleximq.client.asyncio import connect
+        async def main():
+            async with connect("stdio://") as client:
+                print("printed")
+                client.serve(
+                    "/double", lambda request: [2 * request.value, client.id, int(os.environ["FLEXIMQ_CLIENT_ID"])]
+                )
+                async for each in await client.subscribe("TOPIC"):
+                    await client.publish("TOPIC.back", client.id)
+                    await client.flush()
+        asyncio.run(main())
+    """,
+    "twisted": """
+        import os
+        from twisted.internet.task import react
+        from twisted.internet.defer import Deferred
+        from fleximq.client.twisted import connect
+        async def main(reactor):
+            async with await connect(reactor, "stdio://") as client:
+                print("printed")
+                client.serve(
+                    "/double", lambda request: [2 * request.value, client.id, int(os.environ["FLEXIMQ_CLIENT_ID"])]
+                )
+                async for each in await client.subscribe("TOPIC"):
+                    await client.publish("TOPIC.back", client.id)
+                    await client.flush()
+        react(lambda reactor: Deferred.fromCoroutine(main(reactor)))
+    """,
+}
+
+
+class StartedByBroker(FormCase):
+    """A program that the broker starts."""
+
+    def test_stdio(self) -> None:
+        """It is a client like any other, with the id that the broker gave to the program."""
+        program = Path(self.mktemp()).absolute()
+        program.write_text(textwrap.dedent(PROGRAMS[self.Form.name]).replace("TOPIC", self.topic))
+        with BrokerProcess(
+            "--listen", "tcp:0:interface=127.0.0.1", "--spawn", f"child={sys.executable} {program}"
+        ) as broker:
+            client = self.connectedTo(f"tcp://127.0.0.1:{broker.port()}")
+            back = client.subscribe(f"{self.topic}.back")
+            child: list[int] = []
+
+            def answers() -> bool:
+                client.publish(self.topic, 1)
+                delivery = back.next(0.2)
+                if delivery is not None:
+                    child.append(delivery.value)
+                return bool(child)
+
+            self.until(answers)
+            self.assertEqual(client.request(child[0], "/double", 21), [42, child[0], child[0]])
+
+
+def _make() -> None:
+    """Make a test case of every form and scheme."""
+    for form in FORMS:
+        for kind in (Certificates, StartedByBroker):
+            _named(type(f"{form.name.title()}{kind.__name__}Tests", (kind,), {"Form": form, "__doc__": form.__doc__}))
+        for scheme in ROUTES:
+            name = f"{form.name.title()}{scheme.title()}Tests"
+            fields = {"Form": form, "scheme": scheme, "__doc__": f"{form.name} over {scheme}."}
+            _named(type(name, (Conversations,), fields))
+
+
+def _named(kind: type) -> None:
+    kind.__module__ = __name__
+    globals()[kind.__name__] = kind
+
+
+_make()
+# The bases have no form: they are no tests by themselves.
+del FormCase, Conversations, Certificates, StartedByBroker
