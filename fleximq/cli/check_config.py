@@ -1,13 +1,18 @@
-"""``fleximq check-config FILE``: whether a broker could run with a settings file, and what would be in effect."""
+"""``fleximq check-config FILE``: whether a broker could run with a settings file, and what would be in effect.
+
+With ``--against OLD`` it also tells what a reload would do in a broker that runs with that file.
+"""
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from fleximq.checking import faults
 from fleximq.cli.command import Command
 from fleximq.cli.toml_text import asToml
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
+from fleximq.reloading import Difference, dangers, difference
 from fleximq.settings import Settings
 from fleximq.settings_file import read
 
@@ -29,21 +34,55 @@ def check(path: str) -> tuple[Settings | None, list[str]]:
 
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the settings file, as for twistd fleximq --config FILE")
+    parser.add_argument(
+        "--against", metavar="OLD", help="tell what a reload of FILE does in a broker that was started with OLD"
+    )
 
 
 def _run(arguments: Namespace) -> int:
     settings, sentences = check(arguments.file)
-    for sentence in sentences:
-        print(f"fleximq: {sentence}", file=sys.stderr)
+    _complain(sentences)
     if settings is None:
         return 1
+    if arguments.against is None:
+        _show(arguments.file, settings)
+        return 0
+    running, sentences = check(arguments.against)
+    _complain(sentences)
+    if running is None:
+        return 1
+    if _isEmpty(arguments.file):
+        refused = [f"{arguments.file} is empty"]
+    else:
+        refused = list(dangers(running, settings))
+    _complain(refused)
+    if not refused:
+        _foresee(difference(running, settings))
+    return 1 if refused else 0
+
+
+def _foresee(found: Difference) -> None:
+    """Say what a reload would do."""
+    print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
+    if found.waiting:
+        print(f"# These need a restart to change: {', '.join(found.waiting)}")
+
+
+def _isEmpty(path: str) -> bool:
+    return not read(path)
+
+
+def _complain(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        print(f"fleximq: {sentence}", file=sys.stderr)
+
+
+def _show(path: str, settings: Settings) -> None:
+    """Print what the settings change of the defaults."""
     lines = asToml(settings)
-    print(
-        f"# {arguments.file} is good." + (" Beside the defaults, it sets:" if lines else " It sets the defaults only.")
-    )
+    print(f"# {path} is good." + (" Beside the defaults, it sets:" if lines else " It sets the defaults only."))
     for line in lines:
         print(line)
-    return 0
 
 
 #: The command.

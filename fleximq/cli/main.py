@@ -7,10 +7,39 @@ from fleximq.cli.check_config import CHECK_CONFIG
 from fleximq.cli.journal import JOURNAL
 from fleximq.cli.keys import APIKEY, TOKEN
 from fleximq.cli.passwd import PASSWD
+from fleximq.cli.talking.bench import BENCH
+from fleximq.cli.talking.completion import completion
+from fleximq.cli.talking.notify import NOTIFY
+from fleximq.cli.talking.ping import PING
+from fleximq.cli.talking.pub import PUB
+from fleximq.cli.talking.req import REQ
+from fleximq.cli.talking.serve import SERVE
+from fleximq.cli.talking.sub import SUB
+from fleximq.cli.talking.tail import TAIL
+from fleximq.cli.talking.top import TOP
 from fleximq.command_line import Words
 
+
+def parser() -> Words:
+    """Return the parser of all words behind ``fleximq``."""
+    parser = Words(
+        prog="fleximq",
+        description="Tools beside the broker, which itself is run by twistd -n fleximq.",
+    )
+    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        own = commands.add_parser(command.name, help=command.words, description=command.words)
+        command.prepare(own)
+        own.set_defaults(run=command.run)
+    return parser
+
+
 #: All commands, in the order in which the help shows them.
-COMMANDS = (CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN)
+COMMANDS = (
+    PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BENCH,
+    CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, completion(parser),
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,13 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     :raises SystemExit: for words that cannot be understood (1), and after help or version were shown (0).
     """
-    parser = Words(prog="fleximq", description="Tools beside the broker, which itself is run by twistd -n fleximq.")
-    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        own = commands.add_parser(command.name, help=command.words, description=command.words)
-        command.prepare(own)
-        own.set_defaults(run=command.run)
-    chosen = parser.parse_args(arguments)
+    chosen = parser().parse_args(arguments)
     code: int = chosen.run(chosen)
     return code

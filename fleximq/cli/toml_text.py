@@ -7,10 +7,10 @@ from enum import Enum
 from typing import Any
 
 from fleximq.option_values import size, spelledSize
-from fleximq.security.schemes import shown
 from fleximq.permission_options import Granted
 from fleximq.rate_options import Rate, byteRate, spelledByteRate
 from fleximq.rights import Action
+from fleximq.security.schemes import shown
 from fleximq.settings import OPTIONS, TABLES, Option, Settings
 
 #: An option of an extension by such a name is not shown.

@@ -1,0 +1,1 @@
+"""What stands behind ``fleximq bench``: plan, the two roles, and what came of it."""
