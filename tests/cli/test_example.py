@@ -7,8 +7,9 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.check_config import check
-from fleximq.settings import OPTIONS
+from fleximq.settings import OPTIONS, Settings
 
+NAMES = "authenticated", "operator"
 EXAMPLE = Path(__file__).parents[2] / "docs" / "fleximq.toml"
 
 
@@ -41,3 +42,10 @@ class ExampleTests(SynchronousTestCase):
         """What is commented out in it would be TOML as well."""
         extension = self.text[self.text.index("# [extension.") :].replace("# ", "")
         self.assertEqual(list(tomllib.loads(extension)["extension"]), ["audit_trail"])
+
+    def test_permissions(self) -> None:
+        """The tables of permissions that are commented out are good ones."""
+        start = self.text.index("# [roles.")
+        tables = tomllib.loads(self.text[start : self.text.index("\n\n", start)].replace("# ", ""))
+        settings = Settings.of(tables)
+        self.assertEqual([each.name for each in (*(settings.roles or ()), *(settings.principals or ()))], list(NAMES))
