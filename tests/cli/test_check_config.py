@@ -17,14 +17,22 @@ from fleximq.settings import Settings
 class CheckConfigTests(SynchronousTestCase):
     """The command, run in this process."""
 
-    def check(self, content: str | None) -> tuple[int, list[str], list[str]]:
-        """Return the exit code and what is printed about a file that holds this, or is not there."""
+    def check(self, content: str | None, against: str | None = None) -> tuple[int, list[str], list[str]]:
+        """Return the exit code and what is printed about a file that holds this, or is not there.
+
+        :param against: what the file holds with which a broker runs.
+        """
         self.path = str(Path(self.mktemp()).absolute())
         if content is not None:
             Path(self.path).write_text(content)
+        words = ["check-config", self.path]
+        if against is not None:
+            self.old = self.path + ".old"
+            Path(self.old).write_text(against)
+            words += ["--against", self.old]
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(["check-config", self.path])
+            code = main(words)
         return code, out.getvalue().splitlines(), err.getvalue().splitlines()
 
     def test_good(self) -> None:
@@ -46,6 +54,25 @@ class CheckConfigTests(SynchronousTestCase):
                 'max-line = "64KiB"',
             ],
         )
+
+    def test_against(self) -> None:
+        """What a reload would change is named, and what would need a restart."""
+        self.assertEqual(
+            self.check('keepalive = 5\nlisten = "tcp:0"\nbcast-echo = true\n', "keepalive = 4\nbcast-echo = true\n"),
+            (0, ["# A reload changes: keepalive", "# These need a restart to change: listen"], []),
+        )
+        self.assertEqual(
+            self.check("keepalive = 5", "keepalive = 5"), (0, ["# A reload changes: nothing in the settings"], [])
+        )
+
+    def test_againstRefused(self) -> None:
+        """What a reload would refuse is said, and ends with 1; so is what is wrong in the other file."""
+        code, out, err = self.check("keepalive = 5", "[roles.everyone]\npublish = true\n")
+        self.assertEqual((code, out, len(err)), (1, [], 1))
+        self.assertIn("roles and principals are gone", err[0])
+        self.assertEqual(self.check("", "keepalive = 5"), (1, [], [f"fleximq: {self.path} is empty"]))
+        code, out, err = self.check("keepalive = 5", "keepalive = 0")
+        self.assertEqual((code, out, err[0].split(":")[1].strip()), (1, [], self.old))
 
     def test_shownIsRead(self) -> None:
         """What is shown sets the same."""
