@@ -95,6 +95,20 @@ class IBrokerObserver(Interface):
         """Something worth counting happened ``number`` times, e.g. ``"dropped: queue full"``."""
 
 
+class IRecordWatcher(Interface):
+    """Is told what goes through the journal, run by run. What it raises is logged and hurts nobody."""
+
+    def appended(envelope: Any, body: Any, count: int) -> None:
+        """A run is about to be given to the journal."""
+
+    def decided(envelope: Any, body: Any, count: int, reason: str | None) -> None:
+        """It was committed, and will be delivered next (None), or it was not.
+
+        :param envelope: with the offset of the first message, if it was.
+        :param body: the very object that ``appended`` was given.
+        """
+
+
 class IRights(Interface):
     """What a client may do. The words for ``action`` are those of :class:`fleximq.rights.Action`."""
 
@@ -270,6 +284,9 @@ class IExtensionContext(Interface):
 
     def tap(subscriber: Any, pattern: str) -> None:
         """Bring a copy of what is published to an :class:`ISubscriber`, see ``Broker.tap``."""
+
+    def watch(watcher: Any) -> None:
+        """Tell an :class:`IRecordWatcher` what goes through the journal from now on; what it raises is logged."""
 
 
 class IBrokerExtension(Interface):

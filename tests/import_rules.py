@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "dialects": _VALUES | _CORE | _SETTINGS,
     "endpoints": _VALUES | _CORE | _SETTINGS,
     "web": _VALUES | _CORE | _SETTINGS,
+    "telemetry": _VALUES | {"broker", "option_values"},
     "checking": _SETTINGS | {"endpoints", "dialects", "security"},
     "options": _SETTINGS | {"settings_file", "endpoints", "dialects", "checking"},
     "services": _SETTINGS | _CORE | _FACES | {"checking"},

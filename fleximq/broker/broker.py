@@ -31,6 +31,7 @@ from fleximq.broker.permitting import permit
 from fleximq.broker.polling import Polling, reasonOf
 from fleximq.broker.presence import Presence
 from fleximq.broker.publishing import Publishing
+from fleximq.broker.record_watchers import RecordWatchers
 from fleximq.broker.recording import Recording
 from fleximq.broker.replay import Replays, Start
 from fleximq.broker.requests import OpenRequests
@@ -90,6 +91,8 @@ class Broker:
         self.observers = Observers(onError)
         self.observers.add(self.counts)
         self.traffic = Ledger()
+        #: Those who are told what goes through the journal.
+        self.records = RecordWatchers(onError)
         self.channelsChanged: list[Callable[[], None]] = []
         #: Reads the settings again, and returns what is answered to ``/broker/reload``.
         self.reload: Callable[[], Any] = _nothingToRead
@@ -109,7 +112,7 @@ class Broker:
         delivering = Delivering(self.topics, self.clients)
         self._deliver = delivering.deliver
         self.transactions = Transactions(journal, self.topics, self._deliver, self._unread)
-        self._recording = Recording(journal, self.topics, self.transactions.deliver, counted, publishing)
+        self._recording = Recording(journal, self.topics, self.transactions.deliver, counted, publishing, self.records)
         self._publishing = Publishing(journal, delivering, self.transactions, self._recording)
         self.idempotence = idempotenceOf(self.rules, self.clock.seconds, counted)
         self._once = Once(self.rules.idempotenceWindow > 0, self.idempotence, delivering, self._publishing)

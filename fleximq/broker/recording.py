@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fleximq.broker.backlog import weigh
+from fleximq.broker.record_watchers import RecordWatchers
 from fleximq.broker.topics import Topic, TopicTable
 from fleximq.broker.values import Client, Envelope
 from fleximq.errors import NotKept, NotRecorded
@@ -41,6 +42,7 @@ class Recording:
     :param deliver: brings a run to its topic's subscribers.
     :param counted: is told what is worth counting.
     :param publishing: is told whose publications are brought while nobody is read, and None behind them.
+    :param watchers: look on.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Recording:
         deliver: Bring,
         counted: Callable[[str, int], None],
         publishing: Callable[[Client | None], None] = lambda client: None,
+        watchers: RecordWatchers | None = None,
     ) -> None:
         self._journal = journal
         self._topics = topics
         self._deliver = deliver
         self._counted = counted
         self._publishing = publishing
+        self._watchers = watchers
         self._appending = False
         self._waiting = 0
 
@@ -89,12 +93,16 @@ class Recording:
         if envelope.qos:
             topic.owed += count
             topic.owedBytes += size
+        if self._watchers:
+            self._watchers.appended(envelope, body, count)
         self._appending = True
         try:
             topic.last = number = self._journal.append(envelope, body, count, partial(self._committed, run))
         except Exception as error:
             line.pop()
             self._settle(topic, run)
+            if self._watchers:
+                self._watchers.decided(envelope, body, count, str(error))
             if isinstance(error, NotKept):
                 self._counted(REFUSED, count)
                 raise NotRecorded(error.reason, range(count)) from error
@@ -115,6 +123,8 @@ class Recording:
         """The journal's word on the first run in a line; in a topic as in the journal, runs are in order."""
         envelope = run.envelope
         envelope.topic.line.popleft()
+        if self._watchers:
+            self._watchers.decided(envelope._replace(offset=offset), run.body, run.number, reason)
         self._bringing(envelope.publisher)
         try:
             if reason is None:

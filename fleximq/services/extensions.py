@@ -17,7 +17,13 @@ from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.errors import SettingError
-from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IExtensionContext, ISubscriber
+from fleximq.interfaces import (
+    IBrokerExtension,
+    IBrokerObserver,
+    IExtensionContext,
+    IRecordWatcher,
+    ISubscriber,
+)
 from fleximq.settings import Settings
 
 _log = Logger()
@@ -48,6 +54,11 @@ class ExtensionContext:
         """
         self.broker.tap(subscriber, pattern)
         self._undo.append(lambda: self.broker.untap(subscriber, pattern))
+
+    def watch(self, watcher: IRecordWatcher) -> None:
+        """Tell a watcher what goes through the journal, until the extension stops."""
+        self.broker.records.add(watcher)
+        self._undo.append(lambda: self.broker.records.remove(watcher))
 
     def release(self) -> None:
         """Take back all that was registered."""

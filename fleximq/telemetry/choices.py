@@ -1,0 +1,81 @@
+"""What an operator can choose: the options behind ``--extension otel:`` or in ``[extension.otel]``."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from fleximq.errors import SettingError
+from fleximq.option_values import seconds, text
+
+#: What each exporter needs beside the SDK.
+_EXPORTERS = {"otlp": "opentelemetry.exporter.otlp.proto.http", "console": "opentelemetry.sdk"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How traces are made.
+
+    ``exporter`` is ``otlp`` or ``console``, ``endpoint`` where the first sends them (None: as OpenTelemetry's variables
+    say), ``sample`` which part of publications is traced that do not say so themselves, ``service`` the name they are
+    shown under, ``pattern`` which topics are looked at.
+
+    :raises SettingError: for a value that cannot be.
+    """
+
+    exporter: str = "otlp"
+    endpoint: str | None = None
+    sample: float = 0.0
+    service: str = "fleximq"
+    pattern: str = "#"
+
+    def __post_init__(self) -> None:
+        if self.exporter not in _EXPORTERS:
+            raise SettingError(f"exporter is {self.exporter!r}, but must be one of {', '.join(_EXPORTERS)}")
+        if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
+            raise SettingError(f"endpoint is {self.endpoint!r}, but must begin with http:// or https://")
+        if not 0 <= self.sample <= 1:
+            raise SettingError(f"sample is {self.sample:g}, but must be between 0 and 1")
+        if not self.service:
+            raise SettingError("service is empty, but must be a name")
+        if not self.pattern or len(self.pattern.encode()) > 1024:
+            raise SettingError(f"pattern is {self.pattern!r}, but must be a topic or a pattern of them")
+
+
+_READ: dict[str, Callable[[str, object], Any]] = {
+    "exporter": text,
+    "endpoint": text,
+    "sample": seconds,
+    "service": text,
+    "pattern": text,
+}
+
+
+def configure(options: Mapping[str, object]) -> Choices:
+    """Return what was chosen.
+
+    :raises SettingError: for an unknown option or a wrong value, and where OpenTelemetry is not installed.
+    """
+    for name in options:
+        if name not in _READ:
+            raise SettingError(f"there is no option {name}, only {', '.join(_READ)}")
+    choices = Choices(**{name: _number(name, value) for name, value in options.items()})
+    if not _isInstalled("opentelemetry.sdk") or not _isInstalled(_EXPORTERS[choices.exporter]):
+        raise SettingError("OpenTelemetry is not installed: pip install fleximq[otel]")
+    return choices
+
+
+def _number(name: str, value: object) -> Any:
+    try:
+        return _READ[name](name, value)
+    except SettingError:
+        if name == "sample":
+            raise SettingError(f"sample is {value!r}, but must be a number between 0 and 1") from None
+        raise
+
+
+def _isInstalled(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

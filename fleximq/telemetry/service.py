@@ -1,0 +1,77 @@
+"""The service: traces while it runs, and sends what is left when it stops."""
+
+from collections.abc import Callable
+from functools import partial
+from random import random
+from typing import Any
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.threads import deferToThreadPool
+
+from fleximq import __version__
+from fleximq.interfaces import IExtensionContext
+from fleximq.telemetry.choices import Choices
+from fleximq.telemetry.tracing import Tracing
+
+
+class TelemetryService(Service):
+    """Traces a broker's publications.
+
+    :param process: makes what spans are handed to when they have ended; by default what sends them from a thread.
+    :param inThread: calls something in a thread; by default one of the reactor's.
+    """
+
+    name = "otel"
+
+    def __init__(
+        self,
+        context: IExtensionContext,
+        choices: Choices,
+        process: Callable[[Choices], SpanProcessor] | None = None,
+        inThread: Callable[..., "Deferred[Any]"] | None = None,
+    ) -> None:
+        self._context = context
+        self._choices = choices
+        self._process = process or _sending
+        self._inThread = inThread
+        self._provider: TracerProvider | None = None
+
+    def startService(self) -> None:
+        """Look on from now on."""
+        super().startService()
+        choices, context = self._choices, self._context
+        resource = Resource.create({"service.name": choices.service, "service.version": __version__})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(self._process(choices))
+        tracer = self._provider.get_tracer("fleximq", __version__)
+        self._tracing = Tracing(tracer, context.reactor, choices.sample, random)
+        context.tap(self._tracing, choices.pattern)
+        context.watch(self._tracing)
+
+    def stopService(self) -> "Deferred[Any]":
+        """Send what is left; what is returned fires when that was done, or given up."""
+        super().stopService()
+        provider, self._provider = self._provider, None
+        if provider is None:
+            return succeed(None)
+        self._tracing.settle()
+        reactor = self._context.reactor
+        inThread = self._inThread or partial(deferToThreadPool, reactor, reactor.getThreadPool())
+        return inThread(provider.shutdown)
+
+
+def _sending(choices: Choices) -> SpanProcessor:
+    """Return what sends spans in batches, from a thread of its own."""
+    return BatchSpanProcessor(_exporterOf(choices))
+
+
+def _exporterOf(choices: Choices) -> SpanExporter:
+    if choices.exporter == "console":
+        return ConsoleSpanExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter(choices.endpoint)

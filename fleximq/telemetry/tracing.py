@@ -1,0 +1,123 @@
+"""Makes spans of what it sees of publications: as a tap, and as somebody who watches the journal.
+
+A traced publication has a span ``publish``, from when the broker took it until it was delivered; below it ``commit``
+where it goes through the journal, and ``deliver``, which ends when the writes of its turn were done. Whether it is
+traced is for its publisher to say, by a ``traceparent``; of all others a sample begins a trace.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
+
+from fleximq.broker.values import Envelope
+from fleximq.interfaces import IForm, IRecordWatcher, ISubscriber
+from fleximq.telemetry.carrier import contextIn
+
+
+class _Recorded(NamedTuple):
+    """A publication on its way through the journal; the body is held so that its identity stays its own."""
+
+    body: Any
+    publish: Span
+    commit: Span
+
+
+@implementer(ISubscriber, IForm, IRecordWatcher)
+class Tracing:
+    """Looks on.
+
+    :param tracer: makes the spans.
+    :param clock: tells when a turn is over.
+    :param sample: which part of publications is traced that say nothing of a trace.
+    :param random: returns a number from 0 up to 1.
+    """
+
+    def __init__(self, tracer: Tracer, clock: IReactorTime, sample: float, random: Callable[[], float]) -> None:
+        self.form = self
+        self._tracer = tracer
+        self._clock = clock
+        self._sample = sample
+        self._random = random
+        self._propagator = TraceContextTextMapPropagator()
+        self._recorded: dict[int, _Recorded] = {}
+        self._decided: list[int] = []
+        self._ending: list[Span] = []
+
+    # -- what a watcher of the journal is told -----------------------------------------------------
+
+    def appended(self, envelope: Envelope, body: Any, count: int) -> None:
+        """Begin the spans of a publication that is to be kept, if it is traced."""
+        publish = self._begin(envelope, body, count)
+        if publish is not None:
+            commit = self._tracer.start_span("commit", set_span_in_context(publish))
+            self._recorded[id(body)] = _Recorded(body, publish, commit)
+
+    def decided(self, envelope: Envelope, body: Any, count: int, reason: str | None) -> None:
+        """End that of its commit; all of them if it was refused."""
+        recorded = self._recorded.get(id(body))
+        if recorded is None:
+            return
+        if reason is None:
+            recorded.commit.set_attribute("fleximq.offset", envelope.offset)
+            recorded.commit.end()
+            self._decided.append(id(body))
+            self._endSoon(recorded.publish)
+        else:
+            for span in (recorded.commit, recorded.publish):
+                span.set_status(Status(StatusCode.ERROR, reason))
+                span.end()
+            del self._recorded[id(body)]
+
+    # -- what a subscriber and its form do ---------------------------------------------------------
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> None:
+        """Begin the span of a delivery, and that of its publication where it did not go through the journal."""
+        recorded = self._recorded.pop(id(body), None)
+        publish = self._begin(envelope, body, count) if recorded is None else recorded.publish
+        if publish is None:
+            return
+        self._endSoon(self._tracer.start_span("deliver", set_span_in_context(publish), kind=SpanKind.PRODUCER))
+        if recorded is None:
+            self._endSoon(publish)
+
+    def deliver(self, rendered: None, count: int) -> None:
+        """The spans were made already."""
+
+    # -- spans -------------------------------------------------------------------------------------
+
+    def _begin(self, envelope: Envelope, body: Any, count: int) -> Span | None:
+        """Return the span of a publication that is traced."""
+        carried = contextIn(envelope.source, body)
+        if not carried and not (self._sample and self._random() < self._sample):
+            return None
+        span = self._tracer.start_span(
+            f"publish {envelope.topic.name}",
+            self._propagator.extract(carried),
+            kind=SpanKind.SERVER,
+            attributes={
+                "messaging.system": "fleximq",
+                "messaging.destination.name": envelope.topic.name,
+                "messaging.batch.message_count": count,
+                "messaging.client.id": str(envelope.publisher.id),
+                "fleximq.dialect": envelope.publisher.dialect,
+            },
+        )
+        return span if span.is_recording() else None
+
+    def _endSoon(self, span: Span) -> None:
+        if not self._ending:
+            self._clock.callLater(0, self.settle)
+        self._ending.append(span)
+
+    def settle(self) -> None:
+        """End what was delivered: the turn is over."""
+        ending, self._ending = self._ending, []
+        decided, self._decided = self._decided, []
+        for key in decided:  # those of topics that are not looked at
+            self._recorded.pop(key, None)
+        for span in ending:
+            span.end()
