@@ -11,11 +11,15 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThreadPool
+from twisted.python.reflect import namedAny
 
 from fleximq import __version__
 from fleximq.interfaces import IExtensionContext
 from fleximq.telemetry.choices import Choices
 from fleximq.telemetry.tracing import Tracing
+
+#: It is in a package of its own, which is only needed where it is chosen.
+_OTLP = "opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter"
 
 
 class TelemetryService(Service):
@@ -72,6 +76,5 @@ def _sending(choices: Choices) -> SpanProcessor:
 def _exporterOf(choices: Choices) -> SpanExporter:
     if choices.exporter == "console":
         return ConsoleSpanExporter()
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter(choices.endpoint)
+    exporter: SpanExporter = namedAny(_OTLP)(choices.endpoint)
+    return exporter
