@@ -31,7 +31,8 @@ def permit(client: Client, action: Action, name: str) -> None:
     :raises NotPermitted: it may not.
     :raises InvalidTopic: it may not, and no topic can have this name.
     """
-    if not permits(client, action, name):
+    rights = client.rights
+    if rights is not EVERYTHING and not rights.may(action, name):
         raise _refusal(action, name)
 
 

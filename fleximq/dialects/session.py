@@ -296,10 +296,12 @@ class Session:
         self._log.debug("{who}: {error}", who=self._who(), error=error)
 
     def expel(self, error: BrokerError) -> None:
-        """Tell a client why it may stay no longer, and close."""
+        """Tell a client why it may stay no longer, and close; it is brought nothing more while that takes time."""
         if self.state is State.OPEN:
             self.failed(error)
             self.end(f"error {int(error.status)}")
+            if self.client is not None:
+                self.broker.leave(self.client, self.reason)
 
     def slow(self) -> None:
         """The peer does not read what it asked for."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fleximq.errors import Unauthorized
 from fleximq.rights import EVERYTHING
 from fleximq.security.rights import Rights
 from tests.dialects.blipmq import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
@@ -158,6 +159,27 @@ class FlexiRightsTests(FlexiCase):
             self.alice.tell("REP", answer)
         self.assertDenied(self.alice, 403, "1", "/p")
         self.assertEqual([each.kind for each in self.bob.messages()], ["REP"])
+
+    def test_expelled(self) -> None:
+        """Who is expelled is brought nothing more, though the end waits for what is on its way to the disk."""
+        journal = SlowJournal()
+        self.meet(journal=journal, durable=("d.#",))
+        self.bob.tell("SUB", {"topic": "a"})
+        self.bob.publish("d.x", 1)
+        session = self.bob.protocol.session
+        session.expel(Unauthorized("no more"))
+        self.alice.publish("a", 1)
+        self.bob.publish("a", 2)
+        self.settle()
+        [heard] = self.bob.messages()
+        self.assertError(heard, self.bob, 401)
+        self.assertFalse(self.bob.closed)
+        self.assertNotIn(session.client, list(self.server.broker.clients))
+        journal.commit()
+        self.settle()
+        self.assertTrue(self.bob.closed)
+        self.bob.leave()
+        self.assertEqual(self.server.counts("left: "), {"left: error 401": 1})
 
     def test_broadcast(self) -> None:
         """A right of its own."""
