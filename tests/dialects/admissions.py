@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
-from fleximq.errors import BrokerError, Unauthorized
+from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission, IRights
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
@@ -29,7 +29,7 @@ class FakeAdmission:
 
     def __init__(
         self,
-        known: Mapping[Any, Principal | BrokerError | None],
+        known: Mapping[Any, Principal | Exception | None],
         refused: str | None = None,
         later: bool = False,
         rights: IRights = EVERYTHING,
@@ -78,7 +78,7 @@ class FakeAdmission:
 
     def _found(self, credentials: Any) -> Deferred[Admitted]:
         found = self.known.get(credentials, WRONG)
-        if isinstance(found, BrokerError):
+        if isinstance(found, Exception):
             return fail(found)
         return succeed(Admitted(found, self.rights))
 
