@@ -85,7 +85,7 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
     elif key == Action.BROADCAST:
         yield f"{place}.broadcast is {given!r}, but must be true or false"
     elif not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        yield f"{place}.{key} is {given!r}, but must be a list of patterns, or true for everything that has no $"
+        yield f"{place}.{key} is {given!r}, but must be a list of patterns, or true for all that do not begin with $"
     else:
         for pattern in given:
             yield from _faultsOfPattern(f"{place}.{key}", pattern)

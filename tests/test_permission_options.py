@@ -88,10 +88,9 @@ class FaultTests(SynchronousTestCase):
 
     def test_values(self) -> None:
         """Lists of texts, or true and false."""
+        value: Any
         for value in ("a.#", 5, [5], {"a": 1}, [["a"]]):
-            sentence = (
-                f"roles.x.publish is {value!r}, but must be a list of patterns, or true for everything that has no $"
-            )
+            sentence = f"roles.x.publish is {value!r}, but must be a list of patterns, or true for all that do not begin with $"
             self.assertFault("roles", {"x": {"publish": value}}, sentence)
         for value in ([], ["#"], "yes"):
             sentence = f"roles.x.broadcast is {value!r}, but must be true or false"

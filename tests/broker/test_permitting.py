@@ -1,7 +1,7 @@
 """What the broker does for a client that may not do everything, and when that changes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -89,7 +89,8 @@ class PermittingCase(SynchronousTestCase):
 
     def assertDenied(self, act: Any, *arguments: Any, **more: Any) -> NotPermitted:
         """See that this is not permitted."""
-        return self.assertRaises(NotPermitted, act, *arguments, **more)
+        error: NotPermitted = self.assertRaises(NotPermitted, act, *arguments, **more)
+        return error
 
 
 class PublishingTests(PermittingCase):
@@ -572,9 +573,9 @@ class LeakMachine(RuleBasedStateMachine):
         try:
             if kind in (None, "literal"):
                 broker.subscribe(client, self.live, name, kind == "literal")
-                broker.recall(client, self.reader, name, kind == "literal", history=2 if kind else 0)
+                broker.recall(client, cast(Any, self.reader), name, kind == "literal", history=2 if kind else 0)
             else:
-                broker.follow(client, self.reader, name, Start(str(kind), 1))
+                broker.follow(client, cast(Any, self.reader), name, Start(str(kind), 1))
         except NotPermitted:
             assert not may
         except BrokerError:
@@ -717,6 +718,6 @@ class LeakTests(SynchronousTestCase):
 
     def test_model(self) -> None:
         """Whatever happens in whatever order."""
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             LeakMachine, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
         )
