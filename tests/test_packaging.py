@@ -14,6 +14,8 @@ import fleximq
 from tests.import_rules import SPARK, importsOf
 
 ROOT = Path(__file__).parents[1]
+#: What only the extra ``otel`` brings.
+OTEL = frozenset({"opentelemetry"})
 #: The extras of the pipeline.
 PIPELINE = ("spark", "java", "delta", "iceberg")
 
@@ -60,10 +62,10 @@ class MetadataTests(SynchronousTestCase):
     def test_requirements(self) -> None:
         """Required is what fleximq imports, and the two packages that Twisted wants for TLS; nothing else.
 
-        What only the pipeline imports is an extra.
+        What only the pipeline or tracing imports is an extra.
         """
         required = {line.split("[")[0] for line in self.setup["options"]["install_requires"].split()}
-        self.assertEqual(required, _foreignPackages() - SPARK | {"pyopenssl", "service-identity"})
+        self.assertEqual(required, _foreignPackages() - SPARK - OTEL | {"pyopenssl", "service-identity"})
 
     def test_spark(self) -> None:
         """The extras have what the pipeline imports; ``spark`` what all of it needs."""
@@ -93,7 +95,10 @@ class MetadataTests(SynchronousTestCase):
 
 def _foreignPackages() -> set[str]:
     """Return the names on PyPI of all packages that the sources import."""
-    names = {"zope": "zope.interface", "ulid": "python-ulid", "OpenSSL": "pyopenssl"}
+    names = {
+        "zope": "zope.interface", "ulid": "python-ulid", "OpenSSL": "pyopenssl", "jwt": "pyjwt",
+        "argon2": "argon2-cffi", "prometheus_client": "prometheus-client", "service_identity": "service-identity",
+    }  # fmt: skip
     sources = [path.read_text() for path in (ROOT / "fleximq").rglob("*.py")]
     modules = {name.split(".")[0] for source in sources for _, name in importsOf("", source)}
     return {names.get(module, module) for module in modules - sys.stdlib_module_names - {"fleximq"}}

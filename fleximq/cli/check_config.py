@@ -13,6 +13,7 @@ from fleximq.cli.toml_text import asToml
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.reloading import Difference, dangers, difference
+from fleximq.security.schemes import warnings
 from fleximq.settings import Settings
 from fleximq.settings_file import read
 
@@ -81,6 +82,8 @@ def _show(path: str, settings: Settings) -> None:
     """Print what the settings change of the defaults."""
     lines = asToml(settings)
     print(f"# {path} is good." + (" Beside the defaults, it sets:" if lines else " It sets the defaults only."))
+    for sentence in warnings(settings.auth):
+        print(f"# Note: {sentence}")
     for line in lines:
         print(line)
 

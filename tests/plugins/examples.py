@@ -7,7 +7,11 @@ import twisted.plugins
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 #: The folder of each example, and the package in it.
-EXAMPLES = {"audit_trail": "fleximq_audit_trail", "line_echo": "fleximq_line_echo"}
+EXAMPLES = {
+    "audit_trail": "fleximq_audit_trail",
+    "line_echo": "fleximq_line_echo",
+    "time_codes": "fleximq_time_codes",
+}
 
 
 def makeKnown() -> None:

@@ -1,0 +1,92 @@
+"""Checks names and codes.
+
+A code is good for the half minute in which it is shown and for those before and behind it, and only once.
+"""
+
+import base64
+import binascii
+import hmac
+import time
+from collections.abc import Callable
+from typing import Any
+
+from twisted.cred.checkers import ICredentialsChecker
+from twisted.cred.error import UnauthorizedLogin
+from zope.interface import implementer
+
+from fleximq.errors import SettingError
+from fleximq.security import secret_files
+from fleximq.security.checking import ICautious, IVouching
+from fleximq.security.credentials import IPassword
+from fleximq.security.names import isName
+from fleximq.security.principal import Principal
+
+#: Seconds for which an app shows a code.
+PERIOD = 30
+#: Seconds after which the principal has to show a new one.
+LASTING = 12 * 3600
+
+
+def codeOf(key: bytes, period: int) -> str:
+    """Return the code of a period, as RFC 6238 has it."""
+    taken = hmac.digest(key, period.to_bytes(8, "big"), "sha1")
+    place = taken[-1] & 15
+    return f"{(int.from_bytes(taken[place : place + 4], 'big') & 0x7FFFFFFF) % 1_000_000:06d}"
+
+
+@implementer(ICredentialsChecker, IVouching, ICautious)
+class TimeCodes:
+    """Knows people by their keys.
+
+    :param now: returns the time in seconds since 1970.
+    :raises SettingError: the file is not as it must be.
+    """
+
+    credentialInterfaces = (IPassword,)
+
+    def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
+        found = secret_files.read(path)
+        self.warnings = found.warnings
+        self._keys = dict(_entry(path, line) for line in secret_files.text(path, found).splitlines() if line)
+        self._now = now
+        self._used: dict[str, int] = {}
+
+    def requestAvatarId(self, credentials: Any) -> Any:
+        """Return whose code it is.
+
+        :raises UnauthorizedLogin: nobody's, now.
+        """
+        name, shown = credentials.username, credentials.password.encode(errors="replace")
+        key = self._keys.get(name, b"")
+        now = self._now()
+        good = 0
+        for period in range(int(now) // PERIOD - 1, int(now) // PERIOD + 2):
+            if hmac.compare_digest(codeOf(key, period).encode(), shown):
+                good = period
+        if not key or good <= self._used.get(name, 0):
+            raise UnauthorizedLogin()
+        self._used[name] = good
+        return Principal(name, expires=now + LASTING)
+
+    def vouch(self, principal: Any) -> Any:
+        """Return somebody who still stands in the file."""
+        return principal if principal.name in self._keys else None
+
+
+def _entry(path: str, line: str) -> tuple[str, bytes]:
+    name, _, written = line.partition(":")
+    try:
+        key = base64.b32decode(written)
+    except binascii.Error:
+        key = b""
+    if not isName(name) or len(key) < 10:
+        raise SettingError(f"{path} has a line that is not NAME:KEY with a key of 16 or more letters in base32")
+    return name, key
+
+
+def timeCodes(argument: str) -> TimeCodes:
+    """Make the checker of ``--auth time_codes:FILE``.
+
+    :raises SettingError: the file is not as it must be.
+    """
+    return TimeCodes(argument)

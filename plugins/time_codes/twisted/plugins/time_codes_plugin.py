@@ -1,0 +1,11 @@
+"""Makes the scheme known. Twisted reads this file whenever it looks for plug-ins, so it holds names only."""
+
+from fleximq.plugin import Checker
+
+timeCodes = Checker(
+    "time_codes",
+    "FILE",
+    "Names, and the codes that an authenticator app shows for them; FILE has their keys.",
+    ["fleximq.security.credentials.IPassword"],
+    "fleximq_time_codes.checker.timeCodes",
+)
