@@ -77,9 +77,7 @@ class Difference(NamedTuple):
 def difference(old: Settings, new: Settings) -> Difference:
     """Compare settings, by name."""
     names = [name for name in _PLACES if _valueOf(old, name) != _valueOf(new, name)]
-    return Difference(
-        tuple(name for name in names if name in LIVE), tuple(name for name in names if name not in LIVE)
-    )
+    return Difference(tuple(name for name in names if name in LIVE), tuple(name for name in names if name not in LIVE))
 
 
 def merged(old: Settings, new: Settings) -> Settings:

@@ -73,7 +73,9 @@ class ReloadingTests(SynchronousTestCase):
     def test_merged(self, echo: bool, topics: int, seconds: float) -> None:
         """What is taken differs from what was in force by what has changed, from what was wanted by what waits."""
         old = Settings()
-        new = replace(old, bcastEcho=echo, redelivery=seconds, limits=replace(old.limits, topics=topics, clients=topics))
+        new = replace(
+            old, bcastEcho=echo, redelivery=seconds, limits=replace(old.limits, topics=topics, clients=topics)
+        )
         taken = merged(old, new)
         self.assertEqual(difference(old, taken), Difference(difference(old, new).changed, ()))
         self.assertEqual(difference(taken, new), Difference((), difference(old, new).waiting))

@@ -49,8 +49,8 @@ class Outbox:
     :param overflow: called once when it is too slow by the policy.
     :param policy: what happens to deliveries over the mark.
 
-    ``traffic`` is what went over its connection, both ways. ``cut(chunk, room)`` finds the last end of a message within ``room`` bytes of a run: the bytes and messages
-    before it. The session sets it to its form's.
+    ``traffic`` is what went over its connection, both ways. ``cut(chunk, room)`` finds the last end of a message within
+    ``room`` bytes of a run: the bytes and messages before it. The session sets it to its form's.
     """
 
     __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_late", "_lingering", "_lingers", "_overflow",

@@ -60,8 +60,8 @@ class Session:
     Subclasses define ``dialect``, :meth:`received` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
     the peer was last heard, in the clock's seconds; the face sets it. ``reason`` is why it ends, "" until it does.
     ``stuck`` says that it left something undone until the peer has read more. ``pace`` keeps it to its rates, where
-    there are any, and ``stays`` says that its clients are expected to keep their connection. ``mayFinish`` says that its peers are
-    told in good time when the broker stops, ``dismissed`` that they have no more of it.
+    there are any, and ``stays`` says that its clients are expected to keep their connection. ``mayFinish`` says that
+    its peers are told in good time when the broker stops, ``dismissed`` that they have no more of it.
 
     The face sets ``certificate``, which returns what the peer has shown by TLS, ``checking``, which is told True when
     a check of credentials begins to take time and False when it is decided, and ``admitted``: who the peer is by what

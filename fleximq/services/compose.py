@@ -39,10 +39,9 @@ from fleximq.services.parties import brokerParty, contextParty, gateParty, origi
 from fleximq.services.readiness import Readiness
 from fleximq.services.reload import Reload
 from fleximq.services.spoken import Spoken, speak
-from fleximq.services.web import Web
 from fleximq.services.watchdog import WatchdogService, pauseOf
+from fleximq.services.web import Web
 from fleximq.settings import Settings
-
 
 #: What is spoken where there is only HTTP.
 _NOTHING = Spoken({}, {}, {}, ())
@@ -163,9 +162,7 @@ def _context(
     paces: Paces,
 ) -> Context:
     admission = paces.before(security.admissionFor(protection), broker.observers.counted)
-    return Context(
-        broker, settings, reactor, turn, admission, policy, rates=paces.rates, flapping=paces.flapping
-    )
+    return Context(broker, settings, reactor, turn, admission, policy, rates=paces.rates, flapping=paces.flapping)
 
 
 def _gated(gate: Gate, factory: IProtocolFactory, listen: Listen, context: Context) -> IProtocolFactory:

@@ -1,4 +1,4 @@
-"""A broker that reads its settings again while clients talk: what it takes, what it refuses, and that nobody is dropped."""
+"""A broker that reads its settings again while clients talk: what it takes, what it refuses, and who stays."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.security.checkers.hashed_secrets import hashOf
 from tests.broker_process import BrokerProcess
 from tests.certificates import makeCertificate
-from tests.conversations.clients import PATIENCE, BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
+from tests.conversations.clients import PATIENCE, BlipClient, FlexiClient, IdentityClient, Stream
 
 SETTINGS = """\
 auth = ["tokens:{folder}/tokens", "apikeys:{folder}/keys"]
@@ -185,7 +185,7 @@ class RefusedTests(ReloadCase):
         good = path.read_bytes()
         ways: dict[str, Callable[[], object]] = {
             "missing": path.unlink,
-            "unreadable": lambda: (path.unlink(), path.mkdir()),
+            "unreadable": lambda: self.turnIntoFolder(path),
             "empty": lambda: path.write_bytes(b""),
             "half-written": lambda: path.write_bytes(good[: len(good) // 2 + 3]),
             "wrong": lambda: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
@@ -200,6 +200,11 @@ class RefusedTests(ReloadCase):
             if path.is_dir():
                 path.rmdir()
             path.write_bytes(good)
+
+    def turnIntoFolder(self, path: Path) -> None:
+        """Put a folder in the place of a file, which nobody can read, not even root."""
+        path.unlink()
+        path.mkdir()
 
     def test_settings(self) -> None:
         """The settings file."""

@@ -53,10 +53,10 @@ class StoppingTests(SynchronousTestCase):
                 broker.stop(number)
                 self.assertLess(time.monotonic() - began, PROMPTLY)
                 self.assertEqual(broker.wait(), 0)
-                for each in (flexi, web):
-                    (told,) = each.untilEnd()
+                for client in (flexi, web):
+                    (told,) = client.untilEnd()
                     self.assertEqual((told.kind, told.sender, told.status), ("NOTIF", 1, 503))
-                    self.assertEqual(told.header["routing"], [{"client_id": each.id, "path": "/broker/draining"}])
+                    self.assertEqual(told.header["routing"], [{"client_id": client.id, "path": "/broker/draining"}])
                 self.assertEqual(web.carrier.code, 1012)
                 self.assertRegex(identity.hear(), "^ERROR:503:")
                 self.assertEqual(self.assertRaises(Ended, identity.hear).args, (1012,))

@@ -323,6 +323,33 @@ class SocketTests(TestCase):
         self.assertEqual(self.reader.recv(100), b"hello")
 
     @inlineCallbacks
+    def test_linger(self) -> Generator[Any, Any, None]:
+        """An outbox that lingers ends what goes out; the connection ends with the other side."""
+        server = yield self.connect()
+        server.outbox.linger()
+        self.say(server, b"hello")
+        server.outbox.close()
+        self.assertTrue(server.outbox.empty)
+        self.assertEqual((yield self.read()), b"hello")
+        self.reader.send(b"x" * 1000)  # which would reset a connection that is closed
+        for _ in range(20):
+            yield deferLater(reactor, 0)
+        self.assertTrue(server.transport.connected)
+        server.outbox.finish()
+        while server.transport.connected:
+            yield deferLater(reactor, 0)
+
+    @inlineCallbacks
+    def test_lingerBehindTheEnd(self) -> Generator[Any, Any, None]:
+        """A peer that has ended its side already is not waited for."""
+        server = yield self.connect()
+        server.outbox.finish()
+        server.outbox.linger()
+        server.outbox.close()
+        while server.transport.connected:
+            yield deferLater(reactor, 0)
+
+    @inlineCallbacks
     def test_largeToAPausingReader(self) -> Generator[Any, Any, None]:
         """64 MiB to a reader that pauses arrive to the byte, and what is said meanwhile behind them, in order."""
         server = yield self.connect()

@@ -27,7 +27,7 @@ class GuestsTests(SynchronousTestCase):
         self.clock = Clock()
         self.context = makeContext(self.clock, consumeWait=5.0)
         self.guests = Guests(self.clock)
-        streams = {
+        streams: dict[str, Any] = {
             "fleximq": FlexiFactory(self.context),
             "blipmq": BlipFactory(self.context),
             "minimq": MiniFactory(self.context),

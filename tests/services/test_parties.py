@@ -39,7 +39,7 @@ class Running(SynchronousTestCase):
         self.whole.privilegedStartService()
         self.whole.startService()
         self.addCleanup(self.whole.stopService)
-        self.factories = [server[1] for server in self.reactor.tcpServers]
+        self.factories: list[Any] = [server[1] for server in self.reactor.tcpServers]
 
     def change(self, **values: Any) -> None:
         """Reload with other settings; a dash in a name is spelt as an underscore."""
@@ -123,8 +123,8 @@ class Running(SynchronousTestCase):
 
     def page(self, origin: str) -> bytes:
         """Return the first line of the answer to a page that opens a WebSocket."""
-        lines = "GET /ws HTTP/1.1", "Host: localhost", "Upgrade: websocket", "Connection: Upgrade", f"Origin: {origin}", \
-            "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="  # fmt: skip
+        lines = "GET /ws HTTP/1.1", "Host: localhost", "Upgrade: websocket", "Connection: Upgrade", \
+            f"Origin: {origin}", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="  # fmt: skip
         peer = Peer(self.factories[0])
         return peer.ask("\r\n".join((*lines, "", "")).encode()).split(b"\r\n")[0]
 

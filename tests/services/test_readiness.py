@@ -75,6 +75,24 @@ class ReadinessTests(SynchronousTestCase):
         opening.callback(self.reactor.listenTCP(1, Factory()))
         self.assertEqual(self.told.lines, ["STOPPING=1", "STATUS=ending connections"])
 
+    def test_reload(self) -> None:
+        """Around a reload it says so, and when; not before it is ready, nor at the end."""
+        self.readiness.reloading()
+        self.readiness.reloaded()
+        self.listener.startService()
+        self.readiness.startService()
+        self.turn()
+        self.told.lines.clear()
+        self.readiness.reloading()
+        self.assertEqual(self.told.lines[0], "RELOADING=1")
+        self.assertRegex(self.told.lines[1], "^MONOTONIC_USEC=[0-9]+$")
+        self.readiness.reloaded()
+        self.assertEqual(self.told.lines[3:], ["READY=1", "STATUS=serving on 1 listener"])
+        self.readiness.stopService()
+        self.told.lines.clear()
+        self.readiness.reloading()
+        self.assertEqual(self.told.lines, [])
+
     def test_words(self) -> None:
         """The status counts listeners."""
         self.assertEqual(Readiness(self.reactor, self.told, [self.listener] * 2).words, "serving on 2 listeners")

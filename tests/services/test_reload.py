@@ -48,7 +48,8 @@ class ReloadTests(SynchronousTestCase):
         self.assertIs(self.reload.settings, before)
         self.assertNotIn("a follows", self.done)
         self.assertEqual((self.done[0], self.done[-1]), ("begun", "ended"))
-        return refused.sentences
+        sentences: tuple[str, ...] = refused.sentences
+        return sentences
 
     def test_taken(self) -> None:
         """All parties read, then all follow; what needs a restart keeps its value."""

@@ -22,7 +22,7 @@ class Reactor(MemoryReactorClock):
     def callWhenRunning(self, function: Any, *arguments: Any) -> None:  # type: ignore[override]
         function(*arguments)
 
-    def callFromThread(self, function: Any, *arguments: Any) -> None:  # type: ignore[override]
+    def callFromThread(self, function: Any, *arguments: Any) -> None:
         function(*arguments)
 
 
