@@ -79,7 +79,6 @@ class FlexiSession(FlexiMessages):
             spans = admittedSpans(self.pace.meter, spans, self._overRate)
         try:
             for bytesOfEnvelope, read, start, end, count in spans:
-                messages += count
                 envelope = known(bytesOfEnvelope)
                 if envelope is not None and (topic := envelope.topic).only is FLEXI_FORM:
                     topic.published += count
@@ -88,11 +87,14 @@ class FlexiSession(FlexiMessages):
                         total += count
                         continue
                     if total:
+                        messages += total
                         _handOver(source, begin, until, takers, total)
                     takers = topic.takers or ()
                     source, begin, until, total = read, start, end, count
                     continue
+                messages += count
                 if total:
+                    messages += total
                     _handOver(source, begin, until, takers, total)
                     total = 0
                     takers = ()
@@ -110,12 +112,13 @@ class FlexiSession(FlexiMessages):
                     publish(envelope, run, count)
         except FrameTooLarge as error:
             if total:
+                messages += total
                 _handOver(source, begin, until, takers, total)
                 total = 0
             self._settleLayout()
             self._refused(error, error.envelope)
         finally:
-            self.traffic.messagesIn += messages
+            self.traffic.messagesIn += messages + total
             if total:
                 _handOver(source, begin, until, takers, total)
 

@@ -52,9 +52,15 @@ class Web:
 
     def site(self, ways: tuple[Way, ...]) -> IProtocolFactory:
         """Return the site of a listener that speaks these dialects."""
+        return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins)
+
+    def _namesTrusted(self) -> bool:
+        """Tell whether this is no broker for its own machine alone."""
         settings = self._settings()
-        namesTrusted = settings.allowAnonymous or self._security.required
-        return WebSite(self._reactor, ways, self._pages, self._nobody, namesTrusted, settings.allowedOrigin)
+        return settings.allowAnonymous or bool(settings.auth)
+
+    def _origins(self) -> tuple[str, ...]:
+        return self._settings().allowedOrigin
 
     def _nobody(self) -> Admitted | None:
         """Return what is allowed to those who show nothing; None if they have to."""

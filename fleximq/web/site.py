@@ -51,20 +51,24 @@ class Pages(Resource):
 
     :param welcome: what answers the root.
     :param pages: what answers all others, by path.
-    :param namesTrusted: whether requests may name this broker as they like, see :mod:`fleximq.web.rebinding`.
-    :param origins: those that an operator has allowed.
+    :param namesTrusted: tells whether requests may name this broker as they like, see :mod:`fleximq.web.rebinding`.
+    :param origins: returns those that an operator has allowed.
     """
 
     isLeaf = True
 
     def __init__(
-        self, welcome: IResource, pages: Mapping[str, Page], namesTrusted: bool, origins: Collection[str]
+        self,
+        welcome: IResource,
+        pages: Mapping[str, Page],
+        namesTrusted: Callable[[], bool],
+        origins: Callable[[], Collection[str]],
     ) -> None:
         super().__init__()
         self._welcome = welcome
         self._pages = dict(pages)
         self._namesTrusted = namesTrusted
-        self._origins = frozenset(origins)
+        self._origins = origins
 
     def render(self, request: Any) -> Any:
         """Answer a request, perhaps later."""
@@ -81,14 +85,15 @@ class Pages(Resource):
 
     async def _answer(self, request: Any, path: str, page: Page) -> Reply:
         method = request.method.decode("latin-1")
-        host = request.getHeader("host")
-        checkHost(host, self._namesTrusted, self._origins)
+        host = _field(request, b"host")
+        origins = self._origins()
+        checkHost(host, self._namesTrusted(), origins)
         if method not in page.methods:
             allowed = ", ".join(page.methods)
             raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
         if page.post:
-            site = request.getHeader("sec-fetch-site")
-            checkPost(request.getHeader("content-type"), request.getHeader("origin"), host, site, self._origins)
+            site = _field(request, b"sec-fetch-site")
+            checkPost(_field(request, b"content-type"), _field(request, b"origin"), host, site, origins)
         visit = _visit(request, method, path, page)
         if page.action is not None and not visit.may(page.action, path[1:]):
             if visit.rights is None:
@@ -112,8 +117,8 @@ class WebSite(WelcomeSite):
         ways: Sequence[Way],
         pages: Mapping[str, Page],
         nobody: Callable[[], Admitted | None] = everybody,
-        namesTrusted: bool = False,
-        origins: Collection[str] = (),
+        namesTrusted: Callable[[], bool] = lambda: False,
+        origins: Callable[[], Collection[str]] = tuple,
     ) -> None:
         super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, namesTrusted, origins))
         self._nobody = nobody
@@ -125,6 +130,12 @@ class WebSite(WelcomeSite):
         return channel
 
 
+def _field(request: Any, name: bytes) -> str | None:
+    """Return what a request says under this name; whatever bytes these are, they are text."""
+    value: bytes | None = request.getHeader(name)
+    return None if value is None else value.decode("latin-1")
+
+
 def _visit(request: Any, method: str, path: str, page: Page) -> Visit:
     admitted: Admitted | None = getattr(request.channel, "admitted", None)
     principal = None if admitted is None else admitted.principal
@@ -134,7 +145,7 @@ def _visit(request: Any, method: str, path: str, page: Page) -> Visit:
         _posted(request.content.read()) if page.post else _queried(request.args),
         None if admitted is None else admitted.rights,
         ANONYMOUS if principal is None else principal.name,
-        request.getHeader("accept") or "",
+        _field(request, b"accept") or "",
     )
 
 

@@ -131,7 +131,8 @@ class WelcomePage(Resource):
         request.setHeader(b"vary", b"Accept")
         request.setHeader(b"cache-control", b"no-cache")
         address = request.getHost()
-        if not prefersHtml(request.getHeader("accept")):
+        accept = request.getHeader(b"accept")
+        if not prefersHtml(accept and accept.decode("latin-1")):
             return asText(self._ways, address).encode()
         request.setHeader(b"content-type", b"text/html; charset=utf-8")
         request.setHeader(b"content-security-policy", _POLICY)

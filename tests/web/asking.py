@@ -105,13 +105,15 @@ class SiteCase(SynchronousTestCase):
         posted = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         length = [f"Content-Length: {len(posted)}"] if posted else []
         named = [f"Host: {host}"] if host else []
-        site: Any = WebSite(self.clock, (), self.pages, lambda: self.admitted, self.namesTrusted, self.origins)
+        site: Any = WebSite(
+            self.clock, (), self.pages, lambda: self.admitted, lambda: self.namesTrusted, lambda: self.origins
+        )
         site.doStart()
         self.addCleanup(site.doStop)
         channel = site.buildProtocol(None)
         transport = StringTransport(hostAddress=IPv4Address("TCP", "127.0.0.1", 7890))
         channel.makeConnection(transport)
-        channel.dataReceived("\r\n".join((f"{line} HTTP/1.1", *named, *fields, *length, "", "")).encode() + posted)
+        channel.dataReceived("\r\n".join((f"{line} HTTP/1.1", *named, *fields, *length, "", "")).encode("latin-1") + posted)
         for _ in range(100):
             if transport.disconnecting:
                 break

@@ -78,6 +78,13 @@ class MethodTests(SiteCase):
         """Other paths are not there."""
         self.assertEqual(self.ask("GET /api/nothing").code, 404)
 
+    def test_strangeBytes(self) -> None:
+        """Bytes that are no UTF-8 are no failure, wherever they stand."""
+        for field in ("Accept", "Origin", "Sec-Fetch-Site"):
+            self.assertEqual(self.ask("GET /api/about", f"{field}: \xff\xfe").code, 200, field)
+        self.assertEqual(self.ask("GET /api/about", host="\xff").code, 403)
+        self.assertEqual(self.ask("GET /", "Accept: \xff").code, 200)
+
     def test_notJson(self) -> None:
         """What is posted must be a JSON object."""
         for body in (b"{", b"[]", b"\xff", b"[" * 60_000):
