@@ -38,6 +38,8 @@ def overlap(first: str, second: str) -> bool:
         return False
     if any(a != b and "*" not in (a, b) for a, b in zip(one, other, strict=False)):
         return False
+    if one[1:] + other[1:] == [] and "" in one + other and not (oneRest and otherRest):
+        return False  # it would have to be the empty name, which is none
     heads = [levels[0] if levels else "*" for levels in (one, other)]
     return "*" not in heads or not any(head.startswith("$") for head in heads)
 

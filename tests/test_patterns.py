@@ -77,10 +77,13 @@ class OverlapTests(SynchronousTestCase):
             ("$sys/#", "*/x", False),
             ("#.a", "b.a", False),
             ("#.a", "#", True),
+            (".#", "*", False),
+            (".#", "#", True),
+            (".#", ".#", True),
         ):
             self.assertEqual([overlap(one, other), overlap(other, one)], [expected] * 2, (one, other))
 
-    @settings(deadline=None, max_examples=60)
+    @settings(deadline=None, max_examples=300)
     @given(*[st.lists(st.sampled_from(["a", "$a", "", "*", "#"]), min_size=1, max_size=3).map(".".join)] * 2)
     def test_asMatched(self, one: str, other: str) -> None:
         """They overlap just if one of all names is matched by both."""

@@ -90,8 +90,8 @@ class FaultTests(SynchronousTestCase):
         """Lists of texts, or true and false."""
         value: Any
         for value in ("a.#", 5, [5], {"a": 1}, [["a"]]):
-            sentence = f"roles.x.publish is {value!r}, but must be a list of patterns, or true for all that do not begin with $"
-            self.assertFault("roles", {"x": {"publish": value}}, sentence)
+            words = "but must be a list of patterns, or true for all that do not begin with $"
+            self.assertFault("roles", {"x": {"publish": value}}, f"roles.x.publish is {value!r}, {words}")
         for value in ([], ["#"], "yes"):
             sentence = f"roles.x.broadcast is {value!r}, but must be true or false"
             self.assertFault("roles", {"x": {"broadcast": value}}, sentence)
