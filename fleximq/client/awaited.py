@@ -469,12 +469,12 @@ class AwaitedClient:
             return
         wasJoined = ledger.state is State.JOINED
         self._drop()
+        if wasJoined and (self._settings.reconnect is None or self._url.scheme == "stdio"):
+            self._end(lost)
+            return
         ledger.lose(lost)
         if wasJoined:
-            if self._settings.reconnect is None or self._url.scheme == "stdio":
-                self._end(lost)
-            else:
-                self._returning = self._loop.start(self._comeBack(lost))
+            self._returning = self._loop.start(self._comeBack(lost))
 
     def _drop(self) -> None:
         """Have no line any more."""

@@ -370,11 +370,11 @@ class Client:
         ledger = self._ledger
         if ledger.state is State.CLOSED:
             return
-        wasJoined = ledger.state is State.JOINED
         self._wire.mends = self._mends
-        ledger.lose(lost)
-        if wasJoined and not self._mends:
+        if ledger.state is State.JOINED and not self._mends:
             ledger.end(lost)
+        else:
+            ledger.lose(lost)
         self._alarm.set()
 
     def _keep(self) -> None:

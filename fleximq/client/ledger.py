@@ -120,22 +120,28 @@ class Ledger:
         conversation.begin(self.settings.credentials, self.settings.name)
         return self._joining
 
-    def _joined(self, id: int) -> None:
+    def _joined(self) -> None:
         said = self.conversation
         # For the interval only: nobody waits for the PONG.
         self._owe(said.ping(0, self.settings.interval))
-        for box in self.inbox.boxes.values():
-            self._subscribeAgain(box)
+        boxes = list(self.inbox.boxes.values())
+        for box in boxes:
+            self._subscribeAgain(box, isLast=box is boxes[-1])
+        if not boxes:
+            self._arrive()
+
+    def _arrive(self) -> None:
+        """Be there, with all subscriptions, and say what was to be said later."""
         later, self._later, self._laterBytes = self._later, deque(), 0
         for _, make in later:
-            self._owe(make(said))
+            self._owe(make(self.conversation))
         self._become(State.JOINED, None)
-        self._joining.succeed(id)
+        self._joining.succeed(self.conversation.id)
         arrivals, self._arrivals = self._arrivals, []
         for each in arrivals:
             each.succeed(None)
 
-    def _subscribeAgain(self, box: Box) -> None:
+    def _subscribeAgain(self, box: Box, isLast: bool) -> None:
         """Subscribe for a box that had a subscription on the connection before."""
         said = self.conversation
         (before, first), (after, second) = self._expect(), self._expect()
@@ -148,23 +154,43 @@ class Ledger:
                     self.subscribed(Subscribing(data, box, first, second))
                 except SubscribeFailed as error:
                     self.inbox.endNamed(box.topic, error)
+                if isLast:
+                    self._arrive()
 
         second.told = passed
         self._owe(data)
 
     def lose(self, lost: ConnectionLost) -> None:
-        """The connection has ended, or could not be made: who waits for an answer is told.
+        """The connection has ended, or could not be made, and another one is going to be: who waits is told.
 
-        If there will be another one, subscriptions and what is to be sent later wait for it; otherwise :meth:`end`
-        follows.
+        Subscriptions, and what is to be sent later, wait for the next one.
         """
-        lost = self.explained(lost)
-        self._lost = lost
-        if self.state is State.JOINED and self.unflushed:
-            self._uncertain = lost
         wasJoined = self.state is State.JOINED
+        self._fail(lost)
         if wasJoined:
+            self._become(State.AWAY, self._lost)
+
+    def end(self, why: Exception | None) -> None:
+        """There is no connection any more, and there will be none; without an error, because that was wanted."""
+        if self.state is State.CLOSED:
+            return
+        lost = self._lost or ConnectionLost("the client was closed")
+        if why is not None:
+            lost = why if isinstance(why, ConnectionLost) else ConnectionLost(str(why))
+        self._fail(lost)
+        arrivals, self._arrivals = self._arrivals, []
+        for each in arrivals:
+            each.fail(self.lost)
+        self._become(State.CLOSED, why)
+        self.inbox.endAll(True if why is None else self.lost)
+
+    def _fail(self, lost: ConnectionLost) -> None:
+        """Tell everybody who waits for an answer that there will be none."""
+        self._lost = lost = self.explained(lost)
+        if self.state is State.JOINED:
             self.state = State.AWAY
+            if self.unflushed:
+                self._uncertain = lost
         self._joining.fail(lost)
         barriers, self._barriers = self._barriers, {}
         replies, self._replies = self._replies, {}
@@ -172,21 +198,6 @@ class Ledger:
             barrier.fail(lost)
         for _, _, reply in replies.values():
             reply.fail(lost)
-        if wasJoined:
-            self._become(State.AWAY, lost)
-
-    def end(self, why: Exception | None) -> None:
-        """There will be no other connection; without an error, because that was wanted."""
-        lost = self._lost or ConnectionLost("the client was closed")
-        if why is not None:
-            self._lost = lost = why if isinstance(why, ConnectionLost) else ConnectionLost(str(why))
-        arrivals, self._arrivals = self._arrivals, []
-        for each in arrivals:
-            each.fail(lost)
-        self.lose(lost)
-        if self.state is not State.CLOSED:
-            self._become(State.CLOSED, why)
-        self.inbox.endAll(True if why is None else lost)
 
     def _become(self, state: State, why: Exception | None) -> None:
         self.state = state
@@ -389,10 +400,10 @@ class Ledger:
         elif isinstance(event, Pinged):
             self._owe(self.conversation.pong(event.timestamp))
         elif isinstance(event, Joined):
-            self._joined(event.id)
+            self._joined()
 
     def _refused(self, event: Refusal) -> None:
-        if not self._joining.done:
+        if not self.conversation.id:
             self._joining.fail(JoinRefused(event.status, event.words, event.path, event.payload))
         elif not self.inbox.refused(event):
             self._refusals.add(event)

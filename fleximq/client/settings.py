@@ -27,7 +27,7 @@ class State(Enum):
     """Where a client stands."""
 
     JOINED = "joined"
-    """There is a connection, and subscriptions are on their way over it."""
+    """There is a connection, and all subscriptions are in place."""
     AWAY = "away"
     """The connection was lost, and another one is being made."""
     CLOSED = "closed"

@@ -65,7 +65,7 @@ class Subscription:
             if delivery is not None:
                 return delivery
         found = self._wire.waitFor(self._news, timeout, needed=False)
-        return found if isinstance(found, Delivery) else None
+        return None if isinstance(found, bool) else found
 
     def _news(self) -> Delivery | bool | None:
         delivery: Delivery | None = self._inbox.take(self._box)

@@ -17,12 +17,20 @@ from typing import Any, Self, Unpack
 from OpenSSL import SSL
 from service_identity import CertificateError, VerificationError
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint, wrapClientTLS
-from twisted.internet.error import AlreadyCalled, AlreadyCancelled, ConnectError, ConnectionDone, DNSLookupError
+from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
+from twisted.internet.error import (
+    AlreadyCalled,
+    AlreadyCancelled,
+    ConnectError,
+    ConnectingCancelledError,
+    ConnectionDone,
+    DNSLookupError,
+)
 from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import Certificate, PrivateCertificate, optionsForClientTLS, trustRootFromCertificates
 from twisted.logger import Logger
+from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -260,7 +268,7 @@ class _ReactorLoop(Loop):
 
     def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
         running = Deferred.fromCoroutine(work)
-        running.addErrback(lambda failure: failure.trap(CancelledError) and None)
+        running.addErrback(lambda failure: failure.trap(CancelledError, ConnectingCancelledError) and None)
         running.addErrback(lambda failure: _log.failure("What a client does by itself failed", failure))
         return running
 
@@ -270,16 +278,21 @@ class _ReactorLoop(Loop):
             StandardStreams(stream, *ownPipes(), reactor=self._reactor)
             return
         try:
-            await self._endpoint(url, settings).connect(Factory.forProtocol(lambda: stream))
+            await self._endpoint(url, settings.timeout).connect(self._factory(url, settings, stream))
         except (ConnectError, DNSLookupError, OSError, ValueError, CancelledError) as error:
             raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from error
 
-    def _endpoint(self, url: Url, settings: ClientSettings) -> Any:
+    def _endpoint(self, url: Url, timeout: float) -> Any:
         if url.scheme == "ipc":
-            return UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), settings.timeout)
-        host = url.host or "localhost"
-        plain = HostnameEndpoint(self._reactor, host, url.port, settings.timeout)
-        return wrapClientTLS(_creator(host, settings.tls), plain) if url.isSecure else plain
+            return UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), timeout)
+        return HostnameEndpoint(self._reactor, url.host or "localhost", url.port, timeout)
+
+    def _factory(self, url: Url, settings: ClientSettings, stream: "_Stream") -> Any:
+        plain = Factory.forProtocol(lambda: stream)
+        if not url.isSecure:
+            return plain
+        # Of its own accord it would take the global reactor for its clock.
+        return TLSMemoryBIOFactory(_creator(url.host or "localhost", settings.tls), True, plain, clock=self._reactor)
 
 
 def _creator(host: str, tls: Any) -> Any:

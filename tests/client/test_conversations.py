@@ -2,10 +2,12 @@
 
 import json
 import sys
+import tempfile
 import textwrap
 import time
 import uuid
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +17,7 @@ from fleximq.client.errors import ConnectionLost, PublishFailed, RequestFailed, 
 from fleximq.client.settings import Codec, State, Tls
 from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess
+from tests.certificates import Made, makeCertificate
 from tests.client.forms import FORMS, Form
 from tests.client.test_with_broker import Place, Secure
 
@@ -22,6 +25,16 @@ LARGE = 4 << 20
 #: Seconds that a delivery may take.
 SOON = 20.0
 
+
+class _Elsewhere(Secure):
+    """A broker with the certificate of another host."""
+
+    @cached_property
+    def made(self) -> Made:
+        return makeCertificate(Path(tempfile.mkdtemp(prefix="fleximq-")), "elsewhere")
+
+
+_elsewhere = _Elsewhere("--listen", "tls://127.0.0.1:0", "--tls-certificate", "{0.certificate}", "--tls-key", "{0.key}")
 _secure = Secure(
     *("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0/ws"),
     *("--tls-certificate", "{0.certificate}", "--tls-key", "{0.key}"),
@@ -247,9 +260,9 @@ class Certificates(FormCase):
 
     def test_untrusted(self) -> None:
         """A certificate that nobody known has signed is not trusted, and one for another host is not either."""
-        port = _secure.broker.port()
-        self.assertRaises(Untrusted, self.form.connect, f"tls://127.0.0.1:{port}")
-        self.assertRaises(Untrusted, self.form.connect, f"tls://127.0.0.2:{port}", **_tls())
+        self.assertRaises(Untrusted, self.form.connect, f"tls://127.0.0.1:{_secure.broker.port()}")
+        other = Tls(authority=str(_elsewhere.made.certificate))
+        self.assertRaises(Untrusted, self.form.connect, f"tls://localhost:{_elsewhere.broker.port()}", tls=other)
 
     def test_settings(self) -> None:
         """Files that are not there, TLS where there is none, and pipes that no broker has made are wrong settings."""
@@ -259,13 +272,13 @@ class Certificates(FormCase):
             ("stdio://", {}),
             ("tcp://localhost", {}),
         ):
-            self.assertRaises(SettingError, self.form.connect, url, **wishes)  # type: ignore[arg-type]
+            self.assertRaises(SettingError, self.form.connect, url, **wishes)
 
     def test_nobody(self) -> None:
         """Where nobody listens there is no connection, and where no FlexiMQ is spoken there is none either."""
         self.assertRaises(ConnectionLost, self.form.connect, "ipc:///tmp/fleximq-none.sock")
         self.assertRaises(ConnectionLost, self.form.connect, f"tcp://127.0.0.1:{_secure.broker.port()}", timeout=5)
-        self.assertRaises(ConnectionLost, self.form.connect, f"ws://127.0.0.1:{_plain.broker.port()}/metrics")
+        self.assertRaises(ConnectionLost, self.form.connect, f"ws://127.0.0.1:{_secure.broker.port()}/", timeout=5)
 
 
 #: What a program does that the broker starts, in each form: it answers, and what it prints goes elsewhere.
@@ -275,7 +288,9 @@ PROGRAMS = {
         import os
         with connect("stdio://") as client:
             print("printed")
-            client.serve("/double", lambda request: [2 * request.value, client.id, int(os.environ["FLEXIMQ_CLIENT_ID"])])
+            client.serve(
+                "/double", lambda request: [2 * request.value, client.id, int(os.environ["FLEXIMQ_CLIENT_ID"])]
+            )
             for each in client.subscribe("TOPIC"):
                 client.publish("TOPIC.back", client.id)
                 client.flush()
@@ -320,9 +335,7 @@ class StartedByBroker(FormCase):
         """It is a client like any other, with the id that the broker gave to the program."""
         program = Path(self.mktemp()).absolute()
         program.write_text(textwrap.dedent(PROGRAMS[self.Form.name]).replace("TOPIC", self.topic))
-        with BrokerProcess(
-            "--listen", "tcp:0:interface=127.0.0.1", "--spawn", f"child={sys.executable} {program}"
-        ) as broker:
+        with BrokerProcess("--listen", "tcp:0:interface=127.0.0.1", "--spawn", f"{sys.executable} {program}") as broker:
             client = self.connectedTo(f"tcp://127.0.0.1:{broker.port()}")
             back = client.subscribe(f"{self.topic}.back")
             child: list[int] = []
@@ -338,15 +351,15 @@ class StartedByBroker(FormCase):
             self.assertEqual(client.request(child[0], "/double", 21), [42, child[0], child[0]])
 
 
-def _make() -> None:
+def _make(others: tuple[type, ...], conversations: type) -> None:
     """Make a test case of every form and scheme."""
     for form in FORMS:
-        for kind in (Certificates, StartedByBroker):
+        for kind in others:
             _named(type(f"{form.name.title()}{kind.__name__}Tests", (kind,), {"Form": form, "__doc__": form.__doc__}))
         for scheme in ROUTES:
             name = f"{form.name.title()}{scheme.title()}Tests"
             fields = {"Form": form, "scheme": scheme, "__doc__": f"{form.name} over {scheme}."}
-            _named(type(name, (Conversations,), fields))
+            _named(type(name, (conversations,), fields))
 
 
 def _named(kind: type) -> None:
@@ -354,6 +367,6 @@ def _named(kind: type) -> None:
     globals()[kind.__name__] = kind
 
 
-_make()
+_make((Certificates, StartedByBroker), Conversations)
 # The bases have no form: they are no tests by themselves.
 del FormCase, Conversations, Certificates, StartedByBroker

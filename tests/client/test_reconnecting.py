@@ -1,0 +1,342 @@
+"""Every form of the client on a network that delays, cuts and splits, and with a broker that is started anew."""
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.backoff import Backoff
+from fleximq.client.errors import BufferFull, ConnectionLost
+from fleximq.client.settings import State
+from tests.broker_process import BrokerProcess
+from tests.client.bad_network import BadNetwork
+from tests.client.forms import FORMS, Form
+from tests.client.scripted import InThread
+from tests.client.test_with_broker import Place
+
+SOON = 20.0
+QUICK = Backoff(first=0.01, most=0.05)
+_broker = Place()
+
+
+class NetworkCase(SynchronousTestCase):
+    """A client behind a bad network, and a subscriber with a good one."""
+
+    Form: ClassVar[type[Form]]
+
+    def setUp(self) -> None:
+        """Have a form, a network, and a topic that nobody else uses."""
+        self.topic = f"t{uuid.uuid4().hex[:12]}"
+        self.form = self.Form()
+        self.addCleanup(self.form.end)
+        self.network = BadNetwork(_broker.broker.address).__enter__()
+        self.addCleanup(self.network.__exit__, None, None, None)
+        self.states: list[State] = []
+
+    def connectedTo(self, url: str, **wishes: Any) -> Any:
+        """Return a client."""
+        client = self.form.connect(url, **{"reconnect": QUICK, **wishes})
+        self.addCleanup(client._hangUp if self.Form.name == "blocking" else client.hangUp)
+        return client
+
+    def connected(self, **wishes: Any) -> Any:
+        """Return a client behind the network, whose states are noted."""
+        return self.connectedTo(self.network.url, onState=lambda state, why: self.states.append(state), **wishes)
+
+    def direct(self) -> Any:
+        """Return a client that has nothing to fear."""
+        return self.connectedTo(f"tcp://127.0.0.1:{_broker.broker.port()}")
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + SOON
+        while not holds():
+            assert time.monotonic() < deadline, "it took too long"
+            time.sleep(0.005)
+
+    def values(self, subscription: Any, count: int) -> list[Any]:
+        """Return the values of the next deliveries."""
+        got = [subscription.next(SOON) for _ in range(count)]
+        return [each and each.value for each in got]
+
+    def cut(self, client: Any) -> None:
+        """Cut the connection, and wait for the next one."""
+        before = len(self.states)
+        self.network.cut()
+        self.until(lambda: len(self.states) >= before + 2 and client.state is State.JOINED)
+
+
+class Networks(NetworkCase):
+    """A network that fails."""
+
+    def test_cut(self) -> None:
+        """After a cut there is another connection, and subscriptions and served paths go on, each once."""
+        one, other = self.connected(), self.direct()
+        first, second = one.subscribe(self.topic), one.subscribe(f"{self.topic}.*")
+        one.serve("/id", lambda request: request.value)
+        for n in range(3):
+            id = one.id
+            self.cut(one)
+            self.assertNotEqual(one.id, id)
+            other.publish(self.topic, n)
+            other.publish(f"{self.topic}.a", -n)
+            other.flush()
+            self.assertEqual((self.values(first, 1), self.values(second, 1)), ([n], [-n]))
+            self.assertEqual(other.request(one.id, "/id", n), n)
+        one.ping()
+        self.assertEqual((first.waiting, second.waiting), (0, 0))
+        self.assertEqual(self.states, [State.JOINED, *[State.AWAY, State.JOINED] * 3])
+        self.assertEqual(one.ask("/broker/about")["name"], "FlexiMQ")
+
+    def test_closedSubscription(self) -> None:
+        """What was unsubscribed is not subscribed again."""
+        one, other = self.connected(), self.direct()
+        subscription, rest = one.subscribe(self.topic), one.subscribe(f"{self.topic}.rest")
+        subscription.close()
+        self.cut(one)
+        other.publish(self.topic, 1)
+        other.publish(f"{self.topic}.rest", 2)
+        self.assertEqual(self.values(rest, 1), [2])
+        self.assertEqual(subscription.waiting, 0)
+
+    def test_away(self) -> None:
+        """What is published while the broker is away arrives later, in order; more than fits is refused."""
+        one, subscription = self.connected(buffer=20_000), self.direct().subscribe(self.topic)
+        self.network.isDown = True
+        self.network.cut()
+        self.until(lambda: one.state is State.AWAY)
+        published = 0
+
+        def fill() -> None:
+            nonlocal published
+            while True:
+                one.publish(self.topic, published)
+                published += 1
+
+        self.assertRaises(BufferFull, fill)
+        self.assertGreater(published, 100)
+        self.assertRaises(TimeoutError, one.flush, 0.05)
+        self.assertRaises(TimeoutError, one.ask, "/broker/about", timeout=0.05)
+        self.network.isDown = False
+        one.flush()
+        one.publish(self.topic, "behind")
+        self.assertEqual(self.values(subscription, published + 1), [*range(published), "behind"])
+
+    def test_inFlight(self) -> None:
+        """A request under way when the connection is cut fails at once; the next one goes."""
+        one, other = self.connected(), self.direct()
+        other.serve("/late", lambda request: time.sleep(0.5))
+        asking = InThread(lambda: one.request(other.id, "/late", timeout=30))
+        time.sleep(0.1)
+        begun = time.monotonic()
+        self.network.cut()
+        self.assertRaises(ConnectionLost, asking.result)
+        self.assertLess(time.monotonic() - begun, 5)
+        self.assertEqual(one.ask("/broker/about")["name"], "FlexiMQ")
+
+    def test_unconfirmed(self) -> None:
+        """What was sent before a cut and not flushed is told as uncertain, once."""
+        one = self.connected()
+        one.publish(self.topic, 1)
+        self.cut(one)
+        self.assertRaises(ConnectionLost, one.flush)
+        one.flush()
+        one.publish(self.topic, 1)
+        self.cut(one)
+        self.assertRaises(ConnectionLost, one.close)
+
+    def test_confirmed(self) -> None:
+        """What was flushed before a cut is certain."""
+        one = self.connected()
+        one.publish(self.topic, 1)
+        one.flush()
+        self.cut(one)
+        one.close()
+
+    def test_splitAndDelayed(self) -> None:
+        """Small pieces that come late change nothing."""
+        self.network.split, self.network.delay = 40, 0.0002
+        one = self.connected()
+        subscription = one.subscribe(self.topic)
+        one.publishMany(self.topic, range(300))
+        one.publish(self.topic, bytes(3000))
+        one.flush()
+        self.assertEqual(self.values(subscription, 301), [*range(300), bytes(3000)])
+
+    def test_manyCuts(self) -> None:
+        """Cut again and again, anywhere: nothing hangs, and nothing that was confirmed by a flush is lost."""
+        one, subscription = self.connected(), self.direct().subscribe(self.topic)
+        confirmed: list[int] = []
+        for batch in range(12):
+            self.network.cutAfter = random.randint(100, 6000)
+            if batch % 3 == 0:
+                self.network.cut()
+            numbers = range(batch * 40, batch * 40 + 40)
+            while True:
+                try:
+                    one.publishMany(self.topic, numbers)
+                    one.flush(SOON)
+                    break
+                except ConnectionLost:
+                    self.network.cutAfter = random.randint(3000, 9000)
+            confirmed += numbers
+        self.network.cutAfter = None
+        self.direct().publish(self.topic, "end")
+        got = []
+        while (value := self.values(subscription, 1)[0]) != "end":
+            self.assertIsNotNone(value)
+            got.append(value)
+        self.assertEqual(sorted(set(got)), confirmed)
+
+    def test_subscriberCut(self) -> None:
+        """A subscriber that is cut again and again goes on, and gets nothing twice."""
+        one, other = self.connected(), self.direct()
+        subscription = one.subscribe(self.topic)
+        for n in range(10):
+            self.network.cut()
+            other.publishMany(self.topic, range(100 * n, 100 * n + 100))
+            other.flush()
+        self.until(lambda: one.state is State.JOINED)
+        self.cut(one)
+        other.publish(self.topic, "end")
+        got = []
+        while (value := self.values(subscription, 1)[0]) != "end":
+            got.append(value)
+        self.assertEqual(got, sorted(set(got)))
+
+    def test_silence(self) -> None:
+        """A network that swallows everything is found out, and given up for another connection."""
+        one = self.connected(keepAlive=0.1, timeout=0.5)
+        self.network.isSilent = True
+        self.until(lambda: State.AWAY in self.states)
+        self.network.isSilent = False
+        self.until(lambda: one.state is State.JOINED)
+        one.flush()
+
+    def test_keptAlive(self) -> None:
+        """A quiet connection with a network that works stays."""
+        one = self.connected(keepAlive=0.02)
+        time.sleep(0.5)
+        one.flush()
+        self.assertEqual(self.states, [State.JOINED])
+
+    def test_givenUp(self) -> None:
+        """After so many attempts it is the end, for everybody who waits."""
+        one = self.connected(reconnect=Backoff(first=0.01, most=0.01, attempts=3))
+        subscription = one.subscribe(self.topic)
+        waiting = InThread(subscription.next)
+        self.network.isDown = True
+        self.network.cut()
+        self.assertRaises(ConnectionLost, waiting.result)
+        self.until(lambda: self.states == [State.JOINED, State.AWAY, State.CLOSED])
+        for call in (lambda: one.publish(self.topic, 1), one.flush, subscription.next):
+            self.assertRaises(ConnectionLost, call)
+
+    def test_notAgain(self) -> None:
+        """A client that is not to connect again does not."""
+        one = self.connected(reconnect=None)
+        subscription = one.subscribe(self.topic)
+        self.network.cut()
+        self.assertRaises(ConnectionLost, subscription.next)
+        self.until(lambda: self.states[-1] is State.CLOSED)
+        self.assertRaises(ConnectionLost, one.publish, self.topic, 1)
+        self.assertEqual(self.network.made, 1)
+
+    def test_closedWhileAway(self) -> None:
+        """A client can be closed while the broker is away."""
+        one = self.connected()
+        self.network.isDown = True
+        self.network.cut()
+        self.until(lambda: one.state is State.AWAY)
+        one.close()
+        self.network.isDown = False
+        self.assertIs(one.state, State.CLOSED)
+        self.assertRaises(ConnectionLost, one.flush)
+
+
+class Restarts(NetworkCase):
+    """A broker with a journal that is killed and started anew."""
+
+    def setUp(self) -> None:
+        """Have a place for the journal."""
+        super().setUp()
+        self.journal = Path(self.mktemp()).absolute()
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a broker, and lead the network to it."""
+        self.broker = BrokerProcess("--journal", str(self.journal), "--durable", "#").__enter__()
+        self.addCleanup(self.broker.stop)
+        self.network.target = self.broker.address
+
+    def restart(self) -> None:
+        """Kill the broker, and start it anew."""
+        self.broker.stop(9)
+        self.begin()
+
+    def restartUnder(self, client: Any) -> None:
+        """Restart, and wait until the client is there again."""
+        before = len(self.states)
+        self.restart()
+        self.until(lambda: len(self.states) >= before + 2 and client.state is State.JOINED)
+
+    def test_durable(self) -> None:
+        """What was confirmed by a flush is there after a restart, and a replay goes on where it was."""
+        one = self.connected()
+        subscription = one.subscribe(self.topic, from_="first")
+        one.publishMany(self.topic, range(100))
+        one.flush()
+        self.assertEqual(self.values(subscription, 100), list(range(100)))
+        self.restartUnder(one)
+        one.publishMany(self.topic, range(100, 200))
+        one.flush()
+        got = [subscription.next(SOON) for _ in range(100)]
+        self.assertEqual([each.value for each in got], list(range(100, 200)))
+        self.assertEqual(sorted({each.offset for each in got}), [each.offset for each in got])
+        self.restartUnder(one)
+        again = one.subscribe(f"{self.topic}.other", from_="first")
+        one.publish(f"{self.topic}.other", 1)
+        one.flush()
+        self.assertEqual(self.values(again, 1), [1])
+        self.assertEqual(subscription.waiting, 0)
+
+    def test_killedWhilePublishing(self) -> None:
+        """A broker that is killed in the middle of it all loses nothing that was confirmed."""
+        one, confirmed, restarts = self.connected(), list[int](), {1, 3}
+        for batch in range(4):
+            numbers = range(batch * 5000, batch * 5000 + 5000)
+            while True:
+                try:
+                    one.publishMany(self.topic, numbers)
+                    if batch in restarts:
+                        restarts.discard(batch)
+                        self.restart()
+                    one.flush(SOON)
+                    break
+                except ConnectionLost:
+                    continue
+            confirmed += numbers
+        kept = one.subscribe(self.topic, from_="first")
+        one.publish(self.topic, "end")
+        got = []
+        while (value := self.values(kept, 1)[0]) != "end":
+            self.assertIsNotNone(value)
+            got.append(value)
+        self.assertEqual(sorted(set(got)), confirmed)
+
+
+def _make(*kinds: type) -> None:
+    """Make a test case of every form."""
+    for form in FORMS:
+        for kind in kinds:
+            made = type(f"{form.name.title()}{kind.__name__}Tests", (kind,), {"Form": form, "__doc__": form.__doc__})
+            made.__module__ = __name__
+            globals()[made.__name__] = made
+
+
+_make(Networks, Restarts)
+del NetworkCase, Networks, Restarts
