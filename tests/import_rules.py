@@ -47,11 +47,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "web": _VALUES | _CORE | _SETTINGS,
     "telemetry": _VALUES | {"broker", "option_values"},
     "checking": _SETTINGS | {"endpoints", "dialects", "security"},
-    "options": _SETTINGS | {"settings_file", "endpoints", "dialects", "checking"},
-    "services": _SETTINGS | _CORE | _FACES | {"checking"},
+    "reloading": _SETTINGS,
+    "options": _SETTINGS | {"settings_file", "endpoints", "dialects", "checking", "reloading"},
+    "services": _SETTINGS | _CORE | _FACES | {"checking", "reloading"},
     "tap": _SETTINGS | _CORE | _FACES | {"options", "services"},
     "cli": _SETTINGS
-    | {"command_line", "settings_file", "endpoints", "dialects", "checking", "wire", "client", "journal", "security"},
+    | {"command_line", "settings_file", "endpoints", "dialects", "checking", "reloading"}
+    | {"wire", "client", "journal", "security"},
 }
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.

@@ -14,7 +14,7 @@ from fleximq.errors import Conflict, SettingError
 from fleximq.reloading import Difference, Refused, dangers, difference, merged
 from fleximq.settings import Settings
 
-#: Checks new settings, or raises SettingError; returns what makes a part of the broker follow them, which does not fail.
+#: Checks new settings, or raises SettingError; returns what makes a part of the broker follow them, and never fails.
 Party = Callable[[Settings], Callable[[], None]]
 
 _log = Logger()

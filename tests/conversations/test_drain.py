@@ -197,7 +197,7 @@ class DrainTests(SynchronousTestCase):
     """One stop of a busy broker."""
 
     def test_thousand(self) -> None:
-        """All that was confirmed is in the journal, all are told as their dialect can, none is reset; it ends with 0."""
+        """What was confirmed is in the journal, all are told as their dialect can, none is reset; it ends with 0."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
