@@ -113,7 +113,9 @@ class SiteCase(SynchronousTestCase):
         channel = site.buildProtocol(None)
         transport = StringTransport(hostAddress=IPv4Address("TCP", "127.0.0.1", 7890))
         channel.makeConnection(transport)
-        channel.dataReceived("\r\n".join((f"{line} HTTP/1.1", *named, *fields, *length, "", "")).encode("latin-1") + posted)
+        channel.dataReceived(
+            "\r\n".join((f"{line} HTTP/1.1", *named, *fields, *length, "", "")).encode("latin-1") + posted
+        )
         for _ in range(100):
             if transport.disconnecting:
                 break
