@@ -22,7 +22,7 @@ from fleximq.settings_file import read
 _INTRODUCTION = """
 A message broker that speaks four dialects over one space of topics. Unless
 a listener names one, it tells them apart by the first bytes of a connection.
-Without --allow-anonymous only this machine is served.
+Without --auth or --allow-anonymous only this machine is served.
 
 """
 

@@ -20,6 +20,8 @@ FORGET = 900.0
 AT_ONCE = 16
 #: How many places are remembered; beyond that, those are forgotten whose last attempt is oldest.
 MOST_PLACES = 10_000
+#: How many places are looked at for that with each attempt.
+AT_A_TIME = 8
 
 _CROWDED = "too many attempts from here wait for their answer, try again later"
 
@@ -46,11 +48,14 @@ class Attempts:
         found = self._places.setdefault(place, _Place())
         self._places.move_to_end(place)
         found.touch(now)
-        while len(self._places) > 1:
+        for _ in range(min(AT_A_TIME, len(self._places) - 1)):
             oldest, other = next(iter(self._places.items()))
-            if other.checking or (len(self._places) <= self._most and now - other.touched <= FORGET):
+            if other.checking:
+                self._places.move_to_end(oldest)
+            elif len(self._places) > self._most or now - other.touched > FORGET:
+                del self._places[oldest]
+            else:
                 break
-            del self._places[oldest]
         return found
 
 

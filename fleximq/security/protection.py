@@ -11,7 +11,7 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.stdio import PipeAddress
 
 #: What a peer is told that is not served; it names the option that would change it.
-REFUSAL = "this broker serves only its own machine unless it is started with --allow-anonymous"
+REFUSAL = "this broker serves only its own machine unless it is started with --auth or --allow-anonymous"
 
 _PROXY_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
 

@@ -39,8 +39,14 @@ def read(path: str, public: bool = False) -> Found:
         raise SettingError(f"{path} cannot be read: {words[:1].lower()}{words[1:]}") from error
     if len(content) > LARGEST:
         raise SettingError(f"{path} has more than {LARGEST} bytes")
-    others = not public and mode & (stat.S_IRWXG | stat.S_IRWXO)
+    others = not public and mode & (stat.S_IRWXG | stat.S_IRWXO) and not _isCredential(path)
     return Found(content, (f"{path} is open to others than its owner: chmod 600 {path}",) if others else ())
+
+
+def _isCredential(path: str) -> bool:
+    """Say whether systemd keeps this file, in a folder that is shut to others whatever the mode of the file."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    return bool(folder) and os.path.dirname(os.path.abspath(path)) == os.path.abspath(folder or "")
 
 
 def text(path: str, found: Found) -> str:

@@ -85,6 +85,23 @@ class CheckConfigTests(SynchronousTestCase):
         for content in ("", 'listen = "tcp:7890"'):
             self.assertEqual(self.check(content), (0, [f"# {self.path} is good. It sets the defaults only."], []))
 
+    def test_notes(self) -> None:
+        """What is not wrong, but should be known, is a comment."""
+        tokens = Path(self.mktemp()).absolute()
+        tokens.write_text("")
+        tokens.chmod(0o644)
+        code, out, _ = self.check(f'auth = "tokens:{tokens}"')
+        self.assertEqual(
+            (code, out[1:]),
+            (
+                0,
+                [
+                    f"# Note: {tokens} is open to others than its owner: chmod 600 {tokens}",
+                    f'auth = ["tokens:{tokens}"]',
+                ],
+            ),
+        )
+
     def test_bad(self) -> None:
         """Everything that is wrong is a sentence of its own that names the file; nothing is shown."""
         code, out, err = self.check('keepalive = 0\nkeep-alive = 1\nlisten = "foo:1"\nextension = "none-such"\n')

@@ -35,6 +35,12 @@ class SpelledTests(SynchronousTestCase):
 class AsTomlTests(SynchronousTestCase):
     """Settings as lines."""
 
+    def test_auth(self) -> None:
+        """Of a scheme that is not the broker's own, only the name is shown: what is behind it may be a secret."""
+        self.assertEqual(
+            asToml(Settings(auth=("tokens:/etc/x", "memory:admin:hush"))), ['auth = ["tokens:/etc/x", "memory:..."]']
+        )
+
     def test_extensions(self) -> None:
         """Extensions are tables; what may be a secret is not shown."""
         chosen = (Chosen("a"), Chosen("b", {"path": "/x", "n": 3, "api-token": "hush", "a b": True}))

@@ -88,6 +88,7 @@ class AttemptsTests(SynchronousTestCase):
         attempt.enter()
         for number in range(10):
             self.fail(f"place {number}")
+        self.assertEqual(len(self.attempts), 5)
         attempt.leave()
         self.fail()
         self.assertEqual(self.fail(), 2 * FIRST_DELAY)

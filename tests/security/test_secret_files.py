@@ -27,6 +27,13 @@ class ReadTests(SynchronousTestCase):
             )
             self.assertEqual(secret_files.read(path, public=True).warnings, ())
 
+    def test_credential(self) -> None:
+        """Of those that systemd keeps for a service, the folder is shut."""
+        path = secretFile(self, "a", 0o440)
+        self.assertEqual(len(secret_files.read(path).warnings), 1)
+        self.patch(os, "environ", {"CREDENTIALS_DIRECTORY": os.path.dirname(path)})
+        self.assertEqual(secret_files.read(path).warnings, ())
+
     def test_unreadable(self) -> None:
         """What is not there, no file, or no name, is a sentence."""
         for path, words in (
