@@ -1,4 +1,4 @@
-"""Credentials at the HTTP door: who is let through to a WebSocket or the site, as whom, and what the others are told."""
+"""Credentials at the HTTP door: who is let through to WebSockets or the site, as whom, and what the others are told."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -60,8 +60,8 @@ class AuthTests(ConversationCase):
             (NoCapacity("c"), 503, 1013),
         ):
             self.admission.known[SHOWN] = error
-            answer = self.refusal(self.arrive(shown=SHOWN))
-            self.assertEqual((answer[0], len(self.context.broker.clients)), (f"ERROR:{code}:{error}", 0))
+            self.assertEqual(self.refusal(self.arrive(shown=SHOWN)), (f"ERROR:{code}:{error}", closing))
+        self.assertEqual(len(self.context.broker.clients), 0)
 
     def test_full(self) -> None:
         """A broker that is full says so to whoever may come."""
