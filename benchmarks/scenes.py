@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from benchmarks.peers.bare import Bare
 from benchmarks.peers.blipmq import BlipMQ
+from benchmarks.peers.clients import NatsPy, OurAsyncio, OurBlocking
 from benchmarks.peers.fleximq import FlexiMQ, FlexiMQBroker, tuned
 from benchmarks.peers.identity import Identity
 from benchmarks.peers.jetstream import JetStream, JetStreamAlways
@@ -21,6 +22,7 @@ from benchmarks.work.effort import Work
 from benchmarks.work.fan import Fan
 from benchmarks.work.joining import Idle, Joining
 from benchmarks.work.latency import Latency
+from benchmarks.work.library import ASKED, PUBLISHED, RECEIVED, Libraries
 from benchmarks.work.queued import Polled, Queued
 from benchmarks.work.recovered import Replayed, Restarted
 from benchmarks.work.round_trip import RoundTrip
@@ -86,6 +88,15 @@ def _slow(dialect: type[FlexiMQBroker], policy: str) -> Scene:
         onRequest=True,
     )
 
+
+#: What is wanted of a client library.
+_LIBRARY = (
+    Goal(PUBLISHED, 300_000),
+    Goal(RECEIVED, 200_000),
+    Goal(PUBLISHED, 3.0, "nats-py"),
+    Goal(RECEIVED, 3.0, "nats-py"),
+    Goal(ASKED, 1.0, "nats-py", atMost=True),
+)
 
 SCENES: tuple[Scene, ...] = (
     _fan("1-1-16b", "1 to 1, 16 B", Fan(16), 1.0),
@@ -173,6 +184,8 @@ SCENES: tuple[Scene, ...] = (
         (Unused, Volatile),
         (Goal("deliveries/s", 0.97, "volatile"),),
     ),
+    Scene("client-asyncio", "Client library on asyncio, 100 B", Libraries(), (OurAsyncio, NatsPy), _LIBRARY),
+    Scene("client-blocking", "Client library, blocking, 100 B", Libraries(), (OurBlocking, NatsPy), _LIBRARY),
     Scene(
         "crowd",
         "10,000 idle connections for a minute, then each publishes; then all reconnect",
