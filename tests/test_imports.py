@@ -206,6 +206,14 @@ class PurityRuleTests(SynchronousTestCase):
         """The rooms above may use Twisted."""
         self.assertEqual(breachesOfPurity("fleximq.dialects.x", "import twisted"), [])
 
+    def test_apart(self) -> None:
+        """The client's module for Twisted may know Twisted, and the rest of the client must not know that module."""
+        self.assertEqual(breachesOfPurity("fleximq.client.twisted", "import twisted"), [])
+        self.assertEqual(len(breachesOfPurity("fleximq.client.asyncio", "import twisted")), 1)
+        for source in ("import fleximq.client.twisted", "from fleximq.client.twisted import connect"):
+            self.assertEqual(len(breachesOfLadder("fleximq.client.asyncio", source)), 1, source)
+        self.assertEqual(breachesOfLadder("fleximq.client.twisted", "from fleximq.client.awaited import Loop"), [])
+
 
 class SparkRuleTests(SynchronousTestCase):
     """Who may import what belongs to Spark."""
