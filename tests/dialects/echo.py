@@ -77,7 +77,7 @@ class EchoCase(ConversationCase):
     def factory(self, **settings: Any) -> EchoFactory:
         """Return a factory of echoes with these settings."""
         self.context = makeContext(self.clock, **settings)
-        return EchoFactory(self.context, Echo, LIMIT)
+        return EchoFactory(self.context, Echo, lambda: LIMIT)
 
     def peer(self, **fields: str) -> WebSocketPeer:
         """Return a peer whose connection was upgraded."""

@@ -132,6 +132,7 @@ class ClosingTests(EchoCase):
             ("error 413", 1009),
             ("error 500", 1011),
             ("error 503", 1013),
+            ("broker stopped", 1012),
             ("error 401", 1008),
             ("handshake deadline", 1008),
             ("internal error", 1011),
@@ -193,7 +194,7 @@ class TurnTests(SynchronousTestCase):
     def test_oneWrite(self) -> None:
         """All that one read brings about is written at once, Autobahn's frames included."""
         clock = Clock()
-        peer = WebSocketPeer(EchoFactory(makeContext(clock), Echo, LIMIT)).upgrade()
+        peer = WebSocketPeer(EchoFactory(makeContext(clock), Echo, lambda: LIMIT)).upgrade()
         transport = CountingTransport()
         transport.registerProducer(peer.protocol.session.outbox, True)
         peer.protocol.session.outbox._transport = transport
@@ -202,14 +203,14 @@ class TurnTests(SynchronousTestCase):
 
     def test_abort(self) -> None:
         """An abort drops what waits to be written."""
-        peer = WebSocketPeer(EchoFactory(makeContext(Clock()), Echo, LIMIT)).upgrade()
+        peer = WebSocketPeer(EchoFactory(makeContext(Clock()), Echo, lambda: LIMIT)).upgrade()
         peer.sayText("pending", "abort", "never")
         self.assertEqual(peer.frames(), [])
         self.assertTrue(peer.aborted)
 
     def test_interface(self) -> None:
         """The face hears of ended input."""
-        face = EchoFactory(makeContext(Clock()), Echo, LIMIT).buildProtocol(None)
+        face = EchoFactory(makeContext(Clock()), Echo, lambda: LIMIT).buildProtocol(None)
         verifyObject(IHalfCloseableProtocol, face)
 
 

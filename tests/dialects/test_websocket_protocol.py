@@ -350,7 +350,7 @@ class BoundTests(SynchronousTestCase):
 
     def peer(self) -> WebSocketPeer:
         """Return an upgraded peer with compression."""
-        factory = EchoFactory(makeContext(Clock()), Echo, LIMIT)
+        factory = EchoFactory(makeContext(Clock()), Echo, lambda: LIMIT)
         return WebSocketPeer(factory).upgrade(Sec_WebSocket_Extensions=DEFLATE)
 
     def held(self, peer: WebSocketPeer) -> int:
