@@ -379,6 +379,18 @@ class FaultTests(JournalCase):
         self.assertEqual((health["state"], health["reason"]), ("read-only", "the journal's files were deleted"))
         self.assertEqual(len(self.log), 1)
 
+    def test_beat(self) -> None:
+        """A beat is answered behind what the thread was handed before, and by a closed journal not at all."""
+        answered: list[str] = []
+        self.append(b"a")
+        self.journal.beat(lambda: answered.append("beat"))
+        self.assertEqual((len(self.steps.work), answered), (2, []))
+        self.steps.all()
+        self.assertEqual(answered, ["beat"])
+        self.journal.close()
+        self.journal.beat(lambda: answered.append("late"))
+        self.assertEqual((self.steps.work, answered), ([], ["beat"]))
+
     def test_moved(self) -> None:
         """A folder that is only called otherwise is still there."""
         self.kept(b"a")
