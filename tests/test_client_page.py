@@ -1,5 +1,6 @@
 """The examples of docs/client.rst print what the page says, against a running broker."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ class ExamplesTests(SynchronousTestCase):
     def test_examples(self) -> None:
         """All print what stands behind them."""
         with BrokerProcess() as broker:
-            for name in ("publish", "subscribe", "ask"):
+            for name in re.findall(r"^\.\. conversation: (\w+)$", TEXT, re.MULTILINE):
                 code = readme.conversation(TEXT, name, broker.port())
                 ended = subprocess.run(
                     [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
