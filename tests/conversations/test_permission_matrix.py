@@ -44,6 +44,7 @@ class MatrixTests(DoorsCase):
     def notLetIn(self, door: str, deed: Deed, shows: str) -> None:
         """Who is not let in hears the same whatever it does, and does nothing."""
         doors = self.doors()
+        witness = self.witness(doors)
         caller = CALLERS[door](doors, shows)
         self.assertEqual(caller.comeIn(), caller.wayIn[shows])
         heard = deed.does(caller)
@@ -51,7 +52,6 @@ class MatrixTests(DoorsCase):
         if not caller.mayTryAgain:
             doors.reactor.advance(LINGER)
             self.assertTrue(caller.peer.closed)
-        witness = self.arrived(doors, "fleximq", BOB)
         self.assertEqual(witness.request("/broker/topics"), ["REP 200"])
         self.assertNotIn(b"m.a", witness.raw)
 
@@ -63,10 +63,12 @@ class MatrixTests(DoorsCase):
 
     def notPermitted(self, door: str, deed: Deed) -> None:
         """Who may do all but this is refused in the dialect's words, again and again, and may do the rest."""
-        caller = self.arrived(self.doors(without(deed.permission)), door)
+        doors = self.doors(without(deed.permission))
+        caller, witness = self.arrived(doors, door), self.witness(doors)
         self.prepare(deed, caller)
         for _ in range(2):
             self.assertEqual(list(deed.does(caller)), list(deed.mayNot))
+        self.assertEqual(witness.heard(), [])
         for other in DEEDS[door].values():
             if other.permission != deed.permission and other.first is None:
                 self.assertEqual(list(other.does(caller)), list(other.may), other)
@@ -94,6 +96,12 @@ class MatrixTests(DoorsCase):
         doors.change({ALICE: GRANTS, BOB: GRANTS})
         self.assertEqual(caller.heard(), [])
         self.assertEqual(list(deed.does(caller)), list(deed.may))
+
+    def witness(self, doors: Doors) -> Any:
+        """Return somebody who hears all that is published, and all broadcasts."""
+        witness = self.arrived(doors, "fleximq", BOB)
+        self.assertEqual(witness.send("SUB", {"topic": "m.#"}), [])
+        return witness
 
     def prepare(self, deed: Deed, caller: Caller) -> None:
         """Do what comes before a deed."""
