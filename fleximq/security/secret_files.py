@@ -80,7 +80,7 @@ def alone(path: str) -> Iterator[None]:
 
 
 def write(path: str, content: str) -> None:
-    """Put this in the place of a file, all at once; only its owner, who stays the same if that can be, may read it.
+    """Put this in the place of a file, all at once. Only its owner may read it, and its group if that might before.
 
     Whoever reads the file meanwhile finds the old content or the new one, also after a crash.
 
@@ -107,10 +107,11 @@ def write(path: str, content: str) -> None:
 
 
 def _giveTo(path: str, descriptor: int) -> None:
-    """Let a new file belong to whom the old one belongs; who may not do this keeps it."""
+    """Let a new file belong to whom the old one belongs, and its group read it if that might; else it stays ours."""
     with suppress(FileNotFoundError, PermissionError):
         old = os.stat(path)
         os.fchown(descriptor, old.st_uid, old.st_gid)
+        os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR | (old.st_mode & stat.S_IRGRP))
 
 
 def _sync(folder: str) -> None:

@@ -61,12 +61,16 @@ class WriteTests(SynchronousTestCase):
     """Writing."""
 
     def test_onlyOwner(self) -> None:
-        """A new file, and one that was open to others, can be read by nobody else."""
-        new, old = str(Path(self.mktemp()).absolute()), secretFile(self, "old", 0o666)
-        for path in (new, old):
+        """A new file, and one that was open to all, is its owner's; a group that might read it still may."""
+        new = str(Path(self.mktemp()).absolute())
+        for path, mode in (
+            (new, 0o600),
+            (secretFile(self, "all", 0o606), 0o600),
+            (secretFile(self, "group", 0o660), 0o640),
+        ):
             secret_files.write(path, "né\n")
             self.assertEqual(Path(path).read_text(), "né\n")
-            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), mode)
 
     def test_replaced(self) -> None:
         """It is another file: who has the old one open goes on reading that."""
