@@ -70,7 +70,12 @@ class Client:
         self._context = settings.context() if url.isSecure else None
         self._ledger = Ledger(settings, self._owe, lambda: self._wire.wake(), self._changed, self._asked)
         self._wire = WireSocket(
-            None, self._ledger.conversation, self._ledger.heard, lambda: self._ledger.inbox.full, self._lost
+            None,
+            self._ledger.conversation,
+            self._ledger.heard,
+            lambda: self._ledger.inbox.full,
+            self._lost,
+            self._ledger.delivered,
         )
         self._subscribing = threading.Lock()
         self._functions: dict[str, Callable[[Request], Any]] = {}

@@ -165,6 +165,14 @@ class Conversation:
         :raises BadFraming: the other side does not speak FlexiMQ; nothing can be read after that.
         :raises TooLarge: a message is over the limit; likewise.
         """
+        for each in self.runs(data):
+            if isinstance(each, list):
+                yield from each
+            else:
+                yield each
+
+    def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
+        """Yield what :meth:`received` does, but deliveries that came together from one topic as one list."""
         for envelope, frames, count in self._scanner.feed(data):
             _, kind, sender = readBeginning(envelope)
             header = peek(envelope[FIXED_BYTES:])
@@ -172,7 +180,7 @@ class Conversation:
             if kind == MessageType.PUB:
                 topic = str(header.get("topic", ""))
                 found = payloads(frames, head) if count > 1 else (payloadOf(frames, head),)
-                yield from map(self._delivery, repeat(topic), found, repeat(sender), repeat(header))
+                yield list(map(self._delivery, repeat(topic), found, repeat(sender), repeat(header)))
             else:
                 for frame in singles(frames, head):
                     if kind == MessageType.REP and self.id and len(frame) > _LARGE:

@@ -1,4 +1,6 @@
-"""What came for subscriptions and was not taken yet, without any I/O. Hot: a delivery costs 0.3 us here.
+"""What came for subscriptions and was not taken yet, without any I/O.
+
+Hot: a delivery alone costs 0.2 us here, in a run 0.04 us, and taking it 0.2 us.
 
 The broker sends a client each publication once, however many of its subscriptions match. Here it is found out which.
 """
@@ -154,6 +156,30 @@ class Inbox:
             if box.told is not None:
                 box.told()
         return overrun
+
+    def putRun(self, run: list[Delivery]) -> Box | None:
+        """Put deliveries of one topic where they belong; return a box as :meth:`put` does."""
+        if len(run) == 1:
+            return self.put(run[0])
+        topic = run[0].topic
+        takers = self._takers.get(topic)
+        if takers is None:
+            takers = self._find(topic)
+        size = sum(len(each.payload) for each in run) + EACH * len(run)
+        if any(box.fromPast or box.size + size > self._most for box in takers):
+            overrun = None
+            for each in run:
+                overrun = self.put(each) or overrun
+                if overrun is not None:
+                    break
+            return overrun
+        for box in takers:
+            box.waiting.extend(run)
+            box.size += size
+            self.held += size
+            if box.told is not None:
+                box.told()
+        return None
 
     def putDirect(self, said: Notification) -> None:
         """Put what came to this client itself where it belongs; beyond what is too much it is dropped."""

@@ -366,19 +366,26 @@ class Ledger:
         :raises BadFraming: the other side does not speak FlexiMQ; nothing can be read after that.
         :raises TooLarge: a message is over the limit; likewise.
         """
-        for event in self.conversation.received(data):
-            self.heard(event)
+        for each in self.conversation.runs(data):
+            if isinstance(each, list):
+                self.delivered(each)
+            else:
+                self.heard(each)
+
+    def delivered(self, run: list[Delivery]) -> None:
+        """Put deliveries of one topic where they are waited for."""
+        self._quiet = 0
+        overrun = self.inbox.putRun(run)
+        if overrun is not None:
+            self.inbox.overrun(overrun)
+            self._owe(self.conversation.unsubscription(overrun.topic))
 
     def heard(self, event: Event) -> None:
         """Leave an event where it is waited for."""
         self._quiet = 0
         if isinstance(event, Delivery):
-            overrun = self.inbox.put(event)
-            if overrun is not None:
-                self.inbox.overrun(overrun)
-                self._owe(self.conversation.unsubscription(overrun.topic))
-            return
-        if isinstance(event, Reply):
+            self.delivered([event])
+        elif isinstance(event, Reply):
             asked = self._replies.get(event.id)
             if asked is not None and event.sender in (asked[0], BROKER):
                 del self._replies[event.id]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fleximq.client.conversation import Conversation
-from fleximq.client.events import Event
+from fleximq.client.events import Delivery, Event
 from fleximq.endpoints.urls import USUAL_PORTS, Url
 from fleximq.limits import GIBIBYTE
 from fleximq.wire.websocket_client import WebSocketClientStream
@@ -35,10 +35,10 @@ class WebSocketConversation(Conversation):
     def framed(self, data: bytes) -> bytes:
         return self._stream.framed(data)
 
-    def received(self, data: bytes) -> Iterator[Event]:
+    def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
         plain = self._stream.received(data)
         if self._stream.isOpen and self._join is not None:
             self.due.append(self.framed(self._join))
             self._join = None
         if plain:
-            yield from super().received(plain)
+            yield from super().runs(plain)

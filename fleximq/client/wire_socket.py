@@ -18,7 +18,7 @@ from typing import TypeVar
 from fleximq.client.conversation import Conversation
 from fleximq.client.dial import lostBy
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.events import Event, Pinged
+from fleximq.client.events import Delivery, Event, Pinged
 from fleximq.client.pipes import PipeSocket
 from fleximq.errors import BrokerError
 from fleximq.limits import KIBIBYTE, MEBIBYTE
@@ -50,6 +50,7 @@ class WireSocket:
     :param heard: called with each event but PINGs, which are answered here; it must not wait.
     :param full: tells that so much waits to be taken that nobody should read who does not need to.
     :param told: called with the reason when the connection has ended.
+    :param delivered: called with deliveries that came together, instead of ``heard`` with each.
     """
 
     def __init__(
@@ -59,11 +60,13 @@ class WireSocket:
         heard: Callable[[Event], None],
         full: Callable[[], bool] = lambda: False,
         told: Callable[[ConnectionLost], None] = lambda lost: None,
+        delivered: Callable[[list[Delivery]], None] | None = None,
     ) -> None:
         self._socket: socket.socket | PipeSocket | None = None
         self._conversation = conversation
         self._heard = heard
         self._told = told
+        self._delivered = delivered or self._oneByOne
         self._full = full
         self._sending = threading.Lock()
         self.lock = threading.RLock()
@@ -79,6 +82,10 @@ class WireSocket:
             self.lost = ConnectionLost("there is no connection yet")
         else:
             self._have(connected)
+
+    def _oneByOne(self, run: list[Delivery]) -> None:
+        for each in run:
+            self._heard(each)
 
     def _have(self, connected: socket.socket | PipeSocket) -> None:
         connected.setblocking(False)
@@ -267,8 +274,10 @@ class WireSocket:
 
     def _handOn(self, data: bytes) -> None:
         try:
-            for event in self._conversation.received(data):
-                if isinstance(event, Pinged):
+            for event in self._conversation.runs(data):
+                if isinstance(event, list):
+                    self._delivered(event)
+                elif isinstance(event, Pinged):
                     self.owe(self._conversation.pong(event.timestamp))
                 else:
                     self._heard(event)

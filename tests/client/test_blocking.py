@@ -93,14 +93,14 @@ class JoiningTests(SynchronousTestCase):
             self.assertRaises(SettingError, connect, url)
 
     def test_withoutTwisted(self) -> None:
-        """The client needs nothing of Twisted, and loads nothing of the broker."""
+        """The client needs nothing of Twisted, nor on asyncio, and loads nothing of the broker."""
         program = (
             "import sys\n"
             "class Nothing:\n"
             "    def find_spec(self, name, path=None, target=None):\n"
             "        if name.split('.')[0] in ('twisted', 'zope', 'autobahn', 'OpenSSL'): raise ImportError(name)\n"
             "sys.meta_path.insert(0, Nothing())\n"
-            "import fleximq.client.blocking\n"
+            "import fleximq.client.blocking, fleximq.client.asyncio\n"
             "print(*sorted({'.'.join(name.split('.')[:2]) for name in sys.modules if name.startswith('fleximq.')}))\n"
         )
         ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
