@@ -88,7 +88,7 @@ class Client:
         try:
             self._join()
         except BaseException:
-            self._hangUp()
+            self.hangUp()
             raise
         if self._mends or settings.keepAlive is not None:
             threading.Thread(target=self._keep, name="fleximq-keeper", daemon=True).start()
@@ -103,7 +103,7 @@ class Client:
         if error is None:
             self.close()
         else:
-            self._hangUp()
+            self.hangUp()
 
     @property
     def id(self) -> int:
@@ -270,7 +270,11 @@ class Client:
             if self._ledger.isOwing:
                 self.flush(timeout)
         finally:
-            self._hangUp()
+            self.hangUp()
+
+    def hangUp(self) -> None:
+        """End the connection at once, without a flush."""
+        self._over(None)
 
     # -- sending and waiting -----------------------------------------------------------------------
 
@@ -435,9 +439,6 @@ class Client:
         self._alarm.set()
         self._wire.close()
         self._emit()
-
-    def _hangUp(self) -> None:
-        self._over(None)
 
     def _changed(self, state: State, why: Exception | None) -> None:
         self._states.append((state, why))

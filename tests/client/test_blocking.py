@@ -123,7 +123,7 @@ class ScriptedCase(SynchronousTestCase):
         url = scripted.__enter__()
         self.addCleanup(scripted.__exit__, None, None, None)
         client = connect(url, reconnect=None, keepAlive=None)
-        self.addCleanup(client._hangUp)
+        self.addCleanup(client.hangUp)
         return client
 
 

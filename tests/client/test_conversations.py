@@ -1,6 +1,8 @@
 """One suite of conversations for every form of the client, over every scheme, with the real broker."""
 
 import json
+import socket
+import ssl
 import sys
 import tempfile
 import textwrap
@@ -19,6 +21,7 @@ from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess
 from tests.certificates import Made, makeCertificate
 from tests.client.forms import FORMS, Form
+from tests.client.scripted import InThread, Peer
 from tests.client.test_with_broker import Place, Secure
 
 LARGE = 4 << 20
@@ -70,9 +73,7 @@ class FormCase(SynchronousTestCase):
     def connectedTo(self, url: str, **wishes: Any) -> Any:
         """Return a client."""
         client = self.form.connect(url, **wishes)
-        hangUp = getattr(client, "_hangUp", None) if self.Form.name == "blocking" else client.hangUp
-        assert hangUp is not None
-        self.addCleanup(hangUp)
+        self.addCleanup(client.hangUp)
         return client
 
     def values(self, subscription: Any, count: int) -> list[Any]:
@@ -263,6 +264,33 @@ class Certificates(FormCase):
         self.assertRaises(Untrusted, self.form.connect, f"tls://127.0.0.1:{_secure.broker.port()}")
         other = Tls(authority=str(_elsewhere.made.certificate))
         self.assertRaises(Untrusted, self.form.connect, f"tls://localhost:{_elsewhere.broker.port()}", tls=other)
+
+    def test_shown(self) -> None:
+        """A certificate of the client is shown, with its key in a file of its own or in the same one."""
+        made = makeCertificate(Path(tempfile.mkdtemp(prefix="fleximq-")), "somebody")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(made.certificate))
+        context.load_cert_chain(_secure.made.both)
+        context.verify_mode = ssl.CERT_REQUIRED
+        for shown in (
+            {"certificate": str(made.certificate), "key": str(made.key)},
+            {"certificate": str(made.both)},
+        ):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                serving = InThread(lambda: self.letIn(listener, context))
+                tls = Tls(authority=str(_secure.made.certificate), **shown)
+                url = f"tls://localhost:{listener.getsockname()[1]}"
+                client = self.connectedTo(url, tls=tls, keepAlive=None, reconnect=None)
+                self.assertEqual(client.id, 1000)
+                client.hangUp()
+                self.assertEqual(serving.result(), "somebody")
+
+    def letIn(self, listener: socket.socket, context: ssl.SSLContext) -> str:
+        """Let one client in, and return whose certificate it showed."""
+        plain, _ = listener.accept()
+        with context.wrap_socket(plain, server_side=True) as stream:
+            Peer(stream).letIn()
+            shown: Any = stream.getpeercert()
+            return str(shown["subject"][0][0][1])
 
     def test_settings(self) -> None:
         """Files that are not there, TLS where there is none, and pipes that no broker has made are wrong settings."""

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import Overrun, SubscribeFailed
-from fleximq.client.events import Delivery, Refusal
+from fleximq.client.events import Delivery, Notification, Refusal
 from fleximq.client.inbox import EACH, Inbox
 
 
@@ -80,6 +80,36 @@ class InboxTests(SynchronousTestCase):
         self.inbox.put(delivery("t.0"))
         self.assertEqual(len(box.waiting), 1)
         self.assertLessEqual(len(self.inbox._takers), 10_000)
+
+    def test_run(self) -> None:
+        """Deliveries that came together go where each alone would, and count as much."""
+        one, all, other = self.inbox.open("a"), self.inbox.open("#"), self.inbox.open("b")
+        run = [delivery("a", size=n) for n in range(3)]
+        self.assertIsNone(self.inbox.putRun(run))
+        self.assertEqual((list(one.waiting), list(all.waiting), list(other.waiting)), (run, run, []))
+        self.assertEqual(self.inbox.held, 2 * (3 * EACH + 3))
+
+    def test_runFromPast(self) -> None:
+        """A box that begins in the past takes those with an offset, and knows the last one."""
+        box = self.inbox.open("a", "first")
+        self.inbox.putRun([delivery("a", offset=4), delivery("a", offset=5)])
+        self.inbox.putRun([delivery("a"), delivery("a")])
+        self.assertEqual(([each.offset for each in box.waiting], box.next()), ([4, 5], 6))
+
+    def test_runOverrun(self) -> None:
+        """Of a run that is too much, what fits is kept."""
+        box = self.inbox.open("a")
+        self.assertIs(self.inbox.putRun([delivery("a", size=900)] * 5), box)
+        self.assertEqual(len(box.waiting), 3)
+
+    def test_direct(self) -> None:
+        """What comes to the client itself goes to those who ask for it, until they close."""
+        box = self.inbox.openDirect()
+        said = Notification("/n", b"\1", 5, {})
+        self.inbox.putDirect(said)
+        self.assertFalse(self.inbox.close(box))
+        self.inbox.putDirect(said)
+        self.assertEqual((list(box.waiting), self.inbox.held), ([said], 0))
 
     def test_full(self) -> None:
         """It is full above its mark, not at it, and who waits is told when it is no longer."""

@@ -40,7 +40,7 @@ class NetworkCase(SynchronousTestCase):
     def connectedTo(self, url: str, **wishes: Any) -> Any:
         """Return a client."""
         client = self.form.connect(url, **{"reconnect": QUICK, **wishes})
-        self.addCleanup(client._hangUp if self.Form.name == "blocking" else client.hangUp)
+        self.addCleanup(client.hangUp)
         return client
 
     def connected(self, **wishes: Any) -> Any:

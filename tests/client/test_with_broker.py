@@ -74,7 +74,7 @@ class BrokerCase(SynchronousTestCase):
     def connected(self) -> Client:
         """Return a client."""
         client = connect(f"tcp://127.0.0.1:{self.broker.port()}")
-        self.addCleanup(client._hangUp)
+        self.addCleanup(client.hangUp)
         return client
 
 
@@ -249,7 +249,7 @@ class KeepAliveTests(BrokerCase):
         """A client that waits in an iteration is there as long as it takes."""
         self.patch(settings, "_SHORTEST", 1)  # which is less than the broker takes for an interval
         client = connect(f"tcp://127.0.0.1:{self.broker.port()}", keepAlive=0.5)
-        self.addCleanup(client._hangUp)
+        self.addCleanup(client.hangUp)
         subscription = client.subscribe(self.topic)
         waiting = InThread(lambda: subscription.next())
         with FlexiClient(Stream(self.broker.address), answersPings=False) as silent:
