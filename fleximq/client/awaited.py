@@ -23,7 +23,7 @@ from fleximq.client.refusals import Refusals
 from fleximq.client.settings import PATIENCE, ClientSettings, Start, State
 from fleximq.client.web_socket import conversationOn
 from fleximq.endpoints.urls import Url
-from fleximq.errors import BrokerError
+from fleximq.errors import BrokerError, SettingError
 from fleximq.limits import KIBIBYTE
 
 _log = logging.getLogger(__name__)
@@ -496,10 +496,14 @@ class AwaitedClient:
             try:
                 await self._join()
                 return
-            except (ConnectionLost, JoinRefused) as error:
+            except (ConnectionLost, JoinRefused, SettingError) as error:
                 why = error
                 if not passes(error):
                     break
+            except Exception as error:
+                _log.exception("Connecting again failed")
+                why = error
+                break
         self._end(why)
 
     def _end(self, why: Exception | None) -> None:

@@ -427,6 +427,10 @@ class Client:
                 why = error
                 if not passes(error):
                     break
+            except Exception as error:
+                _log.exception("Connecting again failed")
+                why = error
+                break
         self._over(why)
 
     def _over(self, why: Exception | None) -> None:

@@ -1,12 +1,14 @@
 """Every form of the client on a network that delays, cuts and splits, and with a broker that is started anew."""
 
 import random
+import socket
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.backoff import Backoff
@@ -17,6 +19,7 @@ from tests.client.bad_network import BadNetwork
 from tests.client.forms import FORMS, Form
 from tests.client.scripted import InThread
 from tests.client.test_with_broker import Place
+from tests.wire.flexi_frames import frame
 
 SOON = 20.0
 QUICK = Backoff(first=0.01, most=0.05)
@@ -235,6 +238,21 @@ class Networks(NetworkCase):
         self.until(lambda: self.states == [State.JOINED, State.AWAY, State.CLOSED])
         for call in (lambda: one.publish(self.topic, 1), one.flush, subscription.next):
             self.assertRaises(ConnectionLost, call)
+
+    def test_refusedAgain(self) -> None:
+        """A client that is not let in again gives up at once, and says why."""
+        one = self.connected()
+        subscription = one.subscribe(self.topic)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.network.target = listener.getsockname()[:2]
+            self.network.cut()
+            stream, _ = listener.accept()
+            with stream:
+                stream.recv(1000)
+                stream.sendall(frame("REP", 0, {"status": 401}, msgpack.packb("no longer")))
+                error = self.assertRaises(ConnectionLost, subscription.next)
+        self.assertIn("401 unauthorized: no longer", str(error))
+        self.until(lambda: self.states == [State.JOINED, State.AWAY, State.CLOSED])
 
     def test_notAgain(self) -> None:
         """A client that is not to connect again does not."""
