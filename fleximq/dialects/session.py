@@ -33,8 +33,8 @@ from fleximq.dialects.pacing import Pace
 from fleximq.errors import BrokerError, Unauthorized
 from fleximq.interfaces import IConversation, IPeer
 from fleximq.security.credentials import Certificate
-from fleximq.security.principal import Admitted
 from fleximq.security.place import peerOf
+from fleximq.security.principal import Admitted
 from fleximq.security.whence import whence
 
 #: Seconds that a closing connection has for taking its last answers.

@@ -3,6 +3,7 @@
 from fleximq.dialects.blipmq import BlipFactory, BlipProtocol
 from fleximq.limits import Limits
 from fleximq.wire.blip_frame import FrameType, encodeFrame
+from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.blipmq import (
     BlipCase,
     ack,
@@ -15,7 +16,6 @@ from tests.dialects.blipmq import (
     publish,
     subscribe,
 )
-from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import inPieces, makeContext
 from tests.slow_journal import SlowJournal
 
