@@ -55,8 +55,14 @@ def layersOf(text: str) -> Iterator[EndpointString]:
 
 
 def withBacklog(text: str) -> str:
-    """Return an endpoint of Twisted's own with our backlog, if it says nothing of one and has named arguments only."""
+    """Return an endpoint of Twisted's own with our backlog, if it says nothing of one and has named arguments only.
+
+    So it is with one that stands behind a proxy.
+    """
     parsed = EndpointString.parse(text)
+    if parsed.kind.lower() == PROXY:
+        before, colon, inner = text.partition(":")
+        return before + colon + withBacklog(inner)
     silent = len(parsed.arguments) < 2 and "backlog" not in parsed.named
     if parsed.kind not in ("tcp", "unix", "ssl") or not silent or text.endswith("\\"):
         return text

@@ -86,15 +86,15 @@ class Gate:
         """
         return _GatedFactory(factory, self, proxied)
 
-    def enter(self, address: object) -> Callable[[], None] | None:
+    def enter(self, address: object, proxied: bool = False) -> Callable[[], None] | None:
         """Count a connection, and return what takes it back; None if it is too much.
 
-        :param address: where it comes from; None if that is not known yet.
+        :param proxied: the address is that of a proxy, by which it is not counted.
         """
         if self.waiting >= self.limits.waiting:
             self._refuse(TOO_MANY_WAIT, address)
             return None
-        leave = self.enterFrom(address)
+        leave = _nothing if proxied else self.enterFrom(address)
         if leave is None:
             return None
         self._open += 1
@@ -166,7 +166,7 @@ class _GatedFactory(Factory[Any]):
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol whose end is noticed by the gate, or one that closes at once."""
-        leave = self._gate.enter(None if self._proxied else addr)
+        leave = self._gate.enter(addr, self._proxied)
         if leave is None:
             return _Closed()
         protocol: Any = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address

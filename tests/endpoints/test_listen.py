@@ -142,6 +142,9 @@ class ListenTests(SynchronousTestCase):
             "unix:/x": BACKLOG,
             "unix:/x:mode=600": BACKLOG,
             "unix:/x:backlog=7": 7,
+            "haproxy:tcp:7890": BACKLOG,
+            "haproxy:tcp:7890:backlog=8": 8,
+            "HAProxy:haproxy:unix:/x": BACKLOG,
         }
         for text, backlog in given.items():
             reactor = MemoryReactor()
