@@ -40,6 +40,10 @@ _HEADS = 1024
 _PORTION = MEBIBYTE
 #: The payloads of answers that are longer are not copied out of what came.
 _LARGE = 64 * KIBIBYTE
+#: Values of these types are packed by one packer for all threads: nothing of Python's runs meanwhile, so that no other
+#: thread can get in between, and a packer for each would take three times as long. It keeps room for the largest one.
+_PLAIN, _SIZED = frozenset({int, float, bool, type(None)}), frozenset({bytes, str})
+_pack: Callable[[object], bytes] = msgpack.Packer(datetime=True).pack
 #: A payload's length stands in front of it.
 _LENGTH_BYTES = 8
 
@@ -233,8 +237,11 @@ def packed(value: object) -> bytes:
     :raises ValueError: MessagePack cannot hold this one: a text that is no UTF-8, a time without a zone.
     :raises OverflowError: a number has more than 64 bits.
     """
-    if type(value) is Packed:
-        return value
+    kind = type(value)
+    if kind in _PLAIN or (kind in _SIZED and len(value) <= _LARGE):  # type: ignore[arg-type]
+        return _pack(value)
+    if kind is Packed:
+        return value  # type: ignore[return-value]
     return msgpack.packb(value, datetime=True)  # type: ignore[no-any-return]
 
 

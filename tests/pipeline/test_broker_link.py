@@ -59,8 +59,8 @@ class PlaceTests(SynchronousTestCase):
 
     def test_unspeakable(self) -> None:
         """A URL of another kind is refused when it is used."""
-        error = self.assertRaises(OptionRefused, Place.of({"url": "ws://localhost:7890"}).connect)
-        self.assertIn("needs tcp://", str(error))
+        error = self.assertRaises(OptionRefused, Place.of({"url": "stdio://"}).connect)
+        self.assertIn("that a broker has started", str(error))
 
 
 class FakeClient:
