@@ -115,7 +115,7 @@ class Pace:
 def narrow(transport: Any, rules: RateRules, full: int) -> int:
     """Make the reads of a transport small enough for the bursts that are allowed, where that can be set.
 
-    Returns how many bytes are a full read, after which reads are to be widened: ``full`` if they may be as large as ever.
+    Returns how many bytes are a full read, behind which reads may be widened: ``full`` if they may be as large as ever.
     """
     sizes = [allowance.bytes.burst for allowance in rules[:2] if allowance.bytes]
     sizes += [allowance.messages.burst * SHORT for allowance in rules[:2] if allowance.messages]

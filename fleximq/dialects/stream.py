@@ -24,8 +24,10 @@ from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
 
 #: A connection is read in portions of the first size. While it fills them they grow to the last, which carries a
-#: quarter more messages of 1 KB than half of it would; a read that brings little is quicker with little room.
-READ_FIRST, READ_MOST = 1 << 16, 1 << 19
+#: quarter more messages of 1 KB than half of it would; a read that brings little is quicker with little room. Where a
+#: read is so full of work that all others wait for it for longer than so many seconds, they shrink, to the least.
+READ_FIRST, READ_MOST, READ_LEAST = 1 << 16, 1 << 19, 1 << 12
+READ_SECONDS = 0.02
 WRITE_BYTES = 1 << 20
 
 
@@ -72,15 +74,15 @@ class StreamProtocol(Protocol):
         session = self.session
         if session.state is not State.OPEN and not self._mayWork(data):
             return
-        if len(data) >= self._fullRead:
-            self._fullRead = widen(self.transport)
-        session.heard = self._seconds()
+        session.heard = began = self._seconds()
         session.traffic.bytesIn += len(data)
         turn = self._turn
         turn.open = True
         turn.reader = self
         self.work(data)
         turn.flush()
+        if len(data) >= self._fullRead:
+            self._fullRead = fit(self.transport, self._seconds() - began)
 
     def work(self, data: bytes) -> None:
         """Let the session work through these bytes, and answer what goes wrong. May be called outside of a read."""
@@ -181,7 +183,7 @@ class StreamFactory(Factory):
 def tune(transport: Any) -> int:
     """Ask for small delays, notice of dead peers, and large writes, where the transport has them.
 
-    Returns how many bytes are a full read, after which to call :func:`widen`.
+    Returns how many bytes are a full read, behind which to call :func:`fit`.
     """
     if ITCPTransport.providedBy(transport):
         transport.setTcpNoDelay(True)
@@ -193,7 +195,15 @@ def tune(transport: Any) -> int:
     return READ_FIRST
 
 
-def widen(transport: Any) -> int:
-    """Let a transport read twice as much at once, and return how many bytes are a full read then."""
-    transport.bufferSize = size = min(2 * transport.bufferSize, READ_MOST)
-    return size if size < READ_MOST else sys.maxsize
+def fit(transport: Any, seconds: float) -> int:
+    """Let a transport read twice as much at once, or half if the last read took too long to work through.
+
+    Returns how many bytes are a full read then.
+    """
+    size: int = transport.bufferSize
+    if seconds > READ_SECONDS:
+        size = max(size // 2, READ_LEAST)
+    elif seconds < READ_SECONDS / 4:
+        size = min(size * 2, READ_MOST)
+    transport.bufferSize = size
+    return size

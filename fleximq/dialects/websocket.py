@@ -25,7 +25,7 @@ from fleximq.dialects.outbox import markOf
 from fleximq.dialects.pacing import narrow
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import STOPPED, Session, State
-from fleximq.dialects.stream import tune, widen
+from fleximq.dialects.stream import fit, tune
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
 from fleximq.dialects.websocket_protocol import (
     GOING_AWAY,
@@ -111,15 +111,15 @@ class WebSocketFace(BoundedProtocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
-        if len(data) >= self._fullRead:
-            self._fullRead = widen(self.transport)
-        self.session.heard = self._seconds()
+        self.session.heard = began = self._seconds()
         self.session.traffic.bytesIn += len(data)
         turn = self._turn
         turn.open = True
         turn.reader = self
         self._parse(data)
         turn.flush()
+        if len(data) >= self._fullRead:
+            self._fullRead = fit(self.transport, self._seconds() - began)
 
     def _parse(self, data: bytes) -> None:
         try:

@@ -1,6 +1,5 @@
 """The face of a session on a byte stream, with FlexiMQ as what is spoken."""
 
-import sys
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ from zope.interface.verify import verifyObject
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.session import LINGER, State
 from fleximq.dialects.slow_consumer import Block
-from fleximq.dialects.stream import READ_FIRST, READ_MOST, WRITE_BYTES, tune, widen
+from fleximq.dialects.stream import READ_FIRST, READ_LEAST, READ_MOST, READ_SECONDS, WRITE_BYTES, fit, tune
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits
 from tests.dialects.conversations import makeContext
@@ -276,18 +275,18 @@ class SocketTests(TestCase):
 
     @inlineCallbacks
     def test_fullReads(self) -> Generator[Any, Any, None]:
-        """A full read doubles the next one, up to the most; then no read is full any more."""
+        """A full read that is quick doubles the next one, up to the most; one that takes long halves it."""
         yield self.join()
         [client] = self.context.broker.clients
         peer: Any = client.peer
         transport = peer.outbox._transport
         full = tune(transport)
-        sizes = []
-        while full != sys.maxsize:
-            self.assertEqual(full, transport.bufferSize)
-            full = widen(transport)
-            sizes.append(transport.bufferSize)
-        self.assertEqual(sizes, [2 * READ_FIRST, 4 * READ_FIRST, READ_MOST])
+        self.assertEqual(full, transport.bufferSize)
+        sizes = [fit(transport, 0.0) for _ in range(4)]
+        self.assertEqual(sizes, [2 * READ_FIRST, 4 * READ_FIRST, READ_MOST, READ_MOST])
+        self.assertEqual(fit(transport, READ_SECONDS / 2), READ_MOST)
+        sizes = [fit(transport, 2 * READ_SECONDS) for _ in range(8)]
+        self.assertEqual((sizes[0], sizes[-2:], transport.bufferSize), (READ_MOST // 2, [READ_LEAST] * 2, READ_LEAST))
 
     @inlineCallbacks
     def test_halfClosed(self) -> Generator[Any, Any, None]:
