@@ -13,7 +13,14 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
-from twisted.internet.interfaces import IAddress, ILoggingContext, IProtocol, IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import (
+    IAddress,
+    ILoggingContext,
+    IProtocol,
+    IProtocolFactory,
+    IProtocolNegotiationFactory,
+    IReactorTime,
+)
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -149,7 +156,7 @@ class _Closed(Protocol):
         transport.abortConnection() if hasattr(transport, "abortConnection") else transport.loseConnection()
 
 
-@implementer(ILoggingContext)
+@implementer(ILoggingContext, IProtocolNegotiationFactory)
 class _GatedFactory(Factory[Any]):
     """Builds what another factory builds, as long as the gate is open."""
 
@@ -163,6 +170,14 @@ class _GatedFactory(Factory[Any]):
     def logPrefix(self) -> str:
         """Return what Twisted's own line about a new port calls us."""
         return "FlexiMQ"
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """Return what is taken of the protocols that a client names in its TLS handshake.
+
+        Browsers, Prometheus and curl name some, and Twisted ends a handshake with none that is taken. Who names nothing
+        may speak any dialect.
+        """
+        return [b"http/1.1"]
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol whose end is noticed by the gate, or one that closes at once."""
