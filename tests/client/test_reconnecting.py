@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client import blocking
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import BufferFull, ConnectionLost
 from fleximq.client.settings import State
@@ -51,8 +52,10 @@ class NetworkCase(SynchronousTestCase):
         return self.connectedTo(self.network.url, onState=lambda state, why: self.states.append(state), **wishes)
 
     def direct(self) -> Any:
-        """Return a client that has nothing to fear."""
-        return self.connectedTo(f"tcp://127.0.0.1:{_broker.broker.port()}")
+        """Return a client that has nothing to fear, and no loop in common with the others."""
+        client = blocking.connect(f"tcp://127.0.0.1:{_broker.broker.port()}")
+        self.addCleanup(client.hangUp)
+        return client
 
     def until(self, holds: Callable[[], object]) -> None:
         """Wait until something holds."""
