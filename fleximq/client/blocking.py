@@ -290,6 +290,9 @@ class Client:
                 ledger.unflushed = True
             try:
                 if wire.send(make(said), said):
+                    if not ledger.unflushed:  # another thread's flush began before this was sent
+                        with wire.lock:
+                            ledger.sentOn(said)
                     return
             except ConnectionLost as lost:
                 if not self._mends:

@@ -270,6 +270,13 @@ class Ledger:
         number, pending = self._expect()
         return self.conversation.ping(number), pending
 
+    def sentOn(self, said: Conversation) -> None:
+        """Note that something was sent in this conversation, which may be over by now."""
+        if said is self.conversation and self.state is State.JOINED:
+            self.unflushed = True
+        else:
+            self._uncertain = self.lost
+
     def checkCertain(self) -> None:
         """Do nothing if all that was sent since the last flush went over the connection there is.
 
