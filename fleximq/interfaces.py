@@ -128,6 +128,9 @@ class IConversation(Interface):
     def rightsChanged(lost: Sequence[str]) -> None:
         """Forget what was allowed before, and tell the client of the subscriptions that it has just lost."""
 
+    def refusal() -> str | None:
+        """Return why the peer may not be here at all today, whatever it shows, or None."""
+
     def expel(error: Any) -> None:
         """Answer a :class:`fleximq.errors.BrokerError` in the dialect's words and close the connection."""
 

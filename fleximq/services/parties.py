@@ -42,6 +42,10 @@ def review(security: Security, broker: Broker, client: Client) -> None:
     if conversation is None:
         return
     try:
+        refusal = conversation.refusal()
+        if refusal is not None:
+            conversation.expel(Unauthorized(refusal))
+            return
         if not security.vouchesFor(client.identity):
             conversation.expel(Unauthorized("these credentials are not valid any more"))
             return

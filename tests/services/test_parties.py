@@ -216,6 +216,15 @@ class SecurityTests(Running):
         self.turn()
         self.assertEqual(([each.status for each in peer.messages()], peer.closed), ([401], True))
 
+    def test_ownMachineAgain(self) -> None:
+        """Who came from elsewhere is expelled when only this machine is served again, and nobody else."""
+        self.change(allow_anonymous=True)
+        away, here = self.flexi(REMOTE).join(), self.flexi().join()
+        self.change(allow_anonymous=False)
+        self.turn()
+        self.assertEqual(([each.status for each in away.messages()], away.closed), ([401], True))
+        self.assertEqual((here.barrier(), here.closed), ([], False))
+
     def test_mayNot(self) -> None:
         """Who may do less stays, and its subscriptions end that it may not have any more."""
         peer = self.flexi().join().subscribe("a.x", "b.x")
