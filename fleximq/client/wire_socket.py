@@ -74,6 +74,7 @@ class WireSocket:
         self._reading = False
         self._owed: deque[bytes | memoryview] = deque()
         self._unseen = 0
+        self._endSeen = False
         self._poll: _Polls | None = None
         self._closed = False
         self.mends = False
@@ -93,6 +94,7 @@ class WireSocket:
         self._poll = _Polls(connected)
         self._owed.clear()
         self._owed.extend(self._due())
+        self._endSeen = False
         self.lost = None
 
     def _due(self) -> list[bytes]:
@@ -254,6 +256,9 @@ class WireSocket:
             self._end("the broker closed the connection")
             return False
         self._handOn(data)
+        if self._endSeen:
+            self._endSeen = False
+            return self._take()
         return True
 
     def _receive(self) -> bytes:
@@ -268,8 +273,12 @@ class WireSocket:
                 data = self._socket.recv(_READ_BYTES)
                 pieces.append(data)
                 size += len(data)
+        except _BLOCKED:
+            return b"".join(pieces)
         except OSError:
-            pass  # what is wrong shows again with the next read
+            data = b""
+        # The end has been read as well, which no poll tells: the next read shows it again, and has to come by itself.
+        self._endSeen = not data
         return b"".join(pieces)
 
     def _handOn(self, data: bytes) -> None:
