@@ -23,6 +23,7 @@ from fleximq.broker.idempotence import Kept
 from fleximq.broker.keeper import Keeper
 from fleximq.broker.listening import Listening
 from fleximq.broker.making import MakeQueue
+from fleximq.broker.names import isOwn
 from fleximq.broker.noting import Noting
 from fleximq.broker.observers import Counts, Observers
 from fleximq.broker.once import Once, idempotenceOf
@@ -47,7 +48,6 @@ from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
 from fleximq.broker.work_queues import WorkQueues
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
-from fleximq.limits import DEAD
 from fleximq.message import Message
 from fleximq.patterns import anyOf
 from fleximq.rights import EVERYTHING, Action
@@ -251,10 +251,10 @@ class Broker:
         """Return the topic that a client may publish to.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises Forbidden: it begins with ``$sys/`` or ``$dead/``, where only the broker publishes.
+        :raises Forbidden: its first level is ``$sys`` or ``$dead``, where only the broker publishes.
         :raises NotPermitted: the client's rights do not cover it.
         """
-        if name.startswith((SYSTEM, DEAD)):
+        if isOwn(name):
             raise Forbidden("only the broker publishes to this topic")
         permit(client, Action.PUBLISH, name)
         return self.topics.get(name)

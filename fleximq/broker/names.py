@@ -11,6 +11,14 @@ PATTERN_LEVELS = 32
 #: Returns the levels of a name.
 levelsOf = re.compile(r"[./]").split
 
+#: The first levels of topics to which only the broker publishes.
+_OWN = frozenset({"$sys", "$dead"})
+
+
+def isOwn(name: str) -> bool:
+    """Tell whether only the broker publishes to a topic of this name, whichever way its levels are separated."""
+    return name.startswith("$") and levelsOf(name, 1)[0] in _OWN
+
 
 def checkName(name: str) -> None:
     """Refuse a name that no topic can have. The prefix of a dead-letter topic does not count.

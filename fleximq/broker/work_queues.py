@@ -10,15 +10,15 @@ from typing import Any
 
 from fleximq.broker.backlog import weigh
 from fleximq.broker.making import MakeQueue
+from fleximq.broker.names import isOwn
 from fleximq.broker.openings import Openings
 from fleximq.broker.permitting import permit, permits
 from fleximq.broker.rules import Rules
 from fleximq.broker.topic_queues import TopicQueue, TopicQueues
-from fleximq.broker.topics import SYSTEM, TopicTable
+from fleximq.broker.topics import TopicTable
 from fleximq.broker.values import Client, Delivery, Envelope
 from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
-from fleximq.limits import DEAD
 from fleximq.message import Message
 from fleximq.rights import EVERYTHING, Action
 
@@ -75,7 +75,7 @@ class WorkQueues:
 
     def expectReplies(self, client: Client, name: str) -> None:
         """See :meth:`fleximq.broker.broker.Broker.expectReplies`."""
-        if not name.startswith((SYSTEM, DEAD)) and permits(client, Action.CONSUME, name):
+        if not isOwn(name) and permits(client, Action.CONSUME, name):
             with suppress(InvalidTopic, NoCapacity):
                 self.ensure(name)
 

@@ -100,11 +100,11 @@ class PublishTests(BrokerCase):
         self.assertEqual(taker.payloads(), [b"x"])
 
     def test_reserved(self) -> None:
-        """Nobody may publish to the broker's own topics; other names with ``$`` are free."""
-        for name in ("$sys/", "$sys/x", "$dead/", "$dead/t"):
+        """Nobody may publish to what those hear who listen to the broker's own topics; other names with ``$`` are free."""
+        for name in ("$sys/", "$sys/x", "$sys.x", "$sys", "$dead/", "$dead/t", "$dead.t", "$dead"):
             self.assertRaises(Forbidden, self.broker.topicFor, self.alice, name)
             self.assertIsNone(self.broker.topics.find(name))
-        for name in ("$", "$sys", "$dead", "$sys.x", "$x/y"):
+        for name in ("$", "$system", "$deadly/x", "$x/y"):
             self.assertEqual(self.broker.topicFor(self.alice, name).name, name)
 
     def test_invalid(self) -> None:
