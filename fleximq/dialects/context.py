@@ -6,6 +6,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from fleximq.broker.broker import Broker
 from fleximq.dialects.envelope_cache import Purse
+from fleximq.dialects.seldom import Seldom
 from fleximq.dialects.slow_consumer import DISCONNECT, Policy
 from fleximq.dialects.turn import Turn
 from fleximq.interfaces import IAdmission
@@ -21,7 +22,7 @@ class Context:
     ``policy`` rules the deliveries to slow consumers. ``admission`` decides who may come in. ``reserved`` is
     the client id that is kept for the one who is to connect, if only one is, whom the broker itself has started.
     ``envelopes`` bounds what connections remember of them together. ``rates`` says how much clients may send,
-    ``flapping`` is told of those that leave.
+    ``flapping`` is told of those that leave, and ``seldom`` bounds what peers that do something wrong write to the log.
     """
 
     broker: Broker
@@ -34,3 +35,4 @@ class Context:
     envelopes: Purse = field(default_factory=Purse)
     rates: Rates = field(default_factory=Rates)
     flapping: Flapping = field(default_factory=Flapping)
+    seldom: Seldom = field(default_factory=Seldom)

@@ -293,7 +293,9 @@ class Session:
     def counted(self, error: BrokerError) -> None:
         """Count and log what a client did wrong."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
-        self._log.debug("{who}: {error}", who=self._who(), error=error)
+        unsaid = self.context.seldom.passes(self.context.clock.seconds())
+        if unsaid is not None:
+            self._log.debug("{who}: {error}{more}", who=self._who(), error=error, more=_more(unsaid))
 
     def expel(self, error: BrokerError) -> None:
         """Tell a client why it may stay no longer, and close; it is brought nothing more while that takes time."""
@@ -340,7 +342,16 @@ class Session:
         else:
             self.broker.observers.counted(f"not let in: {reason}", 1)
         self.left()
-        self._log.info("{who} left: {reason}", who=self._who(), reason=reason, event="left", **self._account())
+        self._sayLeft(reason)
+
+    def _sayLeft(self, reason: str) -> None:
+        """Say who has left; of those who were never let in, not of each."""
+        unsaid = 0 if self.client is not None else self.context.seldom.passes(self.context.clock.seconds())
+        if unsaid is not None:
+            self._log.info(
+                "{who} left: {reason}{more}",
+                who=self._who(), reason=reason, more=_more(unsaid), event="left", **self._account(),
+            )  # fmt: skip
 
     def _flapped(self, client: Client) -> None:
         """Note that a client has left, if such clients are expected to stay."""
@@ -370,6 +381,11 @@ class Session:
     def _handshakeLate(self) -> None:
         self._deadline = None
         self.end("handshake deadline")
+
+
+def _more(unsaid: int) -> str:
+    """Return the end of a line that says how many like it were left out."""
+    return f" ({unsaid} more lines left out)" if unsaid else ""
 
 
 def _decide(

@@ -23,6 +23,9 @@ from fleximq.endpoints.unix_path import makeFolder, sweep
 
 _log = Logger()
 
+#: Connections that are accepted before others have their turn again.
+AT_ONCE = 10
+
 
 class ListenerService(Service):
     """One listener.
@@ -112,6 +115,7 @@ class ListenerService(Service):
 
     def _opened(self, port: Any) -> None:
         self.port = port
+        acceptFew(port)
         if self.running:
             self._tell()
         waiting, self._waiting = self._waiting, []
@@ -135,6 +139,23 @@ class ListenerService(Service):
         if IListeningPort.providedBy(port):
             return port.stopListening()
         return None if port is None else port.finish(self._reactor)
+
+
+def acceptFew(port: Any) -> None:
+    """Let a port accept no more than :data:`AT_ONCE` connections in one of the reactor's rounds.
+
+    Twisted accepts 100, and more when more are there; those who are served wait for as long as that takes.
+    """
+    if not hasattr(port, "numberAccepts"):
+        return
+    doRead = port.doRead
+
+    def doReadFew() -> None:
+        doRead()
+        port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+
+    port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+    port.doRead = doReadFew
 
 
 def spelt(kind: str, address: Any) -> str:

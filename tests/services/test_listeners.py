@@ -21,7 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from fleximq.endpoints.endpoint_string import BACKLOG
 from fleximq.endpoints.listen import Listen
 from fleximq.services import listeners
-from fleximq.services.listeners import ListenerService, spelt
+from fleximq.services.listeners import AT_ONCE, ListenerService, acceptFew, spelt
 
 
 class Left(Exception):
@@ -272,3 +272,40 @@ class LateTests(SynchronousTestCase):
         service = ListenerService(None, Listen.parse("tcp:0"), Factory(), leave, leaveLate)
         self.patch(ListenerService, "_begin", lambda self: fail(RuntimeError("no luck")))
         self.assertEqual(str(self.assertRaises(Left, service.startService)), "cannot listen on tcp:0: no luck")
+
+
+class _Port:
+    """A port that accepts as many as it may, and then more, or as many as there are."""
+
+    def __init__(self, there: int) -> None:
+        self.numberAccepts = 100
+        self.accepted: list[int] = []
+        self._there = there
+
+    def doRead(self) -> None:
+        """Accept."""
+        self.accepted.append(min(self.numberAccepts, self._there))
+        self.numberAccepts = max(1, self.accepted[-1] + 20 * (self.accepted[-1] == self.numberAccepts))
+
+
+class AcceptFewTests(SynchronousTestCase):
+    """How many connections are accepted at a time."""
+
+    def accepted(self, there: int) -> list[int]:
+        """Return how many are, three times, where so many are there each time."""
+        port = _Port(there)
+        acceptFew(port)
+        for _ in range(3):
+            port.doRead()
+        return port.accepted
+
+    def test_bounded(self) -> None:
+        """However many there are, a port accepts few, and looks for more later; fewer if there are fewer."""
+        self.assertEqual(self.accepted(1000), [AT_ONCE] * 3)
+        self.assertEqual(self.accepted(2)[0], 2)
+
+    def test_others(self) -> None:
+        """What accepts nothing is left alone."""
+        other = object()
+        acceptFew(other)
+        self.assertFalse(hasattr(other, "doRead"))
