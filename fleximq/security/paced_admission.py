@@ -71,7 +71,7 @@ class PacedAdmission:
         return admitted.addCallback(self._mayStay)
 
     def renewed(self, admitted: Any) -> Any:
-        """Return who was admitted a while ago as it would be admitted now, see :class:`fleximq.interfaces.IAdmission`."""
+        """Return who was admitted a while ago as it would be admitted now."""
         return self._inner.renewed(admitted)
 
     def _mayStay(self, admitted: Admitted) -> Admitted:

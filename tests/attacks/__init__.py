@@ -1,0 +1,1 @@
+"""One attack for each limit: the broker keeps within its memory, and serves those beside as before."""

@@ -1,0 +1,214 @@
+"""Who attacks, in a process of its own: ``python -m tests.attacks.attackers NAME PORT SECONDS``.
+
+Each attack lasts as long as it is told to, whatever the broker does about it, and prints how often it did what it does.
+Ports are those of the machine itself; where the attack needs an address, a PROXY header says one.
+"""
+
+import contextlib
+import itertools
+import random
+import socket
+import struct
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+
+import msgpack
+
+from tests.wire.flexi_frames import frame
+
+HOST = "127.0.0.1"
+#: What the proxy says: all come from one address, which no test has otherwise.
+PROXY = b"PROXY TCP4 192.0.2.66 127.0.0.1 50000 7890\r\n"
+UPGRADE = (
+    b"GET %s HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
+JOIN = frame("JOIN")
+#: What each dialect begins with, for those who never come to its end.
+SLOW = {
+    "fleximq": frame("JOIN", 0, {"x": "y" * 200}),
+    "blipmq": struct.pack(">IBQ", 11, 1, 1) + b"\0\1",
+    "minimq": b"PRODUCE:id:::topic:::" + b"x" * 200,
+    "identity": UPGRADE % b"/",
+    "fleximq-ws": UPGRADE % b"/ws",
+    "http": b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 200,
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+}
+#: Connections that attack at the same time where they stay open.
+MANY = 300
+
+
+class Attack:
+    """One attack on a port, until a time."""
+
+    def __init__(self, port: int, until: float) -> None:
+        self._port = port
+        self._until = until
+        self.done = 0
+
+    def run(self, name: str) -> None:
+        """Do it; ``name`` may have an argument behind a colon."""
+        name, _, argument = name.partition(":")
+        attack: Callable[..., None] = getattr(self, f"attack_{name}")
+        attack(*([argument] if argument else []))
+
+    def attack_connects(self) -> None:
+        """Connect and go, as fast as can be."""
+        for _ in self._again():
+            self._connected(PROXY).close()
+
+    def attack_joins(self) -> None:
+        """Connect and join, and go."""
+        for _ in self._again():
+            with self._connected(PROXY + JOIN) as connected, contextlib.suppress(OSError):
+                connected.recv(100)
+
+    def attack_crowd(self) -> None:
+        """Connect as often as can be, and stay."""
+        stay = []
+        for _ in self._again():
+            stay.append(self._connected(PROXY))
+            if len(stay) >= 4 * MANY:
+                stay.pop(0).close()
+
+    def attack_silence(self) -> None:
+        """The same, and say nothing: not even for whom."""
+        stay = []
+        for _ in self._again():
+            stay.append(self._connected(b""))
+            if len(stay) >= 4 * MANY:
+                stay.pop(0).close()
+
+    def attack_subscriptions(self) -> None:
+        """Subscribe to one topic after the other."""
+        numbers = itertools.count()
+        self._insist(lambda id: b"".join(frame("SUB", id, {"topic": f"s{next(numbers)}"}) for _ in range(50)), 50)
+
+    def attack_topics(self) -> None:
+        """Publish to one topic after the other."""
+        numbers = itertools.count()
+        self._insist(lambda id: b"".join(frame("PUB", id, {"topic": f"p{next(numbers)}"}) for _ in range(50)), 50)
+
+    def attack_publishes(self) -> None:
+        """Publish to one topic, as fast as can be."""
+        self._insist(lambda id: frame("PUB", id, {"topic": "flood"}, msgpack.packb("x" * 100)) * 500, 500)
+
+    def attack_bytes(self) -> None:
+        """Publish large messages."""
+        self._insist(lambda id: frame("PUB", id, {"topic": "flood"}, msgpack.packb("x" * 200_000)), 1)
+
+    def attack_queues(self) -> None:
+        """Fill one queue of MiniMQ after the other."""
+        with self._connected(b"") as connected:
+            for number in self._again():
+                lines = (f"PRODUCE:i:::q{number}:::{'x' * 1000}:::-:::-\n" for _ in range(10))
+                self._say(connected, "".join(lines).encode())
+                connected.setblocking(False)
+                with contextlib.suppress(OSError):
+                    connected.recv(1 << 16)
+
+    def attack_trickle(self, dialect: str) -> None:
+        """Say a byte at a time, on many connections at once; come again when closed."""
+        first = SLOW[dialect][:-1]
+        open: list[tuple[socket.socket, int]] = []
+        for number in self._again():
+            if len(open) < MANY:
+                open.append((self._connected(b""), 0))
+            place = number % len(open)
+            connected, said = open[place]
+            try:
+                connected.setblocking(False)
+                connected.send(first[said % len(first) :][:1])
+                open[place] = connected, said + 1
+            except OSError:
+                connected.close()
+                open[place] = self._connected(b""), 0
+            if place == len(open) - 1:
+                time.sleep(0.01)
+
+    def attack_bombs(self) -> None:
+        """Send small messages that inflate to 64 MiB."""
+        deflater = zlib.compressobj(9, wbits=-15)
+        bomb = deflater.compress(bytes(64 << 20)) + deflater.flush(zlib.Z_SYNC_FLUSH)
+        message = b"\xc1\xff" + struct.pack(">Q", len(bomb) - 4) + bytes(4) + bomb[:-4]
+        for number in self._again():
+            with self._connected(UPGRADE % (b"/", b"/ws")[number % 2]) as connected, contextlib.suppress(OSError):
+                connected.recv(1000)
+                connected.sendall(message)
+                while connected.recv(1 << 16):
+                    pass
+
+    def attack_passwords(self) -> None:
+        """Try one password after the other, on a connection of its own; wait for no answer."""
+        waiting: list[socket.socket] = []
+        for number in self._again():
+            auth = {"type": "basic", "username": "anna", "password": f"guess{number}"}
+            waiting.append(self._connected(PROXY + frame("JOIN", 0, {"auth": auth})))
+            if len(waiting) > MANY:
+                waiting.pop(0).close()
+
+    def attack_requests(self) -> None:
+        """Ask for web pages."""
+        for number in self._again():
+            with self._connected(b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number) as connected:
+                with contextlib.suppress(OSError):
+                    connected.recv(1000)
+
+    # -- how ---------------------------------------------------------------------------------------
+
+    def _again(self) -> Iterator[int]:
+        for number in itertools.count():
+            if time.monotonic() >= self._until:
+                return
+            yield number
+            self.done += 1
+
+    def _connected(self, data: bytes) -> socket.socket:
+        """Return a connection on which this was said; none may be had for a while."""
+        while True:
+            connected = socket.socket()
+            connected.settimeout(0.5)
+            try:
+                connected.connect((HOST, self._port))
+                connected.sendall(data)
+            except OSError:
+                if time.monotonic() < self._until:
+                    time.sleep(random.random() / 100)
+                    connected.close()
+                    continue
+            return connected
+
+    def _insist(self, said: Callable[[int], bytes], count: int) -> None:
+        """Join on four connections and say this again and again; do without answers."""
+        open = []
+        for _ in range(4):
+            connected = self._connected(JOIN)
+            answer = connected.recv(1000)
+            open.append((connected, int.from_bytes(answer[2:6], "big")))
+        for number in self._again():
+            connected, id = open[number % 4]
+            self._say(connected, said(id))
+            self.done += count - 1
+            connected.setblocking(False)
+            with contextlib.suppress(OSError):
+                connected.recv(1 << 16)
+
+    def _say(self, connected: socket.socket, data: bytes) -> None:
+        """Say it all, however long the broker does not read it; as long as there is time."""
+        connected.settimeout(0.1)
+        while data and time.monotonic() < self._until:
+            with contextlib.suppress(OSError):
+                data = data[connected.send(data) :]
+
+
+def main(name: str, port: int, seconds: float) -> None:
+    """Attack, and print how often."""
+    attack = Attack(port, time.monotonic() + seconds)
+    attack.run(name)
+    print(attack.done)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))

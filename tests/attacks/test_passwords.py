@@ -1,0 +1,108 @@
+"""Guessing: 100,000 wrong passwords in memory, and as many as there is time for at a running broker."""
+
+import gc
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.errors import NoCapacity, Unauthorized
+from fleximq.security.attempts import AT_ONCE, LONGEST_DELAY, MOST_PLACES, Attempts
+from fleximq.security.authenticator import WRONG
+from fleximq.security.checkers.hashed_secrets import hashOf
+from fleximq.security.credentials import Token
+from fleximq.security.door import Security
+from fleximq.security.protection import Protection
+from fleximq.settings import Settings
+from tests.attacks.case import AttackCase
+from tests.fuzz.run import resident
+from tests.security.secrets_on_disk import CHEAP
+
+GUESSES = 100_000
+MEBIBYTE = 1 << 20
+
+
+class MemoryTests(SynchronousTestCase):
+    """A broker's door with tokens, in memory: what guessing costs there."""
+
+    def setUp(self) -> None:
+        """One token is known."""
+        self.clock = Clock()
+        self.file = Path(self.mktemp())
+        self.file.write_text(f"anna:{hashOf('right')}\n")
+        self.file.chmod(0o600)
+        self.attempts = Attempts(self.clock)
+        settings = Settings.of({"auth": [f"tokens:{self.file}"]})
+        security = Security.of(settings, self.clock, attempts=self.attempts)  # type: ignore[arg-type]
+        self.admission = security.admissionFor(Protection())
+
+    def guess(self, number: int, host: str) -> "Deferred[object]":
+        """Try one token from an address."""
+        found: Deferred[object] = self.admission.admit(Token(f"guess{number}"), IPv4Address("TCP", host, 1))
+        return found
+
+    def test_oneAddress(self) -> None:
+        """From one address, as fast as can be: few are looked at, the others refused at once, and nothing is left."""
+        before = resident()
+        outcomes = {"refused": 0, "waiting": 0}
+        for number in range(GUESSES):
+            guess = self.guess(number, "192.0.2.1")
+            if guess.called:
+                self.failureResultOf(guess, NoCapacity)
+                outcomes["refused"] += 1
+            else:
+                guess.addErrback(lambda failure: failure.trap(Unauthorized))
+                outcomes["waiting"] += 1
+        self.assertLessEqual(outcomes["waiting"], AT_ONCE)
+        self.assertEqual(outcomes["refused"] + outcomes["waiting"], GUESSES)
+        self.clock.pump([LONGEST_DELAY] * (AT_ONCE + 1))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertLess(resident() - before, 16 * MEBIBYTE)
+
+    def test_manyAddresses(self) -> None:
+        """From more addresses than are remembered: no more are, and each guess is answered late."""
+        before = resident()
+        for number in range(2 * MOST_PLACES):
+            guess = self.guess(number, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+            guess.addErrback(lambda failure: failure.trap(Unauthorized, NoCapacity))
+            if not number % 1000:
+                self.clock.advance(LONGEST_DELAY)
+        self.clock.advance(LONGEST_DELAY)
+        self.assertLessEqual(len(self.attempts), MOST_PLACES)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        gc.collect()
+        self.assertLess(resident() - before, 32 * MEBIBYTE)
+
+    def test_rightBeside(self) -> None:
+        """Who has the right one, at another address, comes in meanwhile at once."""
+        for number in range(1000):
+            self.guess(number, "192.0.2.1").addErrback(lambda failure: failure.trap(Unauthorized, NoCapacity))
+        right = self.admission.admit(Token("right"), IPv4Address("TCP", "192.0.2.2", 1))
+        admitted = self.successResultOf(right)
+        self.assertEqual(admitted.principal.name, "anna")
+
+
+class ProcessTests(AttackCase):
+    """A running broker with passwords, guessed at from another machine."""
+
+    options = ("--listen", "tcp:0:interface=127.0.0.1", "--listen", "haproxy:tcp:0:interface=127.0.0.1")
+    header = {"auth": {"type": "basic", "username": "anna", "password": "right"}}  # noqa: RUF012
+
+    def more(self) -> Sequence[str]:
+        """Write the file."""
+        folder = Path(tempfile.mkdtemp(prefix="attack-"))
+        self.addCleanup(shutil.rmtree, folder)
+        path = folder / "passwords"
+        path.write_text(f"anna:{CHEAP.hash('right')}\n")
+        path.chmod(0o600)
+        return "--auth", f"passwords:{path}"
+
+    def test_guessing(self) -> None:
+        """They wait for their answers, and are no more than that at a time."""
+        self.attack("passwords")
+        self.assertGreater(self.counted(WRONG), 0)
