@@ -31,12 +31,13 @@ class Way(NamedTuple):
     purpose: str
     reach: str
 
-    def at(self, address: object) -> str:
-        """Return how to reach it at a listener's own address."""
+    def at(self, address: object, secure: bool = False) -> str:
+        """Return how to reach it at a listener's own address, inside TLS or not."""
         host = getattr(address, "host", None)
         if host is not None:
             place = f"{f'[{host}]' if ':' in host else host}:{getattr(address, 'port', '')}"
-            return self._reachedBy(f"tcp://{place}", f"ws://{place}")
+            stream, web = ("tls", "wss") if secure else ("tcp", "ws")
+            return self._reachedBy(f"{stream}://{place}", f"{web}://{place}")
         path: bytes | None = getattr(address, "name", None)
         stream = f"unix:{path.decode(errors='replace')}" if path else "this stream"
         return self._reachedBy(stream, "ws://localhost")
@@ -66,18 +67,18 @@ _POLICY = (
 )
 
 
-def asText(ways: Sequence[Way], address: object) -> str:
-    """Return the page as plain text, for these dialects at the listener's own address."""
+def asText(ways: Sequence[Way], address: object, secure: bool = False) -> str:
+    """Return the page as plain text, for these dialects at the listener's own address, inside TLS or not."""
     lines = [f"FlexiMQ {__version__}", "One message broker, one space of topics. It speaks:", ""]
     for way in ways:
-        lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.at(address)}"]
+        lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.at(address, secure)}"]
     return "\n".join([*lines, ""])
 
 
-def asHtml(ways: Sequence[Way], address: object) -> str:
-    """Return the page as HTML, for these dialects at the listener's own address."""
+def asHtml(ways: Sequence[Way], address: object, secure: bool = False) -> str:
+    """Return the page as HTML, for these dialects at the listener's own address, inside TLS or not."""
     rows = "\n".join(
-        f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address))}</code></dd>"
+        f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address, secure))}</code></dd>"
         for way in ways
     )
     return (
@@ -130,13 +131,13 @@ class WelcomePage(Resource):
     def _page(self, request: Any) -> bytes:
         request.setHeader(b"vary", b"Accept")
         request.setHeader(b"cache-control", b"no-cache")
-        address = request.getHost()
+        address, secure = request.getHost(), request.isSecure()
         accept = request.getHeader(b"accept")
         if not prefersHtml(accept and accept.decode("latin-1")):
-            return asText(self._ways, address).encode()
+            return asText(self._ways, address, secure).encode()
         request.setHeader(b"content-type", b"text/html; charset=utf-8")
         request.setHeader(b"content-security-policy", _POLICY)
-        return asHtml(self._ways, address).encode()
+        return asHtml(self._ways, address, secure).encode()
 
 
 def _sentence(request: Any, code: int, words: str) -> bytes:

@@ -4,9 +4,11 @@ from html.parser import HTMLParser
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.interfaces import ISSLTransport
 from twisted.internet.stdio import PipeAddress
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import alsoProvides
 
 from fleximq import __version__
 from fleximq.dialects.registry import OWN, installed
@@ -30,7 +32,13 @@ class WelcomeTests(SynchronousTestCase):
     """What is asked, and what is answered."""
 
     def ask(
-        self, line: str = "GET / HTTP/1.1", *fields: str, body: bytes = b"", host: object = None, dialects: Any = ALL
+        self,
+        line: str = "GET / HTTP/1.1",
+        *fields: str,
+        body: bytes = b"",
+        host: object = None,
+        dialects: Any = ALL,
+        secure: bool = False,
     ) -> Answer:
         """Return the answer to one request, after which the connection has to be closed."""
         self.reactor: Any = MemoryReactorClock()
@@ -39,6 +47,9 @@ class WelcomeTests(SynchronousTestCase):
         self.addCleanup(site.doStop)
         channel: Any = site.buildProtocol(None)
         transport = StringTransport(hostAddress=host or IPv4Address("TCP", "127.0.0.1", 7890))
+        if secure:
+            alsoProvides(transport, ISSLTransport)
+            transport.setTcpNoDelay = lambda enabled: None  # type: ignore[attr-defined]
         channel.makeConnection(transport)
         channel.dataReceived("\r\n".join((line, "Host: evil<.example", *fields, "", "")).encode() + body)
         self.assertTrue(transport.disconnecting)
@@ -90,6 +101,13 @@ class WelcomeTests(SynchronousTestCase):
         self.assertIn(b"ws://[::1]:80/ws", self.ask(host=IPv6Address("TCP", "::1", 80)).body)
         self.assertIn(b"  unix:/run/x or ws://localhost/ws\n", self.ask(host=UNIXAddress(b"/run/x")).body)
         self.assertIn(b"  this stream or ws://localhost/ws\n", self.ask(host=PipeAddress()).body)
+
+    def test_insideTls(self) -> None:
+        """Who asks inside TLS is told the URLs of TLS."""
+        for fields in ((), (f"Accept: {BROWSER}",)):
+            page = self.ask("GET / HTTP/1.1", *fields, secure=True).body
+            self.assertIn(b"tls://127.0.0.1:7890 or wss://127.0.0.1:7890/ws", page)
+            self.assertNotIn(b"tcp://", page)
 
     def test_headers(self) -> None:
         """The server is FlexiMQ, caches may not mix the two forms, and one request is all."""
