@@ -1,5 +1,7 @@
 """Finds the command that a command line names, and runs it."""
 
+import os
+import sys
 from collections.abc import Sequence
 
 from fleximq import __version__
@@ -13,6 +15,7 @@ from fleximq.cli.talking.notify import NOTIFY
 from fleximq.cli.talking.ping import PING
 from fleximq.cli.talking.pub import PUB
 from fleximq.cli.talking.req import REQ
+from fleximq.cli.talking.running import PIPE_CLOSED
 from fleximq.cli.talking.serve import SERVE
 from fleximq.cli.talking.sub import SUB
 from fleximq.cli.talking.tail import TAIL
@@ -48,5 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: for words that cannot be understood (1), and after help or version were shown (0).
     """
     chosen = parser().parse_args(arguments)
-    code: int = chosen.run(chosen)
-    return code
+    try:
+        code: int = chosen.run(chosen)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # who reads it has had enough; what is left has nowhere to go at the end either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return PIPE_CLOSED

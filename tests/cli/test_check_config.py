@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -163,3 +165,18 @@ class MainTests(SynchronousTestCase):
             (ended.returncode, ended.stdout, ended.stderr),
             (1, "", "fleximq: /there/is/no/such cannot be read: no such file or directory\n"),
         )
+
+    def test_closedPipe(self) -> None:
+        """Whoever reads the output may have had enough: that is no reason for a traceback."""
+        path = Path(self.mktemp()).absolute()
+        path.write_text("keepalive = 5\n")
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", "fleximq.cli", "check-config", str(path)],
+                cwd=Path(__file__).parents[2], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60,
+            )  # fmt: skip
+        finally:
+            os.close(writing)
+        self.assertEqual((ended.returncode, ended.stderr), (128 + signal.SIGPIPE, ""))
