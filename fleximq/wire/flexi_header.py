@@ -100,7 +100,7 @@ def readHeader(kind: MessageType, raw: bytes) -> Header:
     """Return a message's header, checked by the rules of its type.
 
     :param raw: the bytes between HeaderLength and PayloadLength; none stand for an empty map.
-    :raises BadRequest: no MessagePack map; a field is forbidden, missing or of a wrong type (400).
+    :raises BadRequest: no MessagePack map, or a key twice; a field is forbidden, missing or of a wrong type (400).
     :raises InvalidRouting: ``routing`` is there but wrong in any way (602).
     :raises AuthenticationFailed: ``auth`` is malformed or of an unknown kind (604).
     """
@@ -126,7 +126,7 @@ def _unpack(raw: bytes) -> Mapping[Any, Any]:
         return {}
     try:
         try:
-            fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1)
+            fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_distinct)
         except TypeError:  # a map or an array is a key: no document names one, so it can be left out
             fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_hashable)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -136,8 +136,16 @@ def _unpack(raw: bytes) -> Mapping[Any, Any]:
     return fields
 
 
+def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return a map, none of whose keys stands there twice: whoever it is sent on to might take the other one."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return fields
+
+
 def _hashable(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    return {key: value for key, value in pairs if not isinstance(key, (dict, list))}
+    return _distinct([pair for pair in pairs if not isinstance(pair[0], (dict, list))])
 
 
 def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:

@@ -120,6 +120,18 @@ class ShapeTests(SynchronousTestCase):
         for value in (None, True, 0, -1, 1.5, "topic", b"topic", [], ["topic", "t"]):
             self.assertEqual(verdict("PUB", value), 400, value)
 
+    def test_twice(self) -> None:
+        """A key that stands twice in a map, at whichever depth, is refused: others might read the other value."""
+        path = b"\xa4path\xa2/x"
+        entry = b"\xa7routing\x91\x83\xa9client_id\x07" + path
+        for raw in (
+            b"\x82\xa5topic\xa1a\xa5topic\xa1b",
+            b"\x82\xa5topic\xa1a\xd9\x05topic\xa1b",
+            b"\x82\xa5topic\xa1a" + entry + path,
+            b"\x83\xa5topic\xa1a\x90\xc0\xa5topic\xa1b",
+        ):
+            self.assertRaises(BadRequest, readHeader, MessageType.PUB, raw)
+
     def test_timestamps(self) -> None:
         """MessagePack's own timestamps and extensions in unknown keys harm nothing; malformed ones are refused."""
         for extension in (msgpack.Timestamp(0), msgpack.Timestamp(1 << 40, 999), msgpack.ExtType(5, b"x")):
