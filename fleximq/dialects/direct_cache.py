@@ -61,13 +61,13 @@ class DirectCache:
     def remember(self, envelope: bytes, target: int, path: str, id: str) -> None:
         """Remember an envelope that was read and checked, if its id stands in it exactly once."""
         found = id.encode()
-        if not found or len(envelope) > _LONGEST or envelope.count(found) != 1:
-            return
+        start = envelope.find(found)
+        if not found or len(envelope) > _LONGEST or envelope.rfind(found) != start:
+            return  # count() would not see that it stands there twice where the two overlap
         if len(self._known) >= (_MOST if self._purse.left >= 0 else FEW):
             self.clear()
         self._spent += len(envelope) + ENTRY_BYTES
         self._purse.left -= len(envelope) + ENTRY_BYTES
-        start = envelope.index(found)
         end = start + len(found)
         self._places[len(envelope) << 8 | envelope[1]] = start, end
         self._known[envelope[:start] + envelope[end:]] = Direct(envelope[1], target, path, start)

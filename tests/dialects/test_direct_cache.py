@@ -49,6 +49,13 @@ class CacheTests(SynchronousTestCase):
         cache.remember(request(""), 1001, "/api", "")
         self.assertEqual((cache.find(request("xyz")), cache.find(request(""))), (None, None))
 
+    def test_overlapping(self) -> None:
+        """So it is where they overlap: an id may look like the length that stands before it."""
+        cache = DirectCache(Purse())
+        id = "\u0640" * 64  # its bytes are D9 80, which also stand before a string of 128 bytes
+        cache.remember(request(id), 1001, "/api", id)
+        self.assertIsNone(cache.find(request(id).replace(b"\xd9\x80" * 64, b"x" * 128, 1)))
+
     def test_long(self) -> None:
         """Long envelopes are not remembered."""
         cache = DirectCache(Purse())
