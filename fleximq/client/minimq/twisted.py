@@ -1,0 +1,183 @@
+"""The MiniMQ client for programs on Twisted: Deferreds, async iteration, and the reactor that it is given.
+
+::
+
+    client = await connect(reactor, "tcp://localhost:7890")
+    await client.produce("jobs", "sweep the yard")
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from twisted.internet.defer import Deferred
+
+from fleximq.client.backoff import Backoff
+from fleximq.client.minimq.awaited import AwaitedConsumer, AwaitedMini, Function, Message
+from fleximq.client.minimq.errors import ConsumeFailed, ProduceFailed
+from fleximq.client.queues.settings import IDLE, QueueWishes
+from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.client.twisted import _ReactorLoop
+from fleximq.endpoints.urls import Url
+
+__all__ = ["Client", "ConsumeFailed", "Consumer", "Message", "ProduceFailed", "connect"]
+
+
+def connect(reactor: Any, url: str = "tcp://localhost:7890", **wishes: Unpack[QueueWishes]) -> "Deferred[Client]":
+    """Connect; close the client in the end, or use it in ``async with``.
+
+    Parameters and errors as :func:`fleximq.client.minimq.blocking.connect`; the errors come in the Deferred.
+    """
+
+    async def opened() -> Client:
+        return Client(await AwaitedMini(_ReactorLoop(reactor), Url.parse(url), ClientSettings(**wishes)).open())
+
+    return Deferred.fromCoroutine(opened())
+
+
+class Client:
+    """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
+
+    Parameters and errors are those of :class:`~fleximq.client.minimq.awaited.AwaitedMini`; errors come in the
+    Deferreds.
+    """
+
+    def __init__(self, inner: AwaitedMini) -> None:
+        self._inner = inner
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Close; if the block failed, at once."""
+        if error is None:
+            await self._inner.close()
+        else:
+            self._inner.hangUp()
+
+    @property
+    def state(self) -> State:
+        """Where the client stands."""
+        return self._inner.state
+
+    def produce(
+        self,
+        topic: str,
+        content: str,
+        id: str | None = None,
+        correlation_id: str = "",
+        reply_to: str = "",
+        timeout: float | None = PATIENCE,
+    ) -> "Deferred[str]":
+        """Put a message into a queue, and fire with its id when it is safe.
+
+        Errors as :meth:`fleximq.client.minimq.blocking.Client.produce`.
+        """
+        return Deferred.fromCoroutine(self._inner.produce(topic, content, id, correlation_id, reply_to, timeout))
+
+    def produceMany(
+        self, topic: str, contents: Iterable[str], timeout: float | None = PATIENCE
+    ) -> "Deferred[list[str]]":
+        """Put many messages into a queue, which is much quicker than one by one, and fire with their ids."""
+        return Deferred.fromCoroutine(self._inner.produceMany(topic, contents, timeout))
+
+    def consume(self, topic: str, timeout: float | None = PATIENCE) -> "Deferred[Message | None]":
+        """Fire with a message of a queue, or None if it is empty; :meth:`ack` it, or after a while it is there again.
+
+        Errors as :meth:`fleximq.client.minimq.blocking.Client.consume`.
+        """
+        return Deferred.fromCoroutine(self._inner.consume(topic, timeout))
+
+    def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "Consumer":
+        """Return what iterates over the messages of a queue, and acknowledges each when the next is asked for."""
+        return Consumer(self._inner.consumer(topic, prefetch, idle))
+
+    def ack(self, message: Message | str) -> None:
+        """Say that a message, or the one with this id, is done; there is no answer."""
+        self._inner.ack(message)
+
+    def request(self, topic: str, content: str, timeout: float | None = PATIENCE) -> "Deferred[str]":
+        """Ask whoever serves a topic, and fire with the content of the answer.
+
+        Errors as :meth:`fleximq.client.minimq.blocking.Client.request`.
+        """
+        return Deferred.fromCoroutine(self._inner.request(topic, content, timeout))
+
+    def serve(self, topic: str, function: Function) -> None:
+        """Answer the messages of a queue, one after the other, with what a function returns for each.
+
+        It may return a Deferred or a coroutine. What it raises is logged, and the message comes again after a while.
+
+        :raises ValueError: the topic is served already.
+        """
+        self._inner.serve(topic, function)
+
+    def ping(self, timeout: float | None = PATIENCE) -> "Deferred[float]":
+        """Fire with how many seconds the broker takes to answer; everything that was sent before is done then."""
+        return Deferred.fromCoroutine(self._inner.ping(timeout))
+
+    def close(self, timeout: float | None = PATIENCE) -> "Deferred[None]":
+        """See that all ACKs have arrived, and end the connection; iterations end."""
+        return Deferred.fromCoroutine(self._inner.close(timeout))
+
+    def hangUp(self) -> None:
+        """End the connection at once."""
+        self._inner.hangUp()
+
+
+class Consumer:
+    """The messages of a queue: iterate over it, or take one by one.
+
+    A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
+    leaves the loop early has not acknowledged the last one: it comes again after a while.
+    """
+
+    def __init__(self, inner: AwaitedConsumer) -> None:
+        self._inner = inner
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self._inner.topic
+
+    @property
+    def waiting(self) -> int:
+        """How many messages were fetched and not taken."""
+        return self._inner.waiting
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __aiter__(self) -> AwaitedConsumer:
+        """Iterate over every message, waiting for each as long as it takes, until this or the client is closed."""
+        return self._inner
+
+    def next(self, timeout: float | None = None) -> "Deferred[Message | None]":
+        """Acknowledge what was taken before, and fire with the next message; None if none came, or if this was closed.
+
+        Errors as :meth:`fleximq.client.minimq.blocking.Consumer.next`.
+        """
+        return Deferred.fromCoroutine(self._inner.next(timeout))
+
+    def nextMany(self, most: int, timeout: float | None = None) -> "Deferred[list[Message]]":
+        """Fire with up to ``most`` messages, at least one; acknowledged together. Otherwise as :meth:`next`."""
+        return Deferred.fromCoroutine(self._inner.nextMany(most, timeout))
+
+    def ack(self, message: Message) -> None:
+        """Acknowledge a message now, instead of when the next one is asked for."""
+        self._inner.ack(message)
+
+    def leave(self, message: Message) -> None:
+        """Do not acknowledge a message that was taken: it comes again."""
+        self._inner.leave(message)
+
+    def close(self) -> None:
+        """Fetch no more; what was fetched before can still be taken."""
+        self._inner.close()

@@ -1,0 +1,1 @@
+"""What the clients of the queueing dialects, BlipMQ and MiniMQ, have in common."""

@@ -1,0 +1,350 @@
+"""A connection over whatever event loop, made anew when it is lost; what is said on it is left to each dialect.
+
+A link is used from the loop's own thread. What is sent in one turn of the loop is written at once at its end.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import Self, TypeVar
+
+from fleximq.client.awaited import Cancellable, Line, Loop
+from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
+from fleximq.client.ledger import passes
+from fleximq.client.pending import Pending
+from fleximq.client.queues.settings import checkPlace
+from fleximq.client.settings import ClientSettings, State
+from fleximq.endpoints.urls import Url
+from fleximq.errors import BrokerError
+from fleximq.limits import KIBIBYTE
+
+_log = logging.getLogger(__name__)
+#: So much is collected before it is written, in the middle of a turn of the loop.
+_WRITE_BYTES = 64 * KIBIBYTE
+#: After so many signs of life that were asked for in vain, a connection is given up.
+_IN_VAIN = 3
+
+T = TypeVar("T")
+
+
+class Link(ABC):
+    """A connection to a broker.
+
+    :raises SettingError: the dialect is not spoken at such URLs.
+    """
+
+    def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
+        checkPlace(url, settings)
+        self.loop = loop
+        self.settings = settings
+        self._url = url
+        self._state: State | None = None
+        self._why: Exception | None = None
+        self._line: Line | None = None
+        self._ear: _Ear | None = None
+        self._arrivals: list[Pending[None]] = []
+        self._outgoing: list[bytes] = []
+        self._outgoingBytes = 0
+        self._pushing: Cancellable | None = None
+        self._full: list[Pending[None]] | None = None
+        self._ticking: Cancellable | None = None
+        self._returning: Cancellable | None = None
+        self._inVain = 0
+
+    async def open(self) -> Self:
+        """Connect, for the first time.
+
+        :raises ConnectionLost: nobody listens there, or nobody who speaks this dialect.
+        :raises Untrusted: one side does not trust the other's certificate.
+        :raises JoinRefused: the broker does not let this client in.
+        """
+        try:
+            await self._join()
+        except BaseException as error:
+            self._end(error if isinstance(error, Exception) else None)
+            raise
+        return self
+
+    @property
+    def state(self) -> State:
+        """Where the client stands."""
+        return self._state or State.AWAY
+
+    def hangUp(self) -> None:
+        """End the connection at once, without a flush."""
+        self._end(None)
+
+    # -- what a dialect does -----------------------------------------------------------------------
+
+    @abstractmethod
+    async def _greet(self) -> None:
+        """Say on a new line what has to be said first, and wait for the answer."""
+
+    @abstractmethod
+    def _hear(self, data: bytes) -> None:
+        """Understand what was read; raise BrokerError if that cannot be done."""
+
+    @abstractmethod
+    def _forget(self, lost: ConnectionLost) -> None:
+        """Fail whatever waits for an answer on the line that was lost."""
+
+    @abstractmethod
+    def _probe(self) -> None:
+        """Ask for a sign of life."""
+
+    @abstractmethod
+    def _arrived(self) -> None:
+        """There is a connection: say what was kept for it."""
+
+    # -- sending and waiting -----------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Send bytes at the end of this turn of the loop."""
+        self._outgoing.append(data)
+        self._outgoingBytes += len(data)
+        if self._pushing is None:
+            self._pushing = self.loop.later(0, self._push)
+
+    async def sendPatiently(self, data: bytes) -> None:
+        """Send bytes, and wait while the broker takes no more."""
+        self.send(data)
+        if self._outgoingBytes < _WRITE_BYTES:
+            return
+        self._push()
+        await self.rest(0)
+        while self._full is not None:
+            drained: Pending[None] = Pending()
+            self._full.append(drained)
+            await self.wait(drained, None, "")
+
+    def _push(self) -> None:
+        if self._pushing is not None:
+            self._pushing.cancel()
+            self._pushing = None
+        outgoing, self._outgoing, self._outgoingBytes = self._outgoing, [], 0
+        if self._line is not None and outgoing:
+            self._line.write(b"".join(outgoing))
+
+    async def rest(self, seconds: float) -> None:
+        """Wait so long; with 0, let others have their turn."""
+        wait, fire = self.loop.slot()
+        timer = self.loop.later(seconds, fire)
+        try:
+            await wait
+        finally:
+            timer.cancel()
+
+    async def wait(self, pending: Pending[T], timeout: float | None, what: str) -> T:
+        """Wait for a value or an error.
+
+        :raises TimeoutError: it did not come within so many seconds.
+        """
+        if not pending.done:
+            wait, fire = self.loop.slot()
+            pending.told = fire
+            timer = None if timeout is None else self.loop.later(timeout, fire)
+            try:
+                await wait
+            finally:
+                pending.told = None
+                if timer is not None:
+                    timer.cancel()
+            if not pending.done:
+                raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
+        return pending.result()
+
+    async def arrive(self, timeout: float | None) -> None:
+        """Wait until there is a connection.
+
+        :raises ConnectionLost: there will be none.
+        :raises TimeoutError: it took longer than so many seconds.
+        """
+        if self._state is State.JOINED:
+            return
+        self.checkOpen()
+        pending: Pending[None] = Pending()
+        self._arrivals.append(pending)
+        try:
+            await self.wait(pending, timeout, "a connection")
+        finally:
+            with suppress(ValueError):
+                self._arrivals.remove(pending)
+
+    def checkOpen(self) -> None:
+        """Do nothing while there is a connection or may be one again.
+
+        :raises ConnectionLost: there will be none any more.
+        """
+        if self._state is State.CLOSED:
+            raise self._ending()
+
+    def _ending(self) -> ConnectionLost:
+        if isinstance(self._why, ConnectionLost):
+            return type(self._why)(str(self._why))
+        return ConnectionLost("the client is closed" + (f": {self._why}" if self._why else ""))
+
+    # -- the line ----------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        self._ear = _Ear(self)
+        isJoined = False
+        try:
+            await self.loop.dial(self._url, self.settings, self._ear)
+            if self._line is None:
+                raise ConnectionLost("the connection ended at once")
+            await self._greet()
+            isJoined = self._line is not None and self._state is not State.CLOSED
+            if not isJoined:
+                raise ConnectionLost("the connection ended at once")
+        except TimeoutError:
+            raise ConnectionLost(f"the broker did not answer within {self.settings.timeout:g} seconds") from None
+        finally:
+            if not isJoined:
+                self._drop()
+        self._become(State.JOINED, None)
+        self._arrived()
+        self._settleArrivals(None)
+        if self._ticking is None and self.settings.keepAlive is not None:
+            self._ticking = self.loop.later(self.settings.keepAlive, self._tick)
+
+    def _tick(self) -> None:
+        assert self.settings.keepAlive is not None
+        self._ticking = self.loop.later(self.settings.keepAlive, self._tick)
+        if self._state is not State.JOINED:
+            return
+        if self._inVain >= _IN_VAIN:
+            self.lose(ConnectionLost("the broker was silent for too long"))
+            return
+        self._inVain += 1
+        self._probe()
+
+    def made(self, line: Line) -> None:
+        """The line is there."""
+        self._line = line
+        self._full = None
+        self._inVain = 0
+
+    def heard(self, data: bytes) -> None:
+        """Something was read from it."""
+        self._inVain = 0
+        try:
+            self._hear(data)
+        except BrokerError as error:
+            self.lose(ConnectionLost(f"what came is not of this dialect: {error}"))
+
+    def full(self) -> None:
+        """Nothing more should be written for the time being."""
+        if self._full is None:
+            self._full = []
+
+    def drained(self) -> None:
+        """More can be written."""
+        waiting, self._full = self._full or (), None
+        for each in waiting:
+            each.succeed(None)
+
+    def lose(self, lost: ConnectionLost) -> None:
+        """Give a connection up, and make another one if that is wished."""
+        if self._state is State.CLOSED:
+            return
+        wasJoined = self._state is State.JOINED
+        self._drop()
+        if wasJoined and self.settings.reconnect is None:
+            self._end(lost)
+            return
+        if wasJoined:
+            self._become(State.AWAY, lost)
+        self._forget(lost)
+        if wasJoined and self._state is State.AWAY:
+            self._returning = self.loop.start(self._comeBack(lost))
+
+    def _drop(self) -> None:
+        line, self._line, self._ear = self._line, None, None
+        self._outgoing, self._outgoingBytes = [], 0
+        self.drained()
+        if line is not None:
+            line.abort()
+
+    async def _comeBack(self, why: Exception) -> None:
+        assert self.settings.reconnect is not None
+        for pause in self.settings.reconnect.pauses():
+            await self.rest(pause)
+            if self._state is not State.AWAY:
+                return
+            try:
+                await self._join()
+                return
+            except (ConnectionLost, JoinRefused) as error:
+                why = error
+                if not passes(error):
+                    break
+        self._end(why)
+
+    def _end(self, why: Exception | None) -> None:
+        """End for good."""
+        if self._state is State.CLOSED:
+            return
+        for each in (self._ticking, self._returning if why is None else None):
+            if each is not None:
+                with suppress(Exception):
+                    each.cancel()
+        self._ticking = self._returning = None
+        self._push()
+        line, self._line, self._ear = self._line, None, None
+        self.drained()
+        if line is not None:
+            line.close()
+        self._why = why
+        self._become(State.CLOSED, why)
+        self._forget(self._ending())
+        self._settleArrivals(self._ending())
+
+    def _settleArrivals(self, error: ClientError | None) -> None:
+        arrivals, self._arrivals = self._arrivals, []
+        for each in arrivals:
+            if error is None:
+                each.succeed(None)
+            else:
+                each.fail(error)
+
+    def _become(self, state: State, why: Exception | None) -> None:
+        self._state = state
+        if self.settings.onState is not None:
+            try:
+                self.settings.onState(state, why)
+            except Exception:
+                _log.exception("A callback for states failed")
+
+
+def refusedJoin(error: Answered) -> JoinRefused:
+    """Return the error that says that the broker does not let this client in."""
+    return JoinRefused(error.status, error.words)
+
+
+class _Ear:
+    """Tells a link what happens on its line, while that is the current one."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def lineMade(self, line: Line) -> None:
+        if self._link._ear is self:
+            self._link.made(line)
+        else:
+            line.abort()
+
+    def lineHeard(self, line: Line, data: bytes) -> None:
+        if self._link._line is line:
+            self._link.heard(data)
+
+    def lineLost(self, line: Line, lost: ConnectionLost) -> None:
+        if self._link._line is line:
+            self._link.lose(lost)
+
+    def lineFull(self, line: Line) -> None:
+        if self._link._line is line:
+            self._link.full()
+
+    def lineDrained(self, line: Line) -> None:
+        if self._link._line is line:
+            self._link.drained()
