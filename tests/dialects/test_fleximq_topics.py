@@ -226,7 +226,7 @@ class ReservedNameTests(TopicCase):
 
     def test_otherDollars(self) -> None:
         """Other topics that begin with ``$`` are anybody's."""
-        names = ["$", "$x", "$sys", "$dead", "$sys.x", "$SYS/x", "$$sys/x", "x$sys/"]
+        names = ["$", "$x", "$sysx", "$SYS/x", "$$sys/x", "x$sys/"]
         self.bob.subscribe(*names)
         for name in names:
             self.alice.publish(name, name)
