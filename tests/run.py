@@ -1,19 +1,28 @@
 """Runs trial over the tests and says at the end, on a line of its own, how many passed.
 
-``python -m tests.run`` runs everything below ``tests``; names of packages, modules, classes or tests may follow.
+``python -m tests.run`` runs everything below ``tests``; names of packages, modules, classes or tests may follow. What
+``--beside`` names has a process of its own meanwhile, whose output comes behind that of the others.
 The totals come from trial's own result: ``120 passed, 0 failed`` or ``118 passed, 1 failed, 1 skipped``. Errors,
 failures and unexpected successes count as failed; skips and expected failures as skipped. The exit code is 0 only
 if something passed and nothing failed.
 """
 
 import argparse
+import pkgutil
+import re
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from twisted.trial.reporter import Reporter, TreeReporter
 from twisted.trial.runner import TestLoader, TrialRunner
+
+#: What is run if nothing is named.
+ALL = "tests"
 
 
 class Totals(NamedTuple):
@@ -32,6 +41,18 @@ class Totals(NamedTuple):
             skipped=len(result.skips) + len(result.expectedFailures),
         )
 
+    @classmethod
+    def parse(cls, line: str) -> "Totals":
+        """Read what :meth:`__str__` has written; anything else counts as a failure, for then a run did not end."""
+        found = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped)", line)}
+        return cls(**{"skipped": 0, **found}) if {"passed", "failed"} <= set(found) else cls(0, 1, 0)
+
+    def __add__(self, other: object) -> "Totals":
+        """Return the totals of two runs together."""
+        if not isinstance(other, Totals):
+            return NotImplemented
+        return Totals(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
     @property
     def green(self) -> bool:
         """Whether the run is a success: a run without any passed test is none."""
@@ -42,17 +63,54 @@ class Totals(NamedTuple):
         return f"{self.passed} passed, {self.failed} failed{skipped}"
 
 
+def parts(names: Sequence[str], beside: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what is to be run here, and what beside it: nothing, if only some tests are asked for."""
+    if list(names) != [ALL] or not beside:
+        return list(names), []
+    found = [
+        f"{ALL}.{module.name}"
+        for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+        if module.ispkg or module.name.startswith("test_")
+    ]
+    return [name for name in found if name not in beside], list(beside)
+
+
+@contextmanager
+def running(names: Sequence[str], temporary: str) -> Iterator[list[Totals]]:
+    """Run these in a process of their own; the list that is yielded has its totals in the end."""
+    totals: list[Totals] = []
+    if not names:
+        yield totals
+        return
+    command = [sys.executable, "-m", "tests.run", "--temp-directory", temporary, *names]
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield totals
+            process.wait()
+        finally:
+            process.kill()
+            process.wait()
+        output.seek(0)
+        printed = output.read()
+    print(printed, flush=True)
+    totals.append(Totals.parse(printed.rstrip().rpartition("\n")[2]))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run what the command line names, print the totals and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description="Run the tests with trial.")
-    parser.add_argument("names", nargs="*", default=["tests"], help="dotted names; default: tests")
+    parser.add_argument("names", nargs="*", default=[ALL], help="dotted names; default: tests")
+    parser.add_argument("--beside", action="append", default=[], help="a package that runs at the same time")
     parser.add_argument("--totals", type=Path, help="a file that the totals are written to as well")
     parser.add_argument("--temp-directory", default="_trial_temp", help="where the tests run")
     options = parser.parse_args(arguments)
-    result = TrialRunner(TreeReporter, workingDirectory=options.temp_directory).run(
-        TestLoader().loadByNames(options.names, recurse=True)
-    )
-    totals = Totals.of(result)
+    here, there = parts(options.names, options.beside)
+    with running(there, f"{options.temp_directory}-beside") as others:
+        result = TrialRunner(TreeReporter, workingDirectory=options.temp_directory).run(
+            TestLoader().loadByNames(here, recurse=True)
+        )
+    totals = sum(others, Totals.of(result))
     if options.totals is not None:
         options.totals.write_text(f"{totals}\n")
     print(totals, flush=True)

@@ -1,5 +1,6 @@
 """The totals line tells what trial saw, and only a green run exits with 0."""
 
+import os
 import subprocess
 import sys
 from io import StringIO
@@ -8,7 +9,7 @@ from pathlib import Path
 from twisted.trial import reporter
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from tests.run import Totals
+from tests.run import ALL, Totals, parts
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,9 +76,40 @@ class TotalsTests(SynchronousTestCase):
         self.assertTrue(Totals(1, 0, 1).green)
         self.assertFalse(Totals(1, 1, 0).green)
 
+    def test_backAgain(self) -> None:
+        """What was written is read; what is none of it counts as a failure."""
+        for totals in (Totals(3, 0, 0), Totals(3, 1, 2)):
+            self.assertEqual(Totals.parse(str(totals)), totals)
+        self.assertEqual(Totals.parse("MemoryError"), Totals(0, 1, 0))
+
+    def test_together(self) -> None:
+        """Two runs are counted as one."""
+        self.assertEqual(Totals(1, 2, 3) + Totals(10, 20, 30), Totals(11, 22, 33))
+
     def test_nothingIsNotGreen(self) -> None:
         """A run in which no test passed shows nothing."""
         self.assertFalse(Totals(0, 0, 1).green)
+
+
+class PartsTests(SynchronousTestCase):
+    """What runs beside the rest."""
+
+    def test_all(self) -> None:
+        """Everything is run once, here or there."""
+        here, there = parts([ALL], ["tests.pipeline"])
+        self.assertEqual(there, ["tests.pipeline"])
+        tests = {path.stem if path.is_file() else path.name for path in (ROOT / "tests").iterdir()}
+        wanted = {
+            f"tests.{name}"
+            for name in tests
+            if name.startswith("test_") or (ROOT / "tests" / name / "__init__.py").exists()
+        }
+        self.assertEqual(set(here) | set(there), wanted)
+        self.assertEqual(len(here) + len(there), len(wanted))
+
+    def test_some(self) -> None:
+        """Where names are given, nothing runs beside them."""
+        self.assertEqual(parts(["tests.wire"], ["tests.pipeline"]), (["tests.wire"], []))
 
 
 class MainTests(SynchronousTestCase):
@@ -94,6 +126,23 @@ class MainTests(SynchronousTestCase):
         """A green run exits with 0; its totals are printed last and written to the file."""
         code, last, written = self.run_("tests.test_run.TotalsTests.test_text")
         self.assertEqual((code, last, written), (0, "1 passed, 0 failed", "1 passed, 0 failed\n"))
+
+    def test_beside(self) -> None:
+        """A part that fails beside the rest is counted."""
+        source = (
+            "import tests.run as run\n"
+            "run.parts = lambda names, beside: (['tests.test_run.TotalsTests.test_text'], ['tests.nowhere'])\n"
+            "raise SystemExit(run.main(['--temp-directory', 'trial']))\n"
+        )
+        folder = self.mktemp()
+        Path(folder).mkdir()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(
+            [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, timeout=60
+        )
+        lines = ended.stdout.decode().splitlines()
+        self.assertEqual((ended.returncode, lines[-1]), (1, "1 passed, 1 failed"))
+        self.assertIn("0 passed, 1 failed", lines)
 
     def test_unknownName(self) -> None:
         """A name that cannot be loaded is a failure, not an empty run."""
