@@ -71,9 +71,14 @@ class WebSocketClientStream:
 
         :raises BadFraming: it is no WebSocket, or was not agreed to; nothing can be read after that.
         """
+        pieces = self.pieces(data)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def pieces(self, data: bytes) -> list[bytes]:
+        """Take what was read, and return what each data frame brings; errors as :meth:`received`."""
         buffer = self._buffer.take(data)
         if buffer is None:
-            return b""
+            return []
         start = 0
         if not self.isOpen:
             end = buffer.find(_END)
@@ -81,7 +86,7 @@ class WebSocketClientStream:
                 if len(buffer) > _ANSWER_BYTES:
                     raise BadFraming("the answer to the WebSocket handshake has no end")
                 self._buffer.keep(buffer, len(buffer) + 1)
-                return b""
+                return []
             self._agree(buffer[:end])
             start = end + len(_END)
         pieces: list[bytes] = []
@@ -95,7 +100,7 @@ class WebSocketClientStream:
                 break
             self._frame(buffer, start, end, pieces)
             start = end
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return pieces
 
     def _agree(self, answer: bytes) -> None:
         status, *lines = answer.decode("latin-1").split("\r\n")

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from fleximq.cli.benching.plan import Plan
-from fleximq.cli.benching.roles import GO, Done, publisher, subscriber
+from fleximq.cli.benching.roles import GO, OVER, Done, publisher, subscriber
 from fleximq.client.errors import ClientError
 
 #: How long a process may take to start and connect, in seconds.
@@ -38,6 +38,11 @@ class _Runner:
     def go(self) -> None:
         """Give the word."""
         self.line.send(GO)
+
+    def over(self) -> None:
+        """Tell it that all was published."""
+        with suppress(OSError):
+            self.line.send(OVER)
 
     def done(self) -> Done:
         """Wait for what it did."""
@@ -75,7 +80,10 @@ def run(plan: Plan) -> Course:
             each.ready()
         for each in runners:
             each.go()
-        return Course([each.done() for each in publishers], [each.done() for each in subscribers])
+        published = [each.done() for each in publishers]
+        for each in subscribers:
+            each.over()
+        return Course(published, [each.done() for each in subscribers])
     finally:
         for each in runners:
             with suppress(OSError):

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 
 from fleximq.cli.talking.address import Address
 
-#: A message begins with the clock's nanoseconds when it was published, so it has at least these bytes.
-STAMP_BYTES = 8
+#: The dialects in which subscribers share what is published: each message goes to one of them.
+_SHARING = frozenset({"minimq"})
 
 
 class Plan(NamedTuple):
@@ -29,8 +29,13 @@ class Plan(NamedTuple):
 
     @property
     def expected(self) -> int:
-        """How many messages reach each subscriber, or in a shared queue all of them together."""
+        """How many messages reach each subscriber, or all of them together where :attr:`isShared`."""
         return self.publishers * self.messages
+
+    @property
+    def isShared(self) -> bool:
+        """Whether each message goes to one of the subscribers."""
+        return self.dialect in _SHARING
 
 
 class Voice(Protocol):

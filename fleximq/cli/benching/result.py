@@ -16,6 +16,8 @@ _BAR = 40
 
 def figures(plan: Plan, course: Course) -> dict[str, Any]:
     """Return what ``--json`` shows: rates in messages and MB (10^6 bytes) a second, latencies in microseconds."""
+    wanted = plan.expected * (min(1, plan.subscribers) if plan.isShared else plan.subscribers)
+    missing = wanted - sum(done.messages for done in course.subscribers) if course.subscribers else 0
     latencies = sorted(each for done in course.subscribers for each in done.latencies)
     return {
         "dialect": plan.dialect,
@@ -24,7 +26,8 @@ def figures(plan: Plan, course: Course) -> dict[str, Any]:
         "batch": plan.batch,
         "publishers": _role(plan, course.publishers),
         "subscribers": _role(plan, course.subscribers),
-        "lost": sum(plan.expected - done.messages for done in course.subscribers),
+        "lost": max(0, missing),
+        "repeated": max(0, -missing),
         "latency_us": {f"p{share:g}": round(percentile(latencies, share) / 1000, 1) for share in PERCENTILES}
         | {"max": round(latencies[-1] / 1000, 1)}
         if latencies
@@ -82,6 +85,8 @@ def picture(found: dict[str, Any]) -> Any:
     if found["latency_us"]:
         told = "  ".join(f"{name} {_time(value)}" for name, value in found["latency_us"].items())
         parts += [Text(f"latency  {told}\n"), Text("\n".join(_bars(found["histogram_us"])))]
+    if found["repeated"]:
+        parts.append(Text(f"\n{found['repeated']:,} messages came again", "bold yellow"))
     if found["lost"]:
         parts.append(Text(f"\n{found['lost']:,} messages did not come", "bold red"))
     return Group(*parts)

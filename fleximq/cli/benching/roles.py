@@ -9,13 +9,16 @@ from array import array
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from fleximq.cli.benching.plan import STAMP_BYTES, Plan
+from fleximq.cli.benching.plan import Plan, Voice
+from fleximq.cli.benching.stamps import STAMP_BYTES, age, stamp
 from fleximq.cli.benching.voices import VOICES
 from fleximq.cli.talking.running import Pace
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
-READY, GO = "ready", "go"
+READY, GO, OVER = "ready", "go", "over"
+#: Who shares a queue looks so often whether all was published, in seconds.
+_LOOK = 0.2
 #: A subscriber keeps so many latencies, evenly taken.
 _SAMPLES = 200_000
 
@@ -61,8 +64,7 @@ def _publish(plan: Plan, line: Connection) -> Done:
     while sent < plan.messages:
         number = min(plan.batch, plan.messages - sent)
         pace.wait(number)
-        stamp = time.monotonic_ns().to_bytes(STAMP_BYTES, "big")
-        voice.publish([stamp + rest] * number)
+        voice.publish([stamp() + rest] * number)
         sent += number
     voice.flush()
     ended = time.monotonic()
@@ -79,14 +81,28 @@ def _receive(plan: Plan, line: Connection) -> Done:
     begun = ended = 0.0
     received = 0
     while received < plan.expected:
-        payloads = voice.receive(plan.patience)
+        payloads = _received(voice, plan, line)
         if not payloads:
             break
         now = time.monotonic_ns()
         begun = begun or now / 1e9
         ended = now / 1e9
         first = -received % every
-        latencies.extend([now - int.from_bytes(payload[:STAMP_BYTES], "big") for payload in payloads[first::every]])
+        latencies.extend([age(payload, now) for payload in payloads[first::every]])
         received += len(payloads)
     voice.close()
     return Done(received, begun, ended, latencies)
+
+
+def _received(voice: Voice, plan: Plan, line: Connection) -> list[bytes]:
+    """Return what comes next; nothing if that is all."""
+    if not plan.isShared:
+        return voice.receive(plan.patience)
+    deadline = time.monotonic() + plan.patience
+    while time.monotonic() < deadline:
+        # Asked before the queue is: if all was published by then, an empty queue stays empty.
+        isOver = line.poll()
+        payloads = voice.receive(min(_LOOK, plan.patience))
+        if payloads or isOver:
+            return payloads
+    return []

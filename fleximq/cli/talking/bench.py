@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fleximq.cli.benching.course import run
-from fleximq.cli.benching.plan import STAMP_BYTES, Plan
+from fleximq.cli.benching.plan import Plan
 from fleximq.cli.benching.result import COLUMNS, figures, picture, row
+from fleximq.cli.benching.stamps import STAMP_BYTES
 from fleximq.cli.benching.voices import VOICES
 from fleximq.cli.talking.address import Address, seconds
 from fleximq.cli.talking.running import count, out, progress, rate, say, talking

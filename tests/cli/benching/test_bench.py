@@ -43,6 +43,16 @@ class ResultTests(SynchronousTestCase):
         self.assertEqual(found["lost"], 50)
         self.assertIn("50 messages did not come", _drawn(found))
 
+    def test_shared(self) -> None:
+        """In a shared queue subscribers get all messages together; who gets more than that gets some again."""
+        plan = PLAN._replace(dialect="minimq", subscribers=2)
+        half, more = course(received=100).subscribers[0], course(received=101).subscribers[0]
+        found = figures(plan, Course(course().publishers, [half, half]))
+        self.assertEqual((found["lost"], found["repeated"]), (0, 0))
+        found = figures(plan, Course(course().publishers, [half, more]))
+        self.assertEqual((found["lost"], found["repeated"]), (0, 1))
+        self.assertIn("1 messages came again", _drawn(found))
+
     def test_nobody(self) -> None:
         """Without subscribers there are no latencies."""
         found = figures(PLAN, Course(course().publishers, []))
