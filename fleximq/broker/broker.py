@@ -361,14 +361,21 @@ class Broker:
         """Tell whether :meth:`whenKept` would call at once."""
         return client.unsafe <= self.journal.safe  # type: ignore[no-any-return]
 
+    def isUnderWay(self, client: Client) -> bool:
+        """Tell whether something that a client has published may wait for the disk, or for a transaction before it."""
+        return client.unsafe > self.journal.safe or self.transactions.holds(client)
+
     @property
     def crowded(self) -> bool:
-        """Whether so much waits for the disk that those who publish what is durable should not be read."""
-        return self._recording.crowded
+        """Whether so much waits, for the disk or a transaction, that those who publish such should not be read."""
+        return self.transactions.crowded or self._recording.crowded
 
     def whenRoom(self, call: Callable[[], None]) -> None:
         """Call when it is worth looking again whether it is ``crowded``."""
-        self._recording.whenRoom(call)
+        if self.transactions.crowded:
+            self.transactions.whenRoom(call)
+        else:
+            self._recording.whenRoom(call)
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
         """Bring a copy of what is published to topics that match to somebody who is no client, see :class:`Taps`.

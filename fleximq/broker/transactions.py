@@ -1,7 +1,8 @@
 """What was staged and is committed: published all at once, and brought to subscribers in its place in the order.
 
 The broker does not hold what is staged. So after a commit it is read back, which takes a moment, and what is committed
-behind it waits for so long. That moment is a few milliseconds for a thousand records.
+behind it waits for so long. That moment is a few milliseconds for a thousand records. For the longer ones there is a
+bound on what waits: beyond it those who publish are not read.
 """
 
 from bisect import bisect_left
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
+from fleximq.broker.backlog import OVERHEAD, cost
 from fleximq.broker.topics import TopicTable
 from fleximq.broker.values import Client, Envelope
 from fleximq.interfaces import IJournal, IRunSource
@@ -20,6 +22,8 @@ from fleximq.records import Batch, Run
 
 #: So many bytes are read at a time.
 PORTION = 1 << 20
+#: When runs of so many bytes wait, those who publish such should not be read.
+CROWDED = 32 << 20
 #: Of so many queries the last batch is remembered.
 _QUERIES = 10_000
 
@@ -44,10 +48,14 @@ class RecordSource:
 
 
 class _Waiting(NamedTuple):
-    """A run, or a transaction, that was committed at this offset and is to be brought; 0: whoever waits for that."""
+    """A run, or a transaction, that was committed at this offset and is to be brought; 0: whoever waits for that.
+
+    ``size`` is what it takes in memory, about.
+    """
 
     offset: int
     bring: Callable[[], None]
+    size: int = 0
 
 
 class Transactions:
@@ -66,6 +74,29 @@ class Transactions:
         self._reading = False
         self._brought: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
+        self._publishers: set[Client] = set()
+        self._room: list[Callable[[], None]] = []
+        self.held = 0
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits for a transaction that those who publish should not be read.
+
+        They have one read each before they notice, and what is on its way to the disk then comes as well; so ``held``,
+        the bytes that wait, is never much more than :data:`CROWDED` and what the journal lets wait.
+        """
+        return self.held > CROWDED
+
+    def holds(self, publisher: Client) -> bool:
+        """Tell whether something that a client published may wait here."""
+        return publisher in self._publishers
+
+    def whenRoom(self, call: Callable[[], None]) -> None:
+        """Call once it is not ``crowded``; at once if it is not."""
+        if self.crowded:
+            self._room.append(call)
+        else:
+            call()
 
     def waits(self, call: Callable[[], None]) -> bool:
         """Tell whether something that was committed is still to be brought, and call when it was."""
@@ -75,10 +106,13 @@ class Transactions:
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
         """Bring a run that was committed, behind the transactions that were committed before it."""
-        if self._reading:
-            self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count)))
-        else:
+        if not self._reading:
             self._deliver(envelope, body, count)
+            return
+        size = _sizeOf(envelope, body)
+        self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count), size))
+        self.held += size
+        self._publishers.add(envelope.publisher)
 
     def commit(
         self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
@@ -118,7 +152,7 @@ class Transactions:
 
     def _found(self, offset: int, end: int, batches: Sequence[Batch], next: int) -> None:
         """Bring what was read; it ends where what was committed behind it begins."""
-        until = min([end, *(waiting.offset for waiting in self._waiting if waiting.offset)])
+        until = self._until(end)
         for batch in batches:
             for run in _runs(batch.pick(range(bisect_left(batch.offsets, until)))):
                 self._bringRun(run)
@@ -129,13 +163,33 @@ class Transactions:
             self._unread()
         self._reading = False
         while self._waiting and not self._reading:
-            self._waiting.popleft().bring()
+            waiting = self._waiting.popleft()
+            self.held -= waiting.size
+            waiting.bring()
+        self._makeRoom()
+
+    def _makeRoom(self) -> None:
+        if not self._waiting:
+            self._publishers.clear()
+        if not self.crowded:
+            calls, self._room = self._room, []
+            for call in calls:
+                call()
+
+    def _until(self, end: int) -> int:
+        """Return the offset of the first that waits, at most ``end``; they wait in their order."""
+        return next((min(waiting.offset, end) for waiting in self._waiting if waiting.offset), end)
 
     def _bringRun(self, run: Batch) -> None:
         id, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
         publisher = Client(id, "fleximq", name)
         self._deliver(Envelope(topic, publisher, self._source, durable=True, offset=run.offsets[0]), run, len(run))
+
+
+def _sizeOf(envelope: Envelope, body: Any) -> int:
+    """Return about how many bytes a run takes while it waits."""
+    return OVERHEAD + (len(body) if isinstance(body, bytes) else cost(envelope.source.messages(body)))
 
 
 def _runs(batch: Batch) -> Iterator[Batch]:

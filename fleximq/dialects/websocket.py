@@ -128,7 +128,7 @@ class WebSocketFace(BoundedProtocol):
             self._log.failure("{dialect}: a read could not be parsed", dialect=self.session.dialect)
             self.session.end("internal error")
         client = self.session.client
-        if client is not None and client.unsafe and not self.session.broker.isSafe(client):
+        if client is not None and self.session.broker.isUnderWay(client):
             holdBack(self.session, client, self)
         if self.session.pace is not None:
             self.session.pace.settle(self.reading)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from fleximq.broker import transactions
 from fleximq.broker.values import Envelope
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.fleximq import FlexiFactory
@@ -295,6 +296,32 @@ class FlexiDurableTests(FlexiCase):
         self.assertFalse(self.alice.paused)
         self.alice.publish("d", 3)
         self.assertFalse(self.alice.paused)
+
+    def test_behindTransaction(self) -> None:
+        """What waits for a transaction that is read back stays within its bound; all of it comes, in order."""
+        self.patch(transactions, "CROWDED", 16_384)
+        broker, tokens = self.server.broker, ["1"]
+        staged = [(Envelope(broker.topicFor(broker.itself, "d"), broker.itself, OneByOne()), text("first"), 1)]
+        self.journal.stage("q", 1, "p", staged, lambda token, reason: None)
+        self.commit()
+        self.journal.patient = True
+        broker.transactions.commit("q", 1, tokens, lambda offset, reason: None)
+        self.commit()
+        size, said = 1024, 0
+        while not self.alice.paused and said < 100:
+            self.alice.publish("d", said.to_bytes(4, "big") + bytes(size))
+            self.commit()
+            said += 1
+        self.assertTrue(16_384 < broker.transactions.held < 16_384 + 4 * size)
+        self.assertEqual((1 < said <= 17, self.bob.messages(), self.bob.paused), (True, [], False))
+        self.bob.publish("t", 1)
+        self.assertFalse(self.bob.paused)
+        self.bob.messages()
+        self.journal.answer()
+        self.clock.advance(0)
+        got = [int.from_bytes(each.value[:4], "big") for each in self.bob.messages()[1:]]
+        self.assertEqual(got, list(range(said)))
+        self.assertEqual((broker.transactions.held, self.alice.paused), (0, False))
 
     def test_blocked(self) -> None:
         """A consumer that does not keep up holds up its publisher also where the messages came through the journal."""
