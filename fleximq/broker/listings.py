@@ -60,9 +60,17 @@ def text(arguments: Arguments, name: str, most: int) -> str:
     :raises BadRequest: it is missing, or something else.
     """
     value = arguments.get(name)
-    if not isinstance(value, str) or not 0 < len(value.encode()) <= most:
+    if not isinstance(value, str) or not 0 < _bytesOf(value) <= most:
         raise BadRequest(f"{name!r} must be a string of 1 to {most} bytes")
     return value
+
+
+def _bytesOf(value: str) -> int:
+    """Return how long a text is in UTF-8; 0 if it is none, as half a pair that JSON has spelt."""
+    try:
+        return len(value.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def array(arguments: Arguments, name: str) -> list[Any]:

@@ -52,7 +52,8 @@ class Web:
 
     def site(self, ways: tuple[Way, ...]) -> IProtocolFactory:
         """Return the site of a listener that speaks these dialects."""
-        return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins)
+        renewed = self._security.renewed
+        return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed)
 
     def _namesTrusted(self) -> bool:
         """Tell whether this is no broker for its own machine alone."""

@@ -20,7 +20,7 @@ from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import Action
 from fleximq.settings import Settings
 from fleximq.web.shown import shownSettings
-from fleximq.web.visit import Page, Reply, Visit, jsonReply
+from fleximq.web.visit import Page, Reply, Visit, jsonReply, numberOf
 
 _log = Logger()
 
@@ -95,8 +95,8 @@ class Api:
     async def clients(self, visit: Visit) -> Reply:
         """List who is connected, by id."""
         arguments = dict(visit.arguments)
-        if str(arguments.get("after", "")).isdecimal():
-            arguments["after"] = int(arguments["after"])
+        if "after" in arguments:
+            arguments["after"] = numberOf(arguments["after"])
         after, limit = page(arguments, int, 0)
         return jsonReply(listing("clients", self._broker.clients, lambda each: each.id, after, limit, self._client))
 
@@ -143,8 +143,8 @@ class Api:
     async def subscriptions(self, visit: Visit) -> Reply:
         """List the subscriptions that are polled, by id; who owns one is not told."""
         arguments = dict(visit.arguments)
-        if str(arguments.get("after", "")).isdecimal():
-            arguments["after"] = int(arguments["after"])
+        if "after" in arguments:
+            arguments["after"] = numberOf(arguments["after"])
         after, limit = page(arguments, int, 0)
         seen = (each for each in self._broker.subscriptions if visit.sees(each.topic))
 

@@ -20,10 +20,12 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
 from fleximq.web.rebinding import checkHost, checkPost
-from fleximq.web.visit import JSON, HttpRefusal, Page, Reply, Visit, jsonReply
+from fleximq.web.visit import JSON, HttpRefusal, Page, Reply, Visit, jsonReply, numberOf
 from fleximq.web.welcome import SERVER, OneRequestChannel, Way, WelcomePage, WelcomeSite
 
 _log = Logger()
+
+Renewed = Callable[[Admitted], Admitted]
 
 #: What a visitor is asked for where credentials are required.
 CHALLENGE = 'Basic realm="FlexiMQ", Bearer realm="FlexiMQ"'
@@ -51,6 +53,7 @@ class Pages(Resource):
 
     :param welcome: what answers the root.
     :param pages: what answers all others, by path.
+    :param renewed: returns who was let in a while ago, as today; raises Unauthorized.
     :param namesTrusted: tells whether requests may name this broker as they like, see :mod:`fleximq.web.rebinding`.
     :param origins: returns those that an operator has allowed.
     """
@@ -61,12 +64,14 @@ class Pages(Resource):
         self,
         welcome: IResource,
         pages: Mapping[str, Page],
+        renewed: Renewed,
         namesTrusted: Callable[[], bool],
         origins: Callable[[], Collection[str]],
     ) -> None:
         super().__init__()
         self._welcome = welcome
         self._pages = dict(pages)
+        self._renewed = renewed
         self._namesTrusted = namesTrusted
         self._origins = origins
 
@@ -94,12 +99,26 @@ class Pages(Resource):
         if page.post:
             site = _field(request, b"sec-fetch-site")
             checkPost(_field(request, b"content-type"), _field(request, b"origin"), host, site, origins)
-        visit = _visit(request, method, path, page)
+        visit = self._visit(request, method, path, page)
         if page.action is not None and not visit.may(page.action, path[1:]):
             if visit.rights is None:
                 raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
             raise HttpRefusal(403, "not permitted")
         return await page.answer(visit)
+
+    def _visit(self, request: Any, method: str, path: str, page: Page) -> Visit:
+        """Return the request with the rights of now: its body may have come long after its head was let in."""
+        admitted: Admitted | None = getattr(request.channel, "admitted", None)
+        admitted = None if admitted is None else self._renewed(admitted)
+        principal = None if admitted is None else admitted.principal
+        return Visit(
+            method,
+            path,
+            _posted(request.content.read()) if page.post else _queried(request.args),
+            None if admitted is None else admitted.rights,
+            ANONYMOUS if principal is None else principal.name,
+            _field(request, b"accept") or "",
+        )
 
 
 class WebSite(WelcomeSite):
@@ -107,6 +126,7 @@ class WebSite(WelcomeSite):
 
     :param ways: the dialects that are reached at the same address.
     :param nobody: returns what those may do who show no credentials, None if they have to show some.
+    :param renewed: returns who was let in a while ago, as today; raises Unauthorized.
     """
 
     protocol = AdmittedChannel
@@ -119,8 +139,9 @@ class WebSite(WelcomeSite):
         nobody: Callable[[], Admitted | None] = everybody,
         namesTrusted: Callable[[], bool] = lambda: False,
         origins: Callable[[], Collection[str]] = tuple,
+        renewed: Renewed = lambda admitted: admitted,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, namesTrusted, origins))
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins))
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
@@ -136,23 +157,10 @@ def _field(request: Any, name: bytes) -> str | None:
     return None if value is None else value.decode("latin-1")
 
 
-def _visit(request: Any, method: str, path: str, page: Page) -> Visit:
-    admitted: Admitted | None = getattr(request.channel, "admitted", None)
-    principal = None if admitted is None else admitted.principal
-    return Visit(
-        method,
-        path,
-        _posted(request.content.read()) if page.post else _queried(request.args),
-        None if admitted is None else admitted.rights,
-        ANONYMOUS if principal is None else principal.name,
-        _field(request, b"accept") or "",
-    )
-
-
 def _queried(arguments: Mapping[bytes, Sequence[bytes]]) -> dict[str, Any]:
     """Return the arguments of a query; what is a whole number becomes one where a listing counts with it."""
     found = {name.decode("latin-1"): values[-1].decode("utf-8", "replace") for name, values in arguments.items()}
-    return {name: int(value) if name == "limit" and value.isdecimal() else value for name, value in found.items()}
+    return {name: numberOf(value) if name == "limit" else value for name, value in found.items()}
 
 
 def _posted(body: bytes) -> dict[str, Any]:

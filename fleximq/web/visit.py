@@ -9,6 +9,8 @@ from fleximq.interfaces import IRights
 from fleximq.rights import Action
 
 JSON = "application/json"
+#: No number that is meant has more digits, and Python's int takes no more than some thousands.
+_DIGITS = 20
 
 
 class HttpRefusal(Exception):
@@ -50,6 +52,11 @@ class Reply(NamedTuple):
     body: bytes
     kind: str = JSON
     code: int = 200
+
+
+def numberOf(text: str) -> int | str:
+    """Return the whole number that a text spells; the text, if that is none or has more digits than any that is meant."""
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else text
 
 
 def jsonReply(value: Any, code: int = 200) -> Reply:

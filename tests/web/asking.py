@@ -1,7 +1,7 @@
 """A broker in memory and the web site on it, asked over connections in memory."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.address import IPv4Address
@@ -74,6 +74,7 @@ class SiteCase(SynchronousTestCase):
         self.lag = LagService(self.clock)
         self.lag.startService()
         self.admitted: Admitted | None = Admitted(Principal("ann"), EVERYTHING)
+        self.renewed: Callable[[Admitted], Admitted] = lambda admitted: admitted
         self.checks = [Check("one", True, "fine")]
         self.shown = Settings(spawn=("program --password hidden",))
         self.pages = self.makePages()
@@ -106,7 +107,13 @@ class SiteCase(SynchronousTestCase):
         length = [f"Content-Length: {len(posted)}"] if posted else []
         named = [f"Host: {host}"] if host else []
         site: Any = WebSite(
-            self.clock, (), self.pages, lambda: self.admitted, lambda: self.namesTrusted, lambda: self.origins
+            self.clock,
+            (),
+            self.pages,
+            lambda: self.admitted,
+            lambda: self.namesTrusted,
+            lambda: self.origins,
+            lambda admitted: self.renewed(admitted),
         )
         site.doStart()
         self.addCleanup(site.doStop)

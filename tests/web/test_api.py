@@ -68,7 +68,7 @@ class ListingTests(ApiCase):
 
     def test_wrongPages(self) -> None:
         """A wrong key or limit is told."""
-        for query in ("limit=0", "limit=1001", "limit=x", "after=x"):
+        for query in ("limit=0", "limit=1001", "limit=x", "after=x", f"limit={'9' * 5000}", f"after={'9' * 5000}"):
             self.assertEqual(self.ask(f"GET /api/clients?{query}").code, 400, query)
 
     def test_topics(self) -> None:
@@ -186,7 +186,13 @@ class ActingTests(ApiCase):
     def test_purgeNothing(self) -> None:
         """No queue is 404, no name 400; and of a topic that the visitor may not name nothing is said."""
         self.produce("a", b"1")
-        for value, code in (({"topic": "b"}, 404), ({"subscription": 5}, 404), ({}, 400), ({"topic": 5}, 400)):
+        for value, code in (
+            ({"topic": "b"}, 404),
+            ({"subscription": 5}, 404),
+            ({}, 400),
+            ({"topic": 5}, 400),
+            ({"topic": "\ud800"}, 400),
+        ):
             self.assertEqual(self.post("/api/queues/purge", value).code, code, value)
         self.admitted = Admitted(None, Granted("admin:api/queues/purge"))
         self.assertEqual(self.post("/api/queues/purge", {"topic": "a"}).code, 404)

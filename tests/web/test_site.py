@@ -1,5 +1,6 @@
 """Who may ask for what, in which way, and what is answered to those who may not."""
 
+from fleximq.errors import Unauthorized
 from fleximq.security.principal import Admitted
 from fleximq.web.visit import Page, Reply, Visit
 from tests.web.asking import JSON, Granted, SiteCase
@@ -37,6 +38,21 @@ class RightsTests(SiteCase):
         answer = self.ask("GET /metrics")
         self.assertEqual((answer.code, answer.value), (401, {"error": "credentials are required"}))
         self.assertIn("Basic", answer.fields["www-authenticate"])
+
+    def test_rightsOfNow(self) -> None:
+        """What counts are the rights when the request is whole, not those with which its head was let in."""
+        self.renewed = lambda admitted: Admitted(None, Granted())
+        self.assertEqual(self.post("/api/queues/purge", {"topic": "a"}).code, 403)
+
+    def test_notAdmittedAnyMore(self) -> None:
+        """Who would not be let in any more by then is refused."""
+
+        def renewed(admitted: Admitted) -> Admitted:
+            raise Unauthorized("not any more")
+
+        self.renewed = renewed
+        answer = self.post("/api/queues/purge", {"topic": "a"})
+        self.assertEqual((answer.code, answer.value), (401, {"error": "not any more"}))
 
     def test_welcome(self) -> None:
         """The root is everybody's."""
