@@ -51,11 +51,17 @@ class SignalService(Service):
         """Take signals; those that stop the broker behind the reactor's own start, which takes them too."""
         super().startService()
         self._onSignal(signal.SIGHUP, self._hungUp)
+        taker = self._onSignal(signal.SIGUSR2, self._nothingToOpen)
+        if taker not in (None, signal.SIG_DFL):  # it is the journal's; without one it would end the process
+            self._onSignal(signal.SIGUSR2, taker)
         self._reactor.callWhenRunning(self._begin)
 
     def _begin(self) -> None:
         for number in STOP:
             self._onSignal(number, self._stop)
+
+    def _nothingToOpen(self, *ignored: object) -> None:
+        self._reactor.callFromThread(_log.warn, "Received SIGUSR2, but there is no journal to open again")
 
     def _hungUp(self, *ignored: object) -> None:
         self._reactor.callFromThread(self._reloadIfRunning)  # a signal comes anywhere in the code

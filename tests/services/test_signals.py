@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.services.signals import STOP, SignalService
@@ -50,8 +51,28 @@ class SignalServiceTests(SynchronousTestCase):
         taken: dict[int, Any] = {}
         service = SignalService(Waiting(), print, {}, taken.__setitem__)
         service.startService()
-        self.assertEqual(set(taken), {signal.SIGHUP})
-        self.assertEqual(set(self.taken), {signal.SIGHUP, *STOP})
+        self.assertEqual(set(taken), {signal.SIGHUP, signal.SIGUSR2})
+        self.assertEqual(set(self.taken), {signal.SIGHUP, signal.SIGUSR2, *STOP})
+
+    def test_noJournal(self) -> None:
+        """What is for a journal is a line of the log where there is none, and does not end the process."""
+        said: list[LogEvent] = []
+        globalLogPublisher.addObserver(said.append)
+        self.addCleanup(globalLogPublisher.removeObserver, said.append)
+        self.taken[signal.SIGUSR2](signal.SIGUSR2, None)
+        self.assertIn("Received SIGUSR2, but there is no journal to open again", map(formatEvent, said))
+        self.assertEqual((self.reactor.stops, self.killed), (0, []))
+
+    def test_journal(self) -> None:
+        """A journal that takes its signal already keeps it."""
+
+        def exchange(number: int, taker: Any) -> Any:
+            before, taken[number] = taken.get(number), taker
+            return before
+
+        taken: dict[int, Any] = {signal.SIGUSR2: print}
+        SignalService(Waiting(), print, {}, exchange).startService()
+        self.assertIs(taken[signal.SIGUSR2], print)
 
     def test_stop(self) -> None:
         """The first one stops the reactor, and nothing is killed."""
