@@ -57,8 +57,8 @@ class EndpointStringTests(SynchronousTestCase):
         self.assertLessEqual(len(list(layersOf(text))), len(text) + 1)
 
     def test_backlog(self) -> None:
-        """Only Twisted's own kinds are given one, and only where nothing was said."""
-        for text in ("tcp:1", "unix:/x:mode=600", "ssl:1:privateKey=k"):
+        """Only Twisted's own kinds are given one, behind a proxy too, and only where nothing was said."""
+        for text in ("tcp:1", "unix:/x:mode=600", "ssl:1:privateKey=k", "haproxy:tcp:1"):
             self.assertEqual(withBacklog(text), f"{text}:backlog={BACKLOG}")
-        for text in ("tcp:1:backlog=5", "tcp:1:127.0.0.1", "systemd:domain=INET:index=0", "tcp:1\\", "haproxy:tcp:1"):
+        for text in ("tcp:1:backlog=5", "tcp:1:127.0.0.1", "systemd:domain=INET:index=0", "tcp:1\\"):
             self.assertEqual(withBacklog(text), text)
