@@ -41,6 +41,7 @@ from fleximq.security.whence import whence
 LINGER = 10.0
 #: Why connections end when the broker does.
 STOPPED = "broker stopped"
+_EXPIRED = "the credentials have expired"
 
 
 class State(Enum):
@@ -172,15 +173,18 @@ class Session:
                 self.checking(False)
 
     def _expired(self) -> None:
-        self.expel(Unauthorized("the credentials have expired"))
+        self.expel(Unauthorized(_EXPIRED))
 
     def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> Client:
         """Register this connection as a client of the broker, until its credentials expire.
 
         :param admitted: who it is, as :meth:`admit` found out.
         :raises NoCapacity: the broker is full.
+        :raises Unauthorized: the credentials have expired meanwhile.
         """
         who, rights = admitted
+        if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
+            raise Unauthorized(_EXPIRED)
         principal = None if who is None else who.name
         place = whence(self.address)
         client = self.broker.join(self.dialect, peer, principal, place, user, self.context.reserved, rights, who, self)

@@ -55,7 +55,7 @@ class Reply(NamedTuple):
 
 
 def numberOf(text: str) -> int | str:
-    """Return the whole number that a text spells; the text, if that is none or has more digits than any that is meant."""
+    """Return the whole number that a text spells; the text, if that is none or has more digits than anybody means."""
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else text
 
 

@@ -100,7 +100,7 @@ class PublishTests(BrokerCase):
         self.assertEqual(taker.payloads(), [b"x"])
 
     def test_reserved(self) -> None:
-        """Nobody may publish to what those hear who listen to the broker's own topics; other names with ``$`` are free."""
+        """Nobody may publish to what a listener to the broker's own topics hears; other names with ``$`` are free."""
         for name in ("$sys/", "$sys/x", "$sys.x", "$sys", "$dead/", "$dead/t", "$dead.t", "$dead"):
             self.assertRaises(Forbidden, self.broker.topicFor, self.alice, name)
             self.assertIsNone(self.broker.topics.find(name))

@@ -304,6 +304,14 @@ class WebSocketTests(ConversationCase):
         """Who was known at the request, and is no more at the JOIN, is not let in."""
         self.assertRefused(self.arrive(Admitted(Principal("bob"), self.admission.rights)).tell("JOIN"))
 
+    def test_expiredMeanwhile(self) -> None:
+        """Credentials that have expired between the request and the JOIN let nobody in, and nothing behind it."""
+        alice = Principal("alice", expires=5.0)
+        self.admission.known = {Token("good"): alice}
+        peer = self.arrive(Admitted(alice, self.admission.rights))
+        self.clock.advance(5)
+        self.assertRefused(peer.tell("JOIN"))
+
     def test_neither(self) -> None:
         """Who showed nothing at all gets 401."""
         self.assertRefused(self.arrive().tell("JOIN"))
