@@ -98,6 +98,11 @@ class BlipSession(Session):
     def _enter(self, phase: Phase) -> None:
         self._steps = _STEPS[phase]
 
+    @property
+    def held(self) -> int:
+        """How many bytes are kept of an unfinished frame."""
+        return self._scanner.held
+
     def received(self, data: bytes) -> None:
         """Work through what was read, run by run, as far as the peer reads the answers; later go on with b""."""
         runs = self._scanner.feed(data)

@@ -67,6 +67,11 @@ class FlexiSession(FlexiMessages):
         self._omitsOk = False
         self._behind: Iterator[Span] = iter(())
 
+    @property
+    def held(self) -> int:
+        """How many bytes are kept of an unfinished frame."""
+        return self._scanner.held
+
     def received(self, data: bytes, behind: Iterator[Span] | None = None) -> None:
         """Work through what was read, run by run; or instead through what stands ``behind`` a JOIN."""
         known = self._envelopes.get

@@ -47,6 +47,11 @@ class MiniProtocol(PatientProtocol, LineReceiver):
         self._lines = iter(())
         self._reads.clear()
 
+    @property
+    def held(self) -> int:
+        """How many bytes are kept of an unfinished line."""
+        return self._scanner.held
+
     def lineReceived(self, line: bytes) -> None:
         """Hand one line, without its end, to the session."""
         self.session.lineReceived(line)

@@ -30,7 +30,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.expiry import Expiry
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pacing import Pace
-from fleximq.errors import BrokerError, Unauthorized
+from fleximq.errors import BrokerError, TooLarge, Unauthorized
 from fleximq.interfaces import IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.place import peerOf
@@ -39,6 +39,8 @@ from fleximq.security.whence import whence
 
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
+#: Where credentials have to be shown, so many bytes may be begun before: they stand in a header of 64 KiB at most.
+BEFORE_BYTES = 1 << 17
 #: Why connections end when the broker does.
 STOPPED = "broker stopped"
 _EXPIRED = "the credentials have expired"
@@ -105,6 +107,11 @@ class Session:
         return 0 if self.answers is None else self.answers.size
 
     @property
+    def held(self) -> int:
+        """How many bytes are kept of something that the peer has begun to say."""
+        return 0
+
+    @property
     def isChecking(self) -> bool:
         """Whether it is not known yet whose credentials it was shown."""
         return self.state is State.CHECKING
@@ -125,6 +132,15 @@ class Session:
 
     def opened(self) -> None:
         """The connection is up; called once, before anything is received."""
+
+    def mayGoOn(self, held: int) -> bool:
+        """Tell whether a peer that was not let in yet may say more; it is refused where credentials take less.
+
+        :param held: how many bytes are kept of what it has begun.
+        """
+        if held > BEFORE_BYTES and self.context.admission.required and self.certificate() is None:
+            self.attempt(_raiseTooLarge)
+        return self.state is State.WAITING
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """The client may do other things from now on: forget what it was allowed, and tell it what it has lost.
@@ -405,6 +421,10 @@ def _decide(
         refused(outcome.value)
     else:
         outcome.raiseException()
+
+
+def _raiseTooLarge() -> None:
+    raise TooLarge(f"at most {BEFORE_BYTES} bytes can be begun here before credentials are shown")
 
 
 def _nothing() -> None:

@@ -102,12 +102,17 @@ class StreamProtocol(Protocol):
         """Let the session go on behind a check of credentials; for protocols that have kept something themselves."""
         self.session.resume()
 
+    @property
+    def held(self) -> int:
+        """How many bytes are kept of something unfinished; for protocols that cut it up themselves."""
+        return self.session.held
+
     def _mayWork(self, data: bytes) -> bool:
         """Say whether a read may be worked through now; it is kept while credentials are checked."""
         if self._early is not None:
             self._early.keep(data)
             return False
-        return self.session.state is State.WAITING
+        return self.session.state is State.WAITING and self.session.mayGoOn(self.held)
 
     def _checking(self, waits: bool) -> None:
         """Read nothing while credentials are checked; then go on with what was said behind them."""

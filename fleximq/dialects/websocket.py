@@ -111,6 +111,8 @@ class WebSocketFace(BoundedProtocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
+        if self.session.state is State.WAITING and not self.session.mayGoOn(self.session.held):
+            return
         self.session.heard = began = self._seconds()
         self.session.traffic.bytesIn += len(data)
         turn = self._turn
