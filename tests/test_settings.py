@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.errors import SettingError
 from fleximq.extension_options import extensions
 from fleximq.limits import Limits
+from fleximq.log_options import logFormat
 from fleximq.option_values import count, flag, seconds, size, spelledSize, text, texts
 from fleximq.rate_options import byteRate, overRate, rate
 from fleximq.settings import HISTORY_MOST, LONGEST, OPTIONS, SEGMENT_BYTES, TABLES, Settings, command, slowConsumer
@@ -225,6 +226,7 @@ class TableTests(SynchronousTestCase):
             rate: "7,70",
             byteRate: "7KiB",
             overRate: "refuse",
+            logFormat: "json",
             "fsync": "never",
             "retention": "a=7d",
             "message-ttl": "a=7",
