@@ -185,6 +185,7 @@ class Attack:
         open = []
         for _ in range(4):
             connected = self._connected(JOIN)
+            connected.settimeout(30.0)
             answer = connected.recv(1000)
             open.append((connected, int.from_bytes(answer[2:6], "big")))
         for number in self._again():
