@@ -38,6 +38,8 @@ _REPEATED = (
     "org.apache.spark.util.Utils",
     "org.apache.spark.api.python",
 )
+#: What Python processes are started from that write to the terminal.
+_DAEMON = "fleximq.pipeline.command.quiet_daemon"
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 
@@ -112,6 +114,8 @@ class Session:
             settings["spark.sql.warehouse.dir"] = f"{self._folder}/warehouse"
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            if not verbose and not master.startswith("local-cluster"):
+                settings["spark.python.daemon.module"] = _DAEMON
         options = [conf.pop("spark.driver.extraJavaOptions", "")]
         if not verbose:
             options.append(f"-Dlog4j2.configurationFile={self._quiet()}")
