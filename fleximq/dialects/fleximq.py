@@ -214,7 +214,7 @@ class FlexiSession(FlexiMessages):
         credentials = credentialsIn(header.fields)
         joined = partial(self._joined, header)
         if credentials is None and self.admitted is not None:
-            joined(self.context.admission.renewed(self.admitted))
+            joined(self.admission.renewed(self.admitted))
         else:
             refused = partial(self._refused, envelope=envelope)
             self.admit(credentials or self.certificate(), joined, refused)

@@ -2,7 +2,8 @@
 
 Reads the head of the first request within a bound and a deadline, keeps out who may not come (remote peers, pages
 of foreign origins, wrong credentials), and hands the connection with all its bytes on, but for the credentials. What it
-is handed to is told who comes in its ``admitted``, if it has an attribute of that name.
+is handed to is told who comes in its ``admitted``, and by which rule in its ``admission``, if it has attributes of
+these names.
 docs/dialects.rst, "Credentials", "Identity" and "One port".
 """
 
@@ -85,6 +86,8 @@ class HttpDoor(Handover):
             self._refuse(error)
             return
         self._received[: len(raw)] = withoutCredentials(raw)
+        if hasattr(inner, "admission"):
+            inner.admission = self.factory.admissionOf(request)
         if request.shown.credentials is None and getattr(inner, "joinsLater", False):
             self._enter(inner, None)
         else:

@@ -31,7 +31,7 @@ from fleximq.dialects.expiry import Expiry
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pacing import Pace
 from fleximq.errors import BrokerError, TooLarge, Unauthorized
-from fleximq.interfaces import IConversation, IPeer
+from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.place import peerOf
 from fleximq.security.principal import Admitted
@@ -68,7 +68,7 @@ class Session:
 
     The face sets ``certificate``, which returns what the peer has shown by TLS, ``checking``, which is told True when
     a check of credentials begins to take time and False when it is decided, and ``admitted``: who the peer is by what
-    it showed before its first word, if it did.
+    it showed before its first word, if it did. ``admission`` is the rule of the listener, unless the face has another.
     """
 
     dialect: ClassVar[str]
@@ -89,6 +89,7 @@ class Session:
         self.pace: Pace | None = None
         self.state = State.WAITING
         self.admitted: Admitted | None = None
+        self.admission: IAdmission = context.admission
         self.certificate: Callable[[], Certificate | None] = _nothing
         self.checking: Callable[[bool], None] = _unheard
         self._check: Deferred[None] | None = None
@@ -138,7 +139,7 @@ class Session:
 
         :param held: how many bytes are kept of what it has begun.
         """
-        if held > BEFORE_BYTES and self.context.admission.required and self.certificate() is None:
+        if held > BEFORE_BYTES and self.admission.required and self.certificate() is None:
             self.attempt(_raiseTooLarge)
         return self.state is State.WAITING
 
@@ -168,7 +169,7 @@ class Session:
         :param credentials: one of :mod:`fleximq.security.credentials`, None if nothing is shown.
         :param then: lets the client in; a BrokerError that it raises is handed to ``refused``.
         """
-        check = self.context.admission.admit(credentials, self.address)
+        check = self.admission.admit(credentials, self.address)
         outcome: list[Admitted | Failure] = []
         check.addBoth(outcome.append)
         if outcome:
@@ -236,7 +237,7 @@ class Session:
 
     def refusal(self) -> str | None:
         """Return why this peer may not come in at all, whatever it shows, or None."""
-        return self.context.admission.refusal(self.address)
+        return self.admission.refusal(self.address)
 
     def _stopWatching(self) -> None:
         """Look for no expiry any more, and drop a check that is on its way."""

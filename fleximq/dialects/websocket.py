@@ -37,6 +37,7 @@ from fleximq.dialects.websocket_protocol import (
     TRY_AGAIN_LATER,
     BoundedProtocol,
 )
+from fleximq.interfaces import IAdmission
 from fleximq.security.principal import Admitted
 
 #: Why a session ended -> the code of its close frame; of other errors it is 1008, of anything else 1001.
@@ -64,14 +65,15 @@ def closeCode(reason: str) -> int:
 class WebSocketFace(BoundedProtocol):
     """Feeds one session with messages; subclasses say how, in :meth:`messagesReceived`.
 
-    ``admitted`` is who the peer is by what its request shows, if that was looked into. ``joinsLater`` says that a
-    request need not show anything, for the session asks later.
+    ``admitted`` is who the peer is by what its request shows, if that was looked into, and ``admission`` the rule for
+    such requests. ``joinsLater`` says that a request need not show anything, for the session asks later.
     """
 
     factory: "WebSocketFactory"
     outboxClass: ClassVar[type[WebSocketOutbox]] = WebSocketOutbox
     connectedAt: float | None = None
     admitted: Admitted | None = None
+    admission: IAdmission | None = None
     joinsLater: ClassVar[bool] = False
     _log = Logger()
 
@@ -104,6 +106,7 @@ class WebSocketFace(BoundedProtocol):
         self._connectionMade()
         self.session = self.factory.speak(context, self.outbox, address)
         self.session.admitted = self.admitted
+        self.session.admission = self.admission or context.admission
         self.session.certificate = partial(certificateOf, transport)
         self.session.checking = self._checking
         if self.connectedAt is not None:

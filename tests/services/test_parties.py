@@ -15,6 +15,7 @@ from fleximq.services.reload import Reload
 from fleximq.settings import Settings
 from tests.dialects.conversations import HERE, Peer
 from tests.dialects.flexi_peer import FlexiPeer
+from tests.dialects.websocket_peer import WebSocketPeer
 from tests.wire.flexi_variants import POSITIONAL
 
 REMOTE = IPv4Address("TCP", "192.0.2.7", 50000)
@@ -224,6 +225,18 @@ class SecurityTests(Running):
         self.turn()
         self.assertEqual(([each.status for each in away.messages()], away.closed), ([401], True))
         self.assertEqual((here.barrier(), here.closed), ([], False))
+
+    def test_noProxyAnyMore(self) -> None:
+        """So is whoever came through a proxy that runs here, in a WebSocket."""
+        self.change(allow_anonymous=True)
+        peer = WebSocketPeer(self.factories[0])
+        peer.say(
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.7\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        self.assertEqual(len(list(self.broker().broker.clients)), 1)
+        self.change(allow_anonymous=False)
+        self.assertEqual(len(list(self.broker().broker.clients)), 0)
 
     def test_mayNot(self) -> None:
         """Who may do less stays, and its subscriptions end that it may not have any more."""
