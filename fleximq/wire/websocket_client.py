@@ -1,7 +1,7 @@
 """The client's side of a WebSocket that carries a stream of bytes, without any I/O (RFC 6455).
 
-What is said goes out in masked binary frames; what comes in data frames, however they are cut, is one stream. No
-extensions are offered, so none are spoken.
+What is said goes out in masked binary frames; what comes in binary frames, however they are cut, is one stream. Text
+is none of it, and is refused. No extensions are offered, so none are spoken.
 """
 
 import base64
@@ -18,8 +18,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 #: The longest answer to the handshake.
 _ANSWER_BYTES = 16_384
 _END = b"\r\n\r\n"
-_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
-_DATA = frozenset({_CONTINUATION, _TEXT, _BINARY})
+_CONTINUATION, _BINARY, _CLOSE, _PING, _PONG = 0, 2, 8, 9, 10
 _FINAL, _RESERVED, _KIND, _MASKED = 0x80, 0x70, 0x0F, 0x80
 _CONTROL_BYTES = 125
 
@@ -45,6 +44,8 @@ class WebSocketClientStream:
         self._buffer = ReceiveBuffer()
         key = base64.b64encode(random(16))
         self._accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+        self._protocol = protocol
+        self._inFragments = False
         self.isOpen = self.isClosed = False
         lines = (
             f"GET {path or '/'} HTTP/1.1",
@@ -109,6 +110,8 @@ class WebSocketClientStream:
         fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         if fields.get("sec-websocket-accept") != self._accept:
             raise BadFraming("the server has not understood the WebSocket handshake")
+        if fields.get("sec-websocket-protocol", self._protocol) != self._protocol:
+            raise BadFraming(f"the server does not speak {self._protocol} in its WebSockets")
         self.isOpen = True
 
     def _frame(self, buffer: bytes, start: int, end: int, pieces: list[bytes]) -> None:
@@ -116,7 +119,10 @@ class WebSocketClientStream:
         if buffer[start] & _RESERVED or buffer[start + 1] & _MASKED:
             raise BadFraming("a WebSocket frame is masked or has an extension, and a server's must not")
         payload = buffer[start + _headBytes(buffer[start + 1]) : end]
-        if kind in _DATA:
+        if kind in (_CONTINUATION, _BINARY):
+            if (kind == _CONTINUATION) != self._inFragments:
+                raise BadFraming("a WebSocket message begins inside another one, or goes on without a beginning")
+            self._inFragments = not buffer[start] & _FINAL
             pieces.append(payload)
             return
         if len(payload) > _CONTROL_BYTES or not buffer[start] & _FINAL or kind not in (_CLOSE, _PING, _PONG):

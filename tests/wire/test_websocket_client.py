@@ -37,7 +37,9 @@ def answer(made: WebSocketClientStream, **changed: str) -> bytes:
     digest = hashlib.sha1(fields["Sec-WebSocket-Key"].encode() + GUID).digest()
     accept = changed.get("accept", base64.b64encode(digest).decode())
     status = changed.get("status", "101 Switching Protocols")
-    return f"HTTP/1.1 {status}\r\nUpgrade: websocket\r\nsec-websocket-accept: {accept}\r\n\r\n".encode()
+    protocol = changed.get("protocol", "fleximq")
+    lines = f"Upgrade: websocket\r\nsec-websocket-accept: {accept}\r\nSec-WebSocket-Protocol: {protocol}\r\n"
+    return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode()
 
 
 def opened(limit: int = 1 << 20) -> WebSocketClientStream:
@@ -69,7 +71,7 @@ class HandshakeTests(SynchronousTestCase):
         """The key and the answer of RFC 6455, section 1.3, belong together."""
         made = WebSocketClientStream("a", "", "p", 100, lambda size: b"the sample nonce"[:size])
         self.assertIn(b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", made.due[0])
-        made.received(answer(made, accept="s3pPLMBiTxaQ9kYGzzhZRbK+xOo="))
+        made.received(answer(made, accept="s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", protocol="p"))
         self.assertTrue(made.isOpen)
 
     def test_everySplit(self) -> None:
@@ -81,8 +83,13 @@ class HandshakeTests(SynchronousTestCase):
             self.assertTrue(made.isOpen)
 
     def test_refused(self) -> None:
-        """Another status, another accept, and something that is no HTTP at all are refused."""
-        for data in (answer(stream(), status="404 Not Found"), answer(stream(), accept="x"), b"SSH-2.0\r\n\r\n"):
+        """Another status, accept or protocol, and something that is no HTTP at all are refused."""
+        for data in (
+            answer(stream(), protocol="mqtt"),
+            answer(stream(), status="404 Not Found"),
+            answer(stream(), accept="x"),
+            b"SSH-2.0\r\n\r\n",
+        ):
             self.assertRaises(BadFraming, stream().received, data)
 
     def test_endless(self) -> None:
@@ -157,6 +164,22 @@ class HeardTests(SynchronousTestCase):
             frame(0x89, bytes(126)),
         ):
             self.assertRaises(BadFraming, opened().received, data)
+
+    def test_order(self) -> None:
+        """Text is refused, and so are a continuation of nothing and a message that begins inside another one."""
+        begun = frame(0x02, b"a")
+        for data in (
+            frame(0x81, b"a"),
+            frame(0x01, b"a"),
+            frame(0x80, b"a"),
+            frame(0x00, b"a"),
+            begun + frame(0x82, b"b"),
+            begun + frame(0x02, b"b"),
+            begun + frame(0x80, b"b") + frame(0x80, b"c"),
+        ):
+            self.assertRaises(BadFraming, opened().received, data)
+        whole = begun + frame(0x00, b"b") + frame(0x80, b"c") + frame(0x82, b"d") + begun
+        self.assertEqual(opened().received(whole), b"abcda")
 
     def test_limit(self) -> None:
         """A frame over the limit is refused on its head; one at it is read."""
