@@ -90,6 +90,9 @@ class _AsyncioLoop(Loop):
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def user(self) -> object | None:
+        return asyncio.current_task()
+
     async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
         try:
             async with asyncio.timeout(settings.timeout):

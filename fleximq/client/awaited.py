@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
+from fleximq.client.accounts import OfContext
 from fleximq.client.conversation import BROKER, Conversation, packed
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.events import Delivery, Notification, Request
@@ -100,6 +101,10 @@ class Loop(ABC):
     def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
         """Let a coroutine run by itself; it raises nothing."""
 
+    def user(self) -> object | None:
+        """Return who runs now and may be told from others, None if that cannot be said."""
+        return None
+
     @abstractmethod
     async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
         """Make a connection, and tell it to the listener.
@@ -121,7 +126,8 @@ class AwaitedClient:
         self._loop = loop
         self._url = url
         self._settings = settings
-        self._ledger = Ledger(settings, self._say, self._relieved, self._changed, self._asked)
+        holder = OfContext(loop.user)
+        self._ledger = Ledger(settings, self._say, self._relieved, self._changed, self._asked, holder)
         self._functions: dict[str, Function] = {}
         self._line: Line | None = None
         self._outgoing: list[bytes] = []
@@ -190,26 +196,37 @@ class AwaitedClient:
         """Return when all that was sent is done and, on durable topics, on disk.
 
         :raises PublishFailed: something was refused since the last flush; of several who flush, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
+        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived. Each
+            task of whose publications that is so is told once, and so is the first of all others.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
-        ledger = self._ledger
+        ledger, accounts = self._ledger, self._ledger.accounts
         ledger.checkCertain()
-        await self._wait(ledger.arrival(), timeout, "a connection")
+        await self._arrive(timeout)
         ledger.checkCertain()
-        ledger.unflushed = False
+        sent = accounts.sent
         try:
             refused = await self._barrier(timeout, "a flush")
         except ConnectionLost:
+            accounts.tell()
             raise
-        except BaseException:
-            ledger.unflushed = True
-            raise
+        accounts.flushed = max(accounts.flushed, sent)
         refused.check()
+
+    async def _arrive(self, timeout: float | None) -> None:
+        pending = self._ledger.arrival()
+        try:
+            await self._wait(pending, timeout, "a connection")
+        finally:
+            self._ledger.waitNoLonger(pending)
+
+    def claim(self) -> None:
+        """Let what is published next be from who calls this, though he publishes in a copy of his context."""
+        self._ledger.accounts.mine()
 
     async def ping(self, timeout: float | None = PATIENCE) -> float:
         """Return how many seconds the broker takes to answer, everything sent before included."""
-        await self._wait(self._ledger.arrival(), timeout, "a connection")
+        await self._arrive(timeout)
         begun = time.perf_counter()
         refused = await self._barrier(timeout, "the answer to a PING")
         took = time.perf_counter() - begun
@@ -234,7 +251,7 @@ class AwaitedClient:
     async def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Any:
         ledger = self._ledger
         if ledger.state is not State.JOINED:
-            await self._wait(ledger.arrival(), timeout, "a connection")
+            await self._arrive(timeout)
         data, id, pending = ledger.request(target, path, payload)
         try:
             self._sendNow(data)
@@ -259,7 +276,7 @@ class AwaitedClient:
             another and one of the two begins in the past.
         """
         ledger, what = self._ledger, f"the subscription to {topic}"
-        await self._wait(ledger.arrival(), timeout, "a connection")
+        await self._arrive(timeout)
         # When this is passed, nothing that an earlier subscription brought is on its way any more.
         ledger.keep(await self._barrier(timeout, what))
         made = ledger.subscription(topic, from_)
@@ -300,7 +317,7 @@ class AwaitedClient:
         """
         self._ledger.inbox.closeAll()
         try:
-            if self._ledger.isOwing:
+            if self._ledger.accounts.isOwing:
                 await self.flush(timeout)
         finally:
             self._end(None)
@@ -317,8 +334,8 @@ class AwaitedClient:
         if ledger.state is not State.JOINED:
             ledger.keepForLater(size, make)
             return
-        ledger.unflushed = True
         self._send(make(ledger.conversation))
+        ledger.accounts.note(ledger.accounts.mine())
         if self._outgoingBytes >= _WRITE_BYTES:
             self._push()
             await self._turn()

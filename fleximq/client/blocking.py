@@ -14,11 +14,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
+from fleximq.client import forking
 from fleximq.client.conversation import BROKER, packed
 from fleximq.client.dial import checkTls, dial
 from fleximq.client.errors import Answered, ConnectionLost, JoinRefused
@@ -80,7 +81,6 @@ class Client:
         self._subscribing = threading.Lock()
         self._functions: dict[str, Callable[[Request], Any]] = {}
         self._requests: deque[Request] = deque()
-        self._server: threading.Thread | None = None
         self._states: deque[tuple[State, Exception | None]] = deque()
         self._mends = settings.reconnect is not None and url.scheme != "stdio"
         self._alarm = threading.Event()
@@ -90,6 +90,7 @@ class Client:
         except BaseException:
             self.hangUp()
             raise
+        forking.watch(self)
         if self._mends or settings.keepAlive is not None:
             threading.Thread(target=self._keep, name="fleximq-keeper", daemon=True).start()
 
@@ -151,21 +152,23 @@ class Client:
         """Return when all that was sent is done and, on durable topics, on disk.
 
         :raises PublishFailed: something was refused since the last flush; of several threads, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
+        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived. Each
+            thread of whose publications that is so is told once, and so is the first of all others.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
-        ledger = self._ledger
+        accounts = self._ledger.accounts
         self._checkCertain()
         self._arrive(timeout)
         self._checkCertain()
-        ledger.unflushed = False
+        sent = accounts.sent
         try:
             refused = self._barrier(timeout, "a flush")
         except ConnectionLost:
+            with self._wire.lock:
+                accounts.tell()
             raise
-        except BaseException:
-            ledger.unflushed = True
-            raise
+        with self._wire.lock:
+            accounts.flushed = max(accounts.flushed, sent)
         refused.check()
 
     def ping(self, timeout: float | None = PATIENCE) -> float:
@@ -241,7 +244,7 @@ class Client:
 
         An :class:`~fleximq.client.errors.Answered` that it raises is the answer, with its status and words; any other
         exception is logged, and answered with 500. A path is served until the client is closed, over every connection.
-        All functions of a client run in one thread, one after the other.
+        All functions of a client run in one thread, one after the other, or in as many as ``threads`` says.
 
         :raises ValueError: the path is served already.
         """
@@ -250,9 +253,9 @@ class Client:
                 raise ValueError(f"the path {path!r} is served already")
             self._functions[path] = function
             self._ledger.served.add(path)
-            if self._server is None:
-                self._server = threading.Thread(target=self._serve, name="fleximq-server", daemon=True)
-                self._server.start()
+            if len(self._functions) == 1:
+                for _ in range(self._settings.threads):
+                    threading.Thread(target=self._serve, name="fleximq-server", daemon=True).start()
 
     def close(self, timeout: float | None = PATIENCE) -> None:
         """Flush, if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
@@ -267,7 +270,7 @@ class Client:
             with self._wire.lock:
                 self._ledger.inbox.closeAll()
                 self._wire.wake()
-            if self._ledger.isOwing:
+            if self._ledger.accounts.isOwing:
                 self.flush(timeout)
         finally:
             self.hangUp()
@@ -276,28 +279,50 @@ class Client:
         """End the connection at once, without a flush."""
         self._over(None)
 
+    @contextmanager
+    def forking(self) -> Iterator[None]:
+        """Let a process fork inside the block: nobody else does anything with the client meanwhile."""
+        with self._wire.lock:
+            yield
+
+    def leaveToParent(self) -> None:
+        """Be closed, in a process that was just forked: the connection goes on in the one that has made it."""
+        lost = ConnectionLost("the connection belongs to the process that has made it: connect in this one as well")
+        # Whoever held these locks is not in this process.
+        self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
+        self._closing.set()
+        self._wire.abandon(lost)
+        self._ledger.end(lost)
+        self._states.clear()
+
     # -- sending and waiting -----------------------------------------------------------------------
 
     def _post(self, size: int, make: Maker) -> None:
         """Send what waits for no answer, or keep it for later."""
         ledger, wire = self._ledger, self._wire
-        while True:
+        isSent = False
+        while not isSent:
             with wire.lock:
                 if ledger.state is not State.JOINED:
                     ledger.keepForLater(size, make)
                     return
-                said = ledger.conversation
-                ledger.unflushed = True
+                said, account = ledger.conversation, ledger.accounts.mine()
+                ledger.accounts.begin(account)
             try:
-                if wire.send(make(said), said):
-                    if not ledger.unflushed:  # another thread's flush began before this was sent
-                        with wire.lock:
-                            ledger.sentOn(said)
-                    return
+                data = make(said)
+                isSent = True  # in part, whatever gets in between
+                isSent = wire.send(data, said)
             except ConnectionLost as lost:
                 if not self._mends:
                     raise ledger.explained(lost) from None
-                return  # the next flush tells that it may not have arrived
+                # The next flush tells that it may not have arrived.
+            finally:
+                # Only from now on a PING is behind it: another thread's may have been sent meanwhile.
+                with wire.lock:
+                    if isSent:
+                        ledger.sentOn(said, account)
+                    else:
+                        ledger.accounts.drop(account)
 
     def _owe(self, data: bytes) -> None:
         self._wire.owe(data, always=self._ledger.state is not State.JOINED)
@@ -311,7 +336,11 @@ class Client:
             return
         with self._wire.lock:
             pending = self._ledger.arrival()
-        self._await(pending, timeout, "a connection")
+        try:
+            self._await(pending, timeout, "a connection")
+        finally:
+            with self._wire.lock:
+                self._ledger.waitNoLonger(pending)
 
     def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Any:
         ledger = self._ledger

@@ -10,7 +10,13 @@ class ClientError(Exception):
 
 
 class ConnectionLost(ClientError):
-    """There is no connection: it could not be made, or it ended. What was under way may or may not have arrived."""
+    """There is no connection: it could not be made, or it ended. What was under way may or may not have arrived.
+
+    With :attr:`~fleximq.client.settings.State.AWAY`, ``missing`` has the topics and patterns of subscriptions that miss
+    what is published until the client has joined again: those that did not begin in the past.
+    """
+
+    missing: tuple[str, ...] = ()
 
 
 class Untrusted(ConnectionLost):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
+from fleximq.client.accounts import Account, Accounts, Holder, OfThread
 from fleximq.client.conversation import BROKER, Conversation, packed
 from fleximq.client.errors import (
     Answered,
@@ -64,13 +65,13 @@ class Subscribing(NamedTuple):
 class Ledger:
     """The accounts of one client.
 
-    ``state`` is None until it has joined for the first time. ``unflushed`` tells whether anything was sent of which it
-    is not known whether it is done.
+    ``state`` is None until it has joined for the first time. ``accounts`` say who has sent what may not be done yet.
 
     :param owe: sends messages as soon as it is possible without waiting.
     :param relieved: called when so much waited to be taken that nothing more was to be read, and this has changed.
     :param changed: told each new state, and why.
     :param asked: told each request to a served path.
+    :param holder: where those who publish find their accounts; by default every thread has its own.
     """
 
     def __init__(
@@ -80,25 +81,25 @@ class Ledger:
         relieved: Callable[[], None],
         changed: Callable[[State, Exception | None], None],
         asked: Callable[[Request], None],
+        holder: Holder | None = None,
     ) -> None:
         self.settings = settings
         self.state: State | None = None
         self.conversation = Conversation()
         self.inbox = Inbox(relieved, settings.prefetch)
-        self.unflushed = False
+        self.accounts = Accounts(holder or OfThread())
         self.served: set[str] = set()
         self._owe = owe
         self._changed = changed
         self._asked = asked
         self._numbers = count(1)
         self._refusals = Refusals()
-        self._barriers: dict[int, Pending[Refusals]] = {}
+        self._barriers: dict[int, tuple[int, Pending[Refusals]]] = {}
         self._replies: dict[str, tuple[int, str, Pending[Reply]]] = {}
         self._joining: Pending[int] = Pending()
-        self._arrivals: list[Pending[None]] = []
-        self._later: deque[tuple[int, Maker]] = deque()
+        self._arrivals: dict[Pending[None], None] = {}
+        self._later: deque[tuple[Account, Maker]] = deque()
         self._laterBytes = 0
-        self._uncertain: ConnectionLost | None = None
         self._lost: ConnectionLost | None = None
         self._quiet = 0
 
@@ -133,11 +134,13 @@ class Ledger:
     def _arrive(self) -> None:
         """Be there, with all subscriptions, and say what was to be said later."""
         later, self._later, self._laterBytes = self._later, deque(), 0
-        for _, make in later:
+        for account, make in later:
             self._owe(make(self.conversation))
+            self.accounts.drop(account)
+            self.accounts.note(account)
         self._become(State.JOINED, None)
         self._joining.succeed(self.conversation.id)
-        arrivals, self._arrivals = self._arrivals, []
+        arrivals, self._arrivals = self._arrivals, {}
         for each in arrivals:
             each.succeed(None)
 
@@ -168,7 +171,9 @@ class Ledger:
         wasJoined = self.state is State.JOINED
         self._fail(lost)
         if wasJoined:
-            self._become(State.AWAY, self._lost)
+            away = self.lost
+            away.missing = tuple(name for name, box in self.inbox.boxes.items() if not box.fromPast)
+            self._become(State.AWAY, away)
 
     def end(self, why: Exception | None) -> None:
         """There is no connection any more, and there will be none; without an error, because that was wanted."""
@@ -178,9 +183,10 @@ class Ledger:
         if why is not None:
             lost = why if isinstance(why, ConnectionLost) else ConnectionLost(str(why))
         self._fail(lost)
-        arrivals, self._arrivals = self._arrivals, []
+        arrivals, self._arrivals = self._arrivals, {}
         for each in arrivals:
             each.fail(self.lost)
+        self.accounts.isOver = True
         self._become(State.CLOSED, why)
         self.inbox.endAll(True if why is None else self.lost)
 
@@ -189,12 +195,11 @@ class Ledger:
         self._lost = lost = self.explained(lost)
         if self.state is State.JOINED:
             self.state = State.AWAY
-            if self.unflushed:
-                self._uncertain = lost
+            self.accounts.lose(lost)
         self._joining.fail(lost)
         barriers, self._barriers = self._barriers, {}
         replies, self._replies = self._replies, {}
-        for barrier in barriers.values():
+        for _, barrier in barriers.values():
             barrier.fail(lost)
         for _, _, reply in replies.values():
             reply.fail(lost)
@@ -211,8 +216,12 @@ class Ledger:
         elif self.state is State.CLOSED:
             pending.fail(self.lost)
         else:
-            self._arrivals.append(pending)
+            self._arrivals[pending] = None
         return pending
+
+    def waitNoLonger(self, arrival: Pending[None]) -> None:
+        """Nobody waits for a connection any more."""
+        self._arrivals.pop(arrival, None)
 
     @property
     def lost(self) -> ConnectionLost:
@@ -236,11 +245,6 @@ class Ledger:
             self._owe(self.conversation.ping(0))
         return True
 
-    @property
-    def isOwing(self) -> bool:
-        """Whether a flush has something to tell."""
-        return self.unflushed or self._uncertain is not None
-
     # -- what is sent ------------------------------------------------------------------------------
 
     def keepForLater(self, size: int, make: Maker) -> None:
@@ -254,37 +258,49 @@ class Ledger:
         size += _EACH
         if self._laterBytes + size > self.settings.buffer:
             raise BufferFull(f"the broker is away, and {self._laterBytes} bytes wait for it already")
-        self._later.append((size, make))
+        account = self.accounts.mine()
+        self.accounts.begin(account)
+        self._later.append((account, make))
         self._laterBytes += size
-        self.unflushed = True
 
     # -- what is waited for ------------------------------------------------------------------------
 
     def _expect(self) -> tuple[int, Pending[Refusals]]:
         number, pending = next(self._numbers), Pending[Refusals]()
-        self._barriers[number] = pending
+        self._barriers[number] = self.accounts.sent, pending
         return number, pending
 
+    def _checkJoined(self) -> None:
+        # Between the end of the wait for a connection and this, it may have been lost.
+        if self.state is not State.JOINED:
+            raise self.lost
+
     def barrier(self) -> tuple[bytes, Pending[Refusals]]:
-        """Return a PING, and what will have what was refused before its PONG."""
+        """Return a PING, and what will have what was refused before its PONG.
+
+        :raises ConnectionLost: there is no connection.
+        """
+        self._checkJoined()
         number, pending = self._expect()
         return self.conversation.ping(number), pending
 
-    def sentOn(self, said: Conversation) -> None:
-        """Note that something was sent in this conversation, which may be over by now."""
+    def sentOn(self, said: Conversation, account: Account) -> None:
+        """Note that what was begun was sent in this conversation, which may be over by now."""
+        self.accounts.drop(account)
         if said is self.conversation and self.state is State.JOINED:
-            self.unflushed = True
+            self.accounts.note(account)
         else:
-            self._uncertain = self.lost
+            self.accounts.loseLate(account, self.lost)
 
     def checkCertain(self) -> None:
-        """Do nothing if all that was sent since the last flush went over the connection there is.
+        """Do nothing if all that who runs now has sent since his last flush went over the connection there is.
 
-        :raises ConnectionLost: part of it was sent on a connection that ended; raised once.
+        :raises ConnectionLost: part of it was sent on a connection that ended, or part of what others have sent who may
+            not be told; raised once.
         """
-        uncertain, self._uncertain = self._uncertain, None
-        if uncertain is not None:
-            raise ConnectionLost(f"it is not known what arrived of all that was sent since the last flush: {uncertain}")
+        lost = self.accounts.tell()
+        if lost is not None:
+            raise ConnectionLost(f"it is not known what arrived of all that was sent since the last flush: {lost}")
 
     def keep(self, *those: Refusals) -> None:
         """Leave to the next flush what nobody was told."""
@@ -308,7 +324,9 @@ class Ledger:
         """Return what to send for a subscription, and what will tell whether the broker has made it.
 
         :raises ValueError: it cannot be beside those that are there, see :meth:`Inbox.open`.
+        :raises ConnectionLost: there is no connection.
         """
+        self._checkJoined()
         sub = self.conversation.subscription(topic, start)
         box = self.inbox.open(topic, start)
         (before, first), (after, second) = self._expect(), self._expect()
@@ -335,7 +353,11 @@ class Ledger:
         self.leave(made.after)
 
     def request(self, target: int, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
-        """Return a REQ, its id, and what will have the answer."""
+        """Return a REQ, its id, and what will have the answer.
+
+        :raises ConnectionLost: there is no connection.
+        """
+        self._checkJoined()
         id = f"{self.conversation.id}-{next(self._numbers)}"
         pending: Pending[Reply] = Pending()
         self._replies[id] = target, path, pending
@@ -398,8 +420,10 @@ class Ledger:
                 del self._replies[event.id]
                 asked[2].succeed(event)
         elif isinstance(event, Ponged):
-            barrier = self._barriers.pop(event.timestamp, None)
-            if barrier is not None:
+            passed = self._barriers.pop(event.timestamp, None)
+            if passed is not None:
+                number, barrier = passed
+                self.accounts.confirmed = max(self.accounts.confirmed, number)
                 refusals, self._refusals = self._refusals, Refusals()
                 barrier.succeed(refusals)
         elif isinstance(event, Refusal):

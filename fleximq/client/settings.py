@@ -29,7 +29,7 @@ class State(Enum):
     JOINED = "joined"
     """There is a connection, and all subscriptions are in place."""
     AWAY = "away"
-    """The connection was lost, and another one is being made."""
+    """The connection was lost, and another one is being made; the error's ``missing`` names who misses something."""
     CLOSED = "closed"
     """There is no connection, and there will be none."""
 
@@ -89,6 +89,7 @@ class Wishes(TypedDict, total=False):
     keepAlive: float | None
     codec: Codec
     onState: Watcher | None
+    threads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,8 @@ class ClientSettings:
     or the context of the form's own library. ``reconnect``: how to connect again when the connection is lost; None: do
     not. ``buffer``: the most bytes of payload to keep for the broker while it is away. ``prefetch``: while more bytes
     than this wait to be taken, read no more. ``keepAlive``: seconds of silence after which to ask whether the broker is
-    there; None: do not ask. ``codec``: how values are written. ``onState``: is told each new state.
+    there; None: do not ask. ``codec``: how values are written. ``onState``: is told each new state. ``threads``: in the
+    blocking form, how many requests to served paths are answered at once; the others know no such bound.
 
     :raises SettingError: for a value that makes no sense.
     """
@@ -115,12 +117,15 @@ class ClientSettings:
     keepAlive: float | None = KEEP_ALIVE
     codec: Codec = Codec()
     onState: Watcher | None = None
+    threads: int = 1
 
     def __post_init__(self) -> None:
         if self.timeout <= 0 or (self.keepAlive is not None and self.keepAlive <= 0):
             raise SettingError("timeout and keepAlive must be more than 0 seconds")
         if self.buffer < 0 or self.prefetch < 1:
             raise SettingError("buffer must be at least 0 bytes and prefetch at least 1")
+        if self.threads < 1:
+            raise SettingError(f"threads is {self.threads}, but must be at least 1")
 
     @property
     def interval(self) -> int:

@@ -108,25 +108,30 @@ class Client:
 
     def publish(self, topic: str, value: object, /, **keys: Any) -> "Deferred[None]":
         """Publish a value, see :meth:`AwaitedClient.publish <fleximq.client.awaited.AwaitedClient.publish>`."""
+        self._inner.claim()
         return Deferred.fromCoroutine(self._inner.publish(topic, value, **keys))
 
     def publishMany(self, topic: str, values: Iterable[object]) -> "Deferred[None]":
         """Publish many values at once, which is much quicker than one by one; errors as :meth:`publish`."""
+        self._inner.claim()
         return Deferred.fromCoroutine(self._inner.publishMany(topic, values))
 
     def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> "Deferred[None]":
         """Send a notification to one client or several; nobody answers it."""
+        self._inner.claim()
         return Deferred.fromCoroutine(self._inner.notify(targets, path, value))
 
     def broadcast(self, value: object = None) -> "Deferred[None]":
         """Send a value to every other client."""
+        self._inner.claim()
         return Deferred.fromCoroutine(self._inner.broadcast(value))
 
     def flush(self, timeout: float | None = PATIENCE) -> "Deferred[None]":
         """Fire when all that was sent is done and, on durable topics, on disk.
 
         :raises PublishFailed: something was refused since the last flush; of several who flush, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
+        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived. Each
+            coroutine of whose publications that is so is told once, and so is the first of all others.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         return Deferred.fromCoroutine(self._inner.flush(timeout))

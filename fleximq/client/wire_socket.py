@@ -216,6 +216,16 @@ class WireSocket:
                 self._socket.close()
                 self._socket = None
 
+    def abandon(self, lost: ConnectionLost) -> None:
+        """Let go of the connection in a process that was just forked, without a word to the broker."""
+        self._sending = threading.Lock()
+        self._closed, self.mends, self._reading = True, False, False
+        self.lost = lost
+        self._owed.clear()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
     # -- reading -----------------------------------------------------------------------------------
 
     def _waitToRead(self, timeout: float | None) -> None:

@@ -7,7 +7,8 @@
     client.subscribe("a").next(5).value
     form.end()
 
-asyncio and a reactor run in threads of their own; every call waits for what it returns, for a while.
+asyncio and a reactor run in threads of their own; every call waits for what it returns, for a while. A
+:class:`User` is one of several who use a client: a thread, a task or a coroutine.
 """
 
 import asyncio
@@ -15,9 +16,10 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any, ClassVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredQueue
 from twisted.internet.epollreactor import EPollReactor
 
 from fleximq.client import asyncio as onAsyncio
@@ -44,6 +46,42 @@ class Waiting:
         return lambda *arguments, **more: self._form.call(found, *arguments, **more)
 
 
+#: What a user is to do, and who is told what came of it; None: nothing any more.
+Job = tuple[Callable[[], Any], "Future[Any]"] | None
+
+
+class User:
+    """Somebody who does one thing after the other, as long as he is there.
+
+    :param give: takes what he is to do next.
+    """
+
+    def __init__(self, give: Callable[[Job], object]) -> None:
+        self._give = give
+
+    def do(self, client: Any, name: str, *arguments: Any) -> Any:
+        """Let him call a method of a client, and return what it comes to."""
+        inner = client._inner if isinstance(client, Waiting) else client
+        future: Future[Any] = Future()
+        self._give((lambda: getattr(inner, name)(*arguments), future))
+        return future.result(PATIENCE)
+
+    def end(self) -> None:
+        """Let him go."""
+        self._give(None)
+
+
+async def _live(next: Callable[[], Any]) -> None:
+    """Be a user, in a loop."""
+    while (job := await next()) is not None:
+        call, future = job
+        try:
+            found = call()
+            future.set_result(await found if inspect.isawaitable(found) else found)
+        except Exception as error:
+            future.set_exception(error)
+
+
 class Form:
     """One form of the client."""
 
@@ -55,6 +93,10 @@ class Form:
 
     def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         """Call something where it belongs, and return what it comes to."""
+        raise NotImplementedError
+
+    def user(self) -> User:
+        """Return somebody who uses clients."""
         raise NotImplementedError
 
     def end(self) -> None:
@@ -71,6 +113,26 @@ class Blocking(Form):
 
     def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         return function(*arguments, **more)
+
+    def user(self) -> User:
+        jobs: SimpleQueue[Job] = SimpleQueue()
+        thread = threading.Thread(target=self._live, args=(jobs,), daemon=True)
+        thread.start()
+
+        def give(job: Job) -> None:
+            jobs.put(job)
+            if job is None:
+                thread.join(PATIENCE)
+
+        return User(give)
+
+    def _live(self, jobs: "SimpleQueue[Job]") -> None:
+        while (job := jobs.get()) is not None:
+            call, future = job
+            try:
+                future.set_result(call())
+            except Exception as error:
+                future.set_exception(error)
 
 
 class Looping(Form):
@@ -116,6 +178,22 @@ class OnAsyncio(Looping):
     def connect(self, url: str, **wishes: Any) -> Any:
         return self.call(onAsyncio.connect, url, **wishes)
 
+    def user(self) -> User:
+        jobs: asyncio.Queue[Job] = asyncio.Queue()
+        ended: Future[None] = Future()
+
+        def live() -> None:
+            task = self._loop.create_task(_live(jobs.get))
+            task.add_done_callback(lambda done: self._loop.call_soon(ended.set_result, None))
+
+        def give(job: Job) -> None:
+            self._loop.call_soon_threadsafe(jobs.put_nowait, job)
+            if job is None:
+                ended.result(PATIENCE)
+
+        self._loop.call_soon_threadsafe(live)
+        return User(give)
+
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE)
@@ -145,6 +223,22 @@ class OnTwisted(Looping):
 
     def connect(self, url: str, **wishes: Any) -> Any:
         return self.call(onTwisted.connect, self._reactor, url, **wishes)
+
+    def user(self) -> User:
+        jobs: DeferredQueue[Job] = DeferredQueue()
+        ended: Future[None] = Future()
+
+        def live() -> None:
+            living = Deferred.fromCoroutine(_live(jobs.get))
+            living.addCallback(lambda _: self._reactor.callLater(0, ended.set_result, None))
+
+        def give(job: Job) -> None:
+            self._reactor.callFromThread(jobs.put, job)
+            if job is None:
+                ended.result(PATIENCE)
+
+        self._reactor.callFromThread(live)
+        return User(give)
 
     def end(self) -> None:
         self._reactor.callFromThread(self._reactor.stop)

@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client.backoff import Backoff
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import (
     ConnectionLost,
@@ -19,6 +20,7 @@ from fleximq.client.errors import (
 )
 from fleximq.client.events import Delivery
 from fleximq.client.inbox import Inbox
+from fleximq.client.settings import State
 from fleximq.errors import SettingError
 from tests.client.scripted import ID, PATIENCE, InThread, Peer, Scripted
 
@@ -112,7 +114,7 @@ class JoiningTests(SynchronousTestCase):
 class ScriptedCase(SynchronousTestCase):
     """A client of a scripted broker that has let it in."""
 
-    def talk(self, script: Any) -> Client:
+    def talk(self, script: Any, **wishes: Any) -> Client:
         """Return a client of this script, which begins behind the JOIN."""
 
         def whole(peer: Peer) -> None:
@@ -122,7 +124,7 @@ class ScriptedCase(SynchronousTestCase):
         scripted = Scripted(whole)
         url = scripted.__enter__()
         self.addCleanup(scripted.__exit__, None, None, None)
-        client = connect(url, reconnect=None, keepAlive=None)
+        client = connect(url, **{"reconnect": None, "keepAlive": None, **wishes})
         self.addCleanup(client.hangUp)
         return client
 
@@ -492,6 +494,58 @@ class SubscriptionTests(ScriptedCase):
         self.assertRaises(Overrun, subscription.next)
 
 
+class RaceTests(ScriptedCase):
+    """A thread publishes while another one flushes, and then the connection is lost."""
+
+    def raced(self, script: Any, between: Any) -> Client:
+        """Return a client that has published, and did something else between its first step and its sending."""
+        client = self.talk(script, reconnect=Backoff(first=30))
+        said = client._ledger.conversation
+        publication = said.publication
+
+        def made(*arguments: Any) -> bytes:
+            between(client)
+            return publication(*arguments)
+
+        said.publication = made  # type: ignore[method-assign]
+        client.publish("a", 1)
+        return client
+
+    def lostOf(self, client: Client) -> str:
+        """Return what a flush says when the connection was lost."""
+        client._wire.waitFor(lambda: client.state is State.AWAY, PATIENCE)
+        return str(self.assertRaises(ConnectionLost, client.flush, 1))
+
+    def test_flushedBefore(self) -> None:
+        """A flush that was over before the publication was sent says nothing of it."""
+
+        def script(peer: Peer) -> None:
+            peer.passBarrier()
+            peer.hear("PUB")
+
+        client = self.raced(script, lambda client: InThread(client.flush).result())
+        self.assertIn("not known what arrived", self.lostOf(client))
+
+    def test_flushedAround(self) -> None:
+        """Nor does one that began before it was sent, and ended behind it."""
+        pinged, flushing = threading.Event(), list[InThread]()
+
+        def script(peer: Peer) -> None:
+            ping = peer.hear("PING")
+            pinged.set()
+            peer.hear("PUB")
+            peer.pong(ping)
+            flushing[0].result()
+
+        def between(client: Client) -> None:
+            flushing.append(InThread(client.flush))
+            pinged.wait(PATIENCE)
+
+        client = self.raced(script, between)
+        flushing[0].result()
+        self.assertIn("not known what arrived", self.lostOf(client))
+
+
 class RequestTests(ScriptedCase):
     """Requests and answers."""
 
@@ -558,6 +612,26 @@ class RequestTests(ScriptedCase):
             self.assertEqual((reply.status, reply.header["routing"][0]["client_id"]), (404, 5))
 
         self.talk(script).flush()
+
+    def test_servedByThreads(self) -> None:
+        """As many requests are answered at once as there are to be threads."""
+
+        def script(peer: Peer) -> None:
+            ping = peer.hear("PING")
+            for id in "ab":
+                routing = [{"client_id": ID, "path": "/p"}]
+                peer.say("REQ", 5, {"routing": routing, "reqrep": {"type": "request", "id": id}})
+            peer.pong(ping)
+            answered.update(peer.hear("REP").header["reqrep"]["id"] for _ in "ab")
+            isAnswered.set()
+
+        answered, isAnswered = set[str](), threading.Event()
+        both = threading.Barrier(2, timeout=PATIENCE)
+        client = self.talk(script, threads=2)
+        client.serve("/p", lambda request: both.wait() >= 0)
+        client.flush()
+        isAnswered.wait(PATIENCE)
+        self.assertEqual(answered, {"a", "b"})
 
     def test_threads(self) -> None:
         """Many threads ask, publish and iterate at once, and each gets what is its own."""

@@ -130,6 +130,31 @@ class ConnectionTests(LedgerCase):
         self.assertRaises(ConnectionLost, self.ledger.arrival().result)
         self.assertEqual([state for state, _ in self.states], [State.JOINED, State.AWAY, State.CLOSED])
 
+    def test_missing(self) -> None:
+        """The loss names the subscriptions that miss something: not those from the past."""
+        self.subscribe("a")
+        self.subscribe("b.*")
+        self.subscribe("c", "first")
+        self.ledger.lose(LOST)
+        self.assertEqual(self.states[-1][1].missing, ("a", "b.*"))
+
+    def test_waitedTooLong(self) -> None:
+        """Who waits no longer for a connection is forgotten."""
+        self.ledger.lose(LOST)
+        arrival = self.ledger.arrival()
+        self.ledger.waitNoLonger(arrival)
+        self.ledger.waitNoLonger(arrival)
+        self.join()
+        self.assertFalse(arrival.done)
+
+    def test_away(self) -> None:
+        """Without a connection nothing is asked, so that nobody waits for what never comes."""
+        ledger = self.ledger
+        ledger.lose(LOST)
+        for call in (ledger.barrier, lambda: ledger.subscription("a", None), lambda: ledger.request(5, "/p", b"")):
+            self.assertRaises(ConnectionLost, call)
+        self.assertFalse(ledger.inbox.boxes)
+
     def test_silence(self) -> None:
         """The broker is asked in each interval, and given up after three in which nothing came."""
         self.heard()
@@ -160,7 +185,7 @@ class LaterTests(LedgerCase):
         self.join(1001)
         _, *pubs = self.heard()
         self.assertEqual([(each.header["topic"], each.sender) for each in pubs], [("t1", 1001), ("t2", 1001)])
-        self.assertTrue(self.ledger.isOwing)
+        self.assertTrue(self.ledger.accounts.isOwing)
 
     def test_full(self) -> None:
         """What does not fit is refused; at the bound it fits."""
@@ -174,14 +199,28 @@ class LaterTests(LedgerCase):
         self.assertRaises(ConnectionLost, self.publish, 1)
 
     def test_uncertain(self) -> None:
-        """What was not flushed before a loss is told, once; what was kept while away is not uncertain."""
-        self.ledger.unflushed = True
+        """What was sent before a loss is told, once; what was kept while away only when that was sent and lost."""
+        self.ledger.accounts.note(self.ledger.accounts.mine())
         self.ledger.lose(LOST)
         self.assertRaises(ConnectionLost, self.ledger.checkCertain)
-        self.ledger.unflushed = False
         self.publish(1)
         self.ledger.lose(LOST)
         self.ledger.checkCertain()
+        self.join()
+        self.ledger.lose(LOST)
+        self.assertRaises(ConnectionLost, self.ledger.checkCertain)
+
+    def test_keptBehindSubscriptions(self) -> None:
+        """What answers the new subscriptions says nothing of what was kept meanwhile, and is sent behind them."""
+        self.subscribe("a")
+        self.ledger.lose(LOST)
+        self.heard()
+        self.publish(1)
+        self.join()
+        self.pong(*(each for each in self.heard() if each.kind == "PING"))
+        self.assertEqual(self.ledger.state, State.JOINED)
+        self.ledger.lose(LOST)
+        self.assertRaises(ConnectionLost, self.ledger.checkCertain)
 
 
 class HeardTests(LedgerCase):
@@ -246,7 +285,7 @@ class HelpingTests(SynchronousTestCase):
 
     def test_settings(self) -> None:
         """Values that make no sense are refused, and credentials are not shown."""
-        for wrong in ({"timeout": 0}, {"keepAlive": 0}, {"buffer": -1}, {"prefetch": 0}):
+        for wrong in ({"threads": 0}, {"timeout": 0}, {"keepAlive": 0}, {"buffer": -1}, {"prefetch": 0}):
             self.assertRaises(SettingError, ClientSettings, **wrong)
         self.assertNotIn("secret", repr(ClientSettings(credentials={"type": "token", "token": "secret"})))
         intervals = [ClientSettings(keepAlive=seconds).interval for seconds in (0.1, 30, 1000, None)]

@@ -17,7 +17,7 @@ from fleximq.client.errors import BufferFull, ConnectionLost
 from fleximq.client.settings import State
 from tests.broker_process import BrokerProcess
 from tests.client.bad_network import BadNetwork
-from tests.client.forms import FORMS, Form
+from tests.client.forms import FORMS, Form, User
 from tests.client.scripted import InThread
 from tests.client.test_with_broker import Place
 from tests.wire.flexi_frames import frame
@@ -279,6 +279,125 @@ class Networks(NetworkCase):
         self.assertRaises(ConnectionLost, one.flush)
 
 
+class Users(NetworkCase):
+    """Several who use one client: everybody is told of his own loss."""
+
+    def setUp(self) -> None:
+        """Have a client and two who use it, besides the test itself."""
+        super().setUp()
+        self.client = self.connected()
+        self.one, self.other = self.user(), self.user()
+
+    def user(self) -> User:
+        """Return a further one."""
+        user = self.form.user()
+        self.addCleanup(user.end)
+        return user
+
+    def publish(self, *users: User) -> None:
+        """Let them publish."""
+        for each in users:
+            each.do(self.client, "publish", self.topic, 1)
+
+    def flush(self, user: User) -> bool:
+        """Let one flush, and return whether that went well."""
+        try:
+            user.do(self.client, "flush")
+        except ConnectionLost:
+            return False
+        return True
+
+    def test_each(self) -> None:
+        """Each who has lost something is told, once, and nobody else when all of them are."""
+        self.publish(self.one, self.other)
+        self.cut(self.client)
+        self.assertEqual([self.flush(each) for each in (self.one, self.other)], [False, False])
+        self.assertEqual([self.flush(each) for each in (self.one, self.other, self.user())], [True, True, True])
+        self.client.flush()
+
+    def test_behindOthers(self) -> None:
+        """Who flushes long after another one was told, and published meanwhile, is told as well."""
+        self.publish(self.one, self.other)
+        self.cut(self.client)
+        self.assertFalse(self.flush(self.one))
+        self.publish(self.one, self.other)
+        self.assertTrue(self.flush(self.one))
+        self.assertEqual([self.flush(self.other), self.flush(self.other)], [False, True])
+
+    def test_duringFlushes(self) -> None:
+        """Whose flush fails by the loss is told by that, and not again."""
+        self.publish(self.one, self.other)
+        self.network.isSilent = True
+        flushing = [InThread(lambda user=each: self.flush(user)) for each in (self.one, self.other)]
+        time.sleep(0.1)
+        self.network.isSilent = False
+        self.cut(self.client)
+        self.assertEqual([each.result() for each in flushing], [False, False])
+        self.assertEqual([self.flush(each) for each in (self.one, self.other)], [True, True])
+
+    def test_confirmed(self) -> None:
+        """What the flush of another one has confirmed is not lost."""
+        self.publish(self.one)
+        self.assertTrue(self.flush(self.other))
+        self.publish(self.other)
+        self.cut(self.client)
+        self.assertEqual([self.flush(self.other), self.flush(self.one)], [False, True])
+
+    def test_forOthers(self) -> None:
+        """Who flushes first though he has published nothing may do it for others: he is told besides them."""
+        self.publish(self.one)
+        self.cut(self.client)
+        self.assertRaises(ConnectionLost, self.client.flush)
+        self.assertEqual([self.flush(self.other), self.flush(self.one)], [True, False])
+        self.client.flush()
+
+    def test_gone(self) -> None:
+        """What nobody owns any more is told whoever flushes next, whether he went before the loss or behind it."""
+        gone, going = self.user(), self.user()
+        self.publish(gone, going)
+        gone.end()
+        self.cut(self.client)
+        going.end()
+        self.assertEqual([self.flush(each) for each in (self.one, self.other)], [False, True])
+
+    def test_away(self) -> None:
+        """What several publish while the broker is away is lost to each when the next connection is lost."""
+        self.network.isDown = True
+        self.network.cut()
+        self.until(lambda: self.client.state is State.AWAY)
+        self.publish(self.one, self.other)
+        self.network.isDown = False
+        self.until(lambda: self.client.state is State.JOINED)
+        self.cut(self.client)
+        self.assertEqual([self.flush(each) for each in (self.one, self.other)], [False, False])
+
+    def test_manyCuts(self) -> None:
+        """Several publish and flush while it is cut again and again: what was confirmed to any of them has arrived."""
+        subscription = self.direct().subscribe(self.topic)
+        self.network.cutAfter = 8000
+
+        def work(user: User, first: int) -> list[int]:
+            confirmed = []
+            for batch in range(first, first + 800, 40):
+                while True:
+                    user.do(self.client, "publishMany", self.topic, range(batch, batch + 20))
+                    for number in range(batch + 20, batch + 40):
+                        user.do(self.client, "publish", self.topic, number)
+                    if self.flush(user):
+                        break
+                confirmed += range(batch, batch + 40)
+            return confirmed
+
+        working = [InThread(lambda n=n: work(self.user(), 1000 * n)) for n in range(3)]
+        confirmed = [number for each in working for number in each.result()]
+        self.direct().publish(self.topic, "end")
+        got = []
+        while (value := self.values(subscription, 1)[0]) != "end":
+            self.assertIsNotNone(value)
+            got.append(value)
+        self.assertEqual(set(got), set(confirmed))
+
+
 class Restarts(NetworkCase):
     """A broker with a journal that is killed and started anew."""
 
@@ -359,5 +478,5 @@ def _make(*kinds: type) -> None:
             globals()[made.__name__] = made
 
 
-_make(Networks, Restarts)
-del NetworkCase, Networks, Restarts
+_make(Networks, Users, Restarts)
+del NetworkCase, Networks, Users, Restarts

@@ -1,0 +1,79 @@
+"""Blocking clients in a process that forks."""
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.blocking import Client, connect
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.settings import State
+from tests.client.scripted import PATIENCE
+from tests.client.test_with_broker import Place
+
+_broker = Place()
+
+
+def inChild(work: Callable[[], Any]) -> Any:
+    """Return what a function returns in a process that is forked from this one."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=lambda: theirs.send(work()), daemon=True)
+    child.start()
+    try:
+        if not ours.poll(PATIENCE):
+            raise AssertionError("the child says nothing")
+        return ours.recv()
+    finally:
+        child.kill()
+        child.join(PATIENCE)
+
+
+class ForkTests(SynchronousTestCase):
+    """A client that was open when the process forked."""
+
+    def connected(self) -> Client:
+        """Return a client."""
+        client = connect(f"tcp://127.0.0.1:{_broker.broker.port()}")
+        self.addCleanup(client.hangUp)
+        return client
+
+    def test_child(self) -> None:
+        """In the child it is closed, and says why; another one can be made."""
+        client = self.connected()
+        subscription = client.subscribe("a")
+
+        def work() -> tuple[State, list[str], str]:
+            said = []
+            for call in (client.flush, lambda: client.publish("a", 1), subscription.next):
+                try:
+                    call()
+                except ConnectionLost as error:
+                    said.append(str(error))
+            client.close()
+            return client.state, said, self.connected().ask("/broker/about")["name"]
+
+        state, said, name = inChild(work)
+        self.assertEqual((state, name), (State.CLOSED, "FlexiMQ"))
+        self.assertEqual(
+            [each.split(":")[0] for each in said], ["the connection belongs to the process that has made it"] * 3
+        )
+
+    def test_parent(self) -> None:
+        """In the parent it goes on, also when the child has ended."""
+        client = self.connected()
+        subscription = client.subscribe("b")
+        client.publish("b", 1)
+        self.assertEqual(inChild(client.hangUp), None)
+        client.publish("b", 2)
+        client.flush()
+        self.assertEqual([each and each.value for each in (subscription.next(), subscription.next())], [1, 2])
+        self.assertIs(client.state, State.JOINED)
+
+    def test_busy(self) -> None:
+        """It makes no difference that another thread was sending, and held its locks."""
+        client = self.connected()
+        with client._wire._sending, client._subscribing:
+            self.assertEqual(inChild(client.hangUp), None)
+        client.flush()
