@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fleximq.cli.talking.numbers import seconds
 from fleximq.client.blocking import Client, connect
 from fleximq.client.settings import Tls
 from fleximq.errors import SettingError
@@ -54,20 +55,6 @@ def addOptions(parser: ArgumentParser) -> None:
     group.add_argument("--tls-certificate", metavar="FILE", help="show this certificate inside TLS")
     group.add_argument("--tls-key", metavar="FILE", help="the key to it, if that is not in the same file")
     group.add_argument("--timeout", metavar="SECONDS", type=seconds, default=30.0, help="how long to wait for it [30]")
-
-
-def seconds(text: str) -> float:
-    """Read a time that is over 0; for ``argparse``.
-
-    :raises ValueError: it is none.
-    """
-    found = float(text)
-    if not 0 < found < float("inf"):
-        raise ValueError(text)
-    return found
-
-
-seconds.__name__ = "number of seconds"  # argparse says so
 
 
 def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ) -> Address:

@@ -15,8 +15,9 @@ from fleximq.cli.benching.plan import Plan
 from fleximq.cli.benching.result import COLUMNS, figures, picture, row
 from fleximq.cli.benching.stamps import STAMP_BYTES
 from fleximq.cli.benching.voices import VOICES
-from fleximq.cli.talking.address import Address, seconds
-from fleximq.cli.talking.running import count, out, progress, rate, say, talking
+from fleximq.cli.talking.address import Address
+from fleximq.cli.talking.numbers import count, rate, seconds
+from fleximq.cli.talking.running import out, progress, say, talking
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 

@@ -5,8 +5,9 @@ import statistics
 import time
 from argparse import ArgumentParser, Namespace
 
-from fleximq.cli.talking.address import Address, seconds
-from fleximq.cli.talking.running import count, out, talking
+from fleximq.cli.talking.address import Address
+from fleximq.cli.talking.numbers import count, seconds
+from fleximq.cli.talking.running import out, talking
 
 
 def _prepare(parser: ArgumentParser) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleximq.cli.talking.address import Address
-from fleximq.cli.talking.running import Pace, count, out, progress, rate, say, talking
+from fleximq.cli.talking.numbers import count, rate
+from fleximq.cli.talking.running import Pace, out, progress, say, talking
 from fleximq.cli.talking.values import addReading, readerOf
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError

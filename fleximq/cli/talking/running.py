@@ -87,29 +87,3 @@ def progress(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda number: bar.advance(task, number)
-
-
-def count(text: str) -> int:
-    """Read a number over 0; for ``argparse``.
-
-    :raises ValueError: it is none.
-    """
-    found = int(text)
-    if found < 1:
-        raise ValueError(text)
-    return found
-
-
-def rate(text: str) -> float:
-    """Read how often a second, over 0; for ``argparse``.
-
-    :raises ValueError: it is none.
-    """
-    found = float(text)
-    if not 0 < found < float("inf"):
-        raise ValueError(text)
-    return found
-
-
-count.__name__ = "number over 0"  # argparse says so
-rate.__name__ = "number over 0"

@@ -12,8 +12,9 @@ import threading
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from fleximq.cli.talking.address import Address, seconds
-from fleximq.cli.talking.running import count, out, say, talking
+from fleximq.cli.talking.address import Address
+from fleximq.cli.talking.numbers import count, seconds
+from fleximq.cli.talking.running import out, say, talking
 from fleximq.cli.talking.values import addReading, readerOf, shown
 from fleximq.client.errors import Answered
 from fleximq.client.events import Request

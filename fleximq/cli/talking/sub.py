@@ -7,8 +7,9 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from fleximq.cli.talking.address import Address, seconds
-from fleximq.cli.talking.running import count, out, talking
+from fleximq.cli.talking.address import Address
+from fleximq.cli.talking.numbers import count, seconds
+from fleximq.cli.talking.running import out, talking
 from fleximq.cli.talking.values import addShowing, describe, shown
 from fleximq.client.blocking import Client, Start, Subscription
 from fleximq.client.events import Delivery

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from fleximq.cli.talking.address import Address
-from fleximq.cli.talking.running import count, out, talking
+from fleximq.cli.talking.numbers import count
+from fleximq.cli.talking.running import out, talking
 from fleximq.cli.talking.values import asJson
 
 #: What the broker tells of itself (docs/dialects.rst, presence).

@@ -6,8 +6,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fleximq.cli.talking.address import Address, seconds
-from fleximq.cli.talking.running import count, out, talking
+from fleximq.cli.talking.address import Address
+from fleximq.cli.talking.numbers import count, seconds
+from fleximq.cli.talking.running import out, talking
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 
