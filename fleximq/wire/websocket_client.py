@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from fleximq.errors import BadFraming
 from fleximq.wire.buffer import ReceiveBuffer
-from fleximq.wire.websocket_frame import BINARY, CLOSE, HEAD_BYTES, PONG, endOfFrame, frameHead
+from fleximq.wire.websocket_frame import CLOSE, HEAD_BYTES, PONG, endOfFrame, frameHead
 
 #: RFC 6455, section 1.3: what a server puts behind the key before it hashes.
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 #: The longest answer to the handshake.
 _ANSWER_BYTES = 16_384
 _END = b"\r\n\r\n"
-_CONTINUATION, _BINARY, _CLOSE, _PING, _PONG = 0, 2, 8, 9, 10
+_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
 _FINAL, _RESERVED, _KIND, _MASKED = 0x80, 0x70, 0x0F, 0x80
 _CONTROL_BYTES = 125
 
@@ -34,10 +34,17 @@ class WebSocketClientStream:
     :param protocol: the subprotocol to ask for.
     :param limit: the most bytes a frame may have.
     :param random: returns so many random bytes.
+    :param isText: text frames are said and heard instead of binary ones; :meth:`pieces` gives each.
     """
 
     def __init__(
-        self, host: str, path: str, protocol: str, limit: int, random: Callable[[int], bytes] = os.urandom
+        self,
+        host: str,
+        path: str,
+        protocol: str,
+        limit: int,
+        random: Callable[[int], bytes] = os.urandom,
+        isText: bool = False,
     ) -> None:
         self._limit = limit
         self._random = random
@@ -46,6 +53,7 @@ class WebSocketClientStream:
         self._accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
         self._protocol = protocol
         self._inFragments = False
+        self._data = _TEXT if isText else _BINARY
         self.isOpen = self.isClosed = False
         lines = (
             f"GET {path or '/'} HTTP/1.1",
@@ -60,7 +68,7 @@ class WebSocketClientStream:
 
     def framed(self, data: bytes) -> bytes:
         """Return bytes of the stream as a frame to be sent."""
-        return self._masked(BINARY, data)
+        return self._masked(_FINAL | self._data, data)
 
     def _masked(self, first: int, payload: bytes) -> bytes:
         head = frameHead(first, len(payload))
@@ -119,7 +127,7 @@ class WebSocketClientStream:
         if buffer[start] & _RESERVED or buffer[start + 1] & _MASKED:
             raise BadFraming("a WebSocket frame is masked or has an extension, and a server's must not")
         payload = buffer[start + _headBytes(buffer[start + 1]) : end]
-        if kind in (_CONTINUATION, _BINARY):
+        if kind in (_CONTINUATION, self._data):
             if (kind == _CONTINUATION) != self._inFragments:
                 raise BadFraming("a WebSocket message begins inside another one, or goes on without a beginning")
             self._inFragments = not buffer[start] & _FINAL

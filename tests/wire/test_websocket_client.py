@@ -185,3 +185,14 @@ class HeardTests(SynchronousTestCase):
         """A frame over the limit is refused on its head; one at it is read."""
         self.assertEqual(opened(200).received(frame(0x82, bytes(200))), bytes(200))
         self.assertRaises(BadFraming, opened(200).received, frame(0x82, bytes(300))[:10])
+
+
+class TextTests(SynchronousTestCase):
+    """A stream of texts, for dialects that are spoken in them."""
+
+    def test_texts(self) -> None:
+        """Texts are said and heard, each for itself, and binary frames refused."""
+        made = WebSocketClientStream("localhost:80", "/", "fleximq", 1000, bytes, isText=True)
+        self.assertEqual(made.pieces(answer(made) + frame(0x81, b"one") + frame(0x81, b"two")), [b"one", b"two"])
+        self.assertEqual(made.framed(b"three"), frame(0x81, bytes(4) + b"three", 0x80).replace(b"\x89", b"\x85"))
+        self.assertRaises(BadFraming, made.pieces, frame(0x82, b"four"))

@@ -40,7 +40,9 @@ class IdentityVoice:
         self._socket = found
         self._socket.settimeout(0)
         host = f"{url.host or 'localhost'}:{url.port}"
-        self._stream = WebSocketClientStream(host, _path(url, address.credentials), "identity", 16 * MEBIBYTE)
+        self._stream = WebSocketClientStream(
+            host, _path(url, address.credentials), "identity", 16 * MEBIBYTE, isText=True
+        )
         self._head = f"PUBLISH:{plan.topic}:".encode()
         self._message = f"MSG:{plan.topic}:".encode()
         self._subscribes = subscribes
