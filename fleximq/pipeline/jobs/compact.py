@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from fleximq import option_values
 from fleximq.pipeline.command.durations import duration
-from fleximq.pipeline.command.job import Job, Run, option
+from fleximq.pipeline.command.job import Job, Run, counted, option
 from fleximq.pipeline.lake.tables import addTables, tablesOf
 
 
@@ -32,7 +32,7 @@ def _prepare(parser: ArgumentParser) -> None:
     option(
         parser,
         "--many",
-        read=option_values.count,
+        read=counted,
         metavar="NUMBER",
         default=100,
         help="... unless they have so many small files (100)",

@@ -5,14 +5,19 @@ Spark is not needed for it. What has gone stays counted, so that a reader can st
 
 import time
 from argparse import ArgumentParser, Namespace
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq import option_values
 from fleximq.errors import SettingError
+from fleximq.patterns import anyOf
 from fleximq.pipeline.command.durations import duration
 from fleximq.pipeline.command.job import Job, Run, option
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lake.tables import addTables, tablesOf
+
+if TYPE_CHECKING:
+    from fleximq.pipeline.lake.aging import Rule
 
 
 class Keep(NamedTuple):
@@ -59,12 +64,27 @@ def _run(chosen: Namespace, run: Run) -> None:
     if not chosen.keep:
         raise OptionRefused("--keep AGE is needed: it says what stays, such as 90d")
     rules = [(each.pattern, each.seconds) for each in chosen.keep]
-    for table in tablesOf(chosen.lake, chosen.table):
+    tables = tablesOf(chosen.lake, chosen.table)
+    _sayUnmatched(rules, tables, run)
+    for table in tables:
         gone = agedOut(table, rules, time.time())
         rows = sum(sum(each.rows.values()) for each in gone)
         run.say(f"{table}: {rows} rows in {len(gone)} partitions have expired")
         if run.stopping.is_set():
             break
+
+
+def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: Run) -> None:
+    """Say which patterns match no topic of the tables: they may be written wrong, and no topic be kept for so long."""
+    from fleximq.pipeline.lake.aging import topicsOf
+
+    patterns = {pattern for pattern, _ in rules if pattern is not None}
+    if not patterns:
+        return
+    topics = {topic for table in tables for topic in topicsOf(table)}
+    for pattern in [each for each, _ in rules if each in patterns]:
+        if not any(map(anyOf([pattern]), topics)):
+            run.say(f"--keep {pattern}=... matches no topic of {', '.join(tables)}")
 
 
 EXPIRE = Job("expire", "Remove old days from lake tables.", _prepare, _run)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from fleximq.journal.files import Files
@@ -45,6 +46,31 @@ def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None =
         raise cannot(table, error) from error
 
 
+def topicsOf(table: str) -> set[str]:
+    """Return the topics of which a table has a day.
+
+    :raises LakeRefused: the table is damaged, or cannot be read.
+    """
+    if not isPlain(table):
+        return {topic for topic, _ in deltaDays(table)}
+    ofFolders: dict[str, str] = {}
+    for partition in partitionsOf(table):
+        # Every day of a topic has its whole name, of which the folder's may be only the beginning.
+        ofFolders.setdefault(os.path.dirname(partition), partition)
+    found: set[str] = set()
+    for partition in ofFolders.values():
+        with suppress(FileNotFoundError):  # it is compacted just now, or has expired
+            found.update(part.topic for part in _partsOf(table, partition)[:1])
+    return found
+
+
+def _partsOf(table: str, partition: str) -> list[Part]:
+    try:
+        return partsOf(f"{table}/{partition}")
+    except (KeyError, ValueError) as error:
+        raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
+
+
 def _agedOutOfDelta(table: str, rules: Sequence[Rule], now: float, files: Files) -> list[Leaving]:
     days = []
     for topic, name in deltaDays(table):
@@ -75,10 +101,7 @@ def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> L
     # Most are young, and need not be looked into.
     if all(age < seconds for _, seconds in rules):
         return None
-    try:
-        parts = partsOf(f"{table}/{partition}")
-    except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
+    parts = _partsOf(table, partition)
     seconds = _kept(parts[0].topic, rules)
     return Leaving(partition, _rows(parts)) if seconds is not None and age >= seconds else None
 

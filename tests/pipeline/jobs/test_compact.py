@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.command_line import Words
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -81,6 +82,14 @@ class JobTests(LakeCase):
         self.assertRaises(OptionRefused, COMPACT.run, parser.parse_args([]), FakeRun())
         error = self.assertRaises(LakeRefused, self.run_, "--table", "other")
         self.assertIn("there is no table 'other'", str(error))
+
+    def test_many(self) -> None:
+        """At least one small file is many."""
+        parser = Words(prog="compact")
+        COMPACT.prepare(parser)
+        for number in ("0", "-1", "x"):
+            error = self.assertRaises(SystemExit, parser.parse_args, ["--many", number])
+            self.assertIn("must be a whole number of at least 1", str(error))
 
 
 class ReadersTests(LakeCase):

@@ -35,6 +35,18 @@ class ExpireTests(LakeCase):
         self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
         self.assertEqual(lake.audit(self.table), [])
 
+    def test_unmatched(self) -> None:
+        """A pattern that matches nothing is said, for it may be written wrong; the others do what they do."""
+        self.publish(2)
+        said = self.expire("--keep", "b=90d", "--keep", "bb.*=1d", "--keep", "*=36500d")
+        self.assertEqual(
+            said,
+            [
+                f"--keep bb.*=... matches no topic of {self.table}",
+                f"{self.table}: 10 rows in 1 partitions have expired",
+            ],
+        )
+
     def test_keep(self) -> None:
         """An age, or one for the topics that match a pattern."""
         self.assertEqual(keep("keep", "90d"), Keep(None, 90 * 86_400))
