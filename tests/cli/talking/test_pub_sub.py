@@ -27,6 +27,7 @@ class PubTests(CommandCase):
         self.assertEqual(self.published("hello"), ["hello"])
         self.assertEqual(self.published('{"a": 1}', "--as", "json"), [{"a": 1}])
         self.assertEqual(self.published("00ff", "--as", "hex"), [b"\x00\xff"])
+        self.assertEqual(self.published("--as", "json", "[1]"), [[1]])
 
     def test_count(self) -> None:
         """The same again and again."""
