@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,11 +17,12 @@ from pyspark.sql import functions as F
 
 from fleximq.errors import JournalError
 from fleximq.patterns import expressionOf
-from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.files.layout import Bounds
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.files.selection import FOREVER, Topics
 from fleximq.pipeline.lake.sealed import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
+from fleximq.pipeline.reader.decoding import MADE, decoded, needed
 from fleximq.pipeline.reader.journals import Journal, Journals
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, RecordsMissing, resolved
 from fleximq.pipeline.reader.options import SourceOptions
@@ -41,8 +42,10 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
     :param journal: the folder of a journal, or a glob, or several; None: brokers are asked that the option ``url``
         names, or without it only what is sealed is read.
     :param sealed: the folder into which ``seal`` writes. All journals in it are read.
-    :param options: those of the source, in the same words. A ``subscribePattern`` has to mean the same to Java.
-    :raises OptionRefused: an option is wrong, or cannot be used here.
+    :param options: those of the source, in the same words. A ``subscribePattern`` has to mean the same to Java. With
+        ``decode`` the payloads that are sealed are decoded as the source does it, by the same schema, which costs tasks
+        in Python for them, too.
+    :raises OptionRefused: an option is wrong, or two of them exclude each other.
     :raises RecordsMissing: records are asked for by their offsets and are in neither (not with
         ``failOnDataLoss=false``).
     :raises PipelineError: the folder or a journal cannot be read, or a broker is away or refuses.
@@ -54,8 +57,6 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
         given["path"] = paths[0] if len(paths) == 1 else json.dumps(paths)
     isAlone = journal is None and not any(name.lower() == "url" for name in given)
     chosen = SourceOptions.of({**given, "path": sealed} if isAlone else given)
-    if any(name not in ALL_COLUMNS for name in chosen.columns):
-        raise OptionRefused("sealed history has the columns of the source only")
     journals = None if isAlone else Journals(chosen)
     try:
         found = {} if journals is None else journals.find()
@@ -132,7 +133,12 @@ def _native(
         table = spark.createDataFrame([], ddlOf(ALL_COLUMNS))
     for condition in [*cuts, *_topicConditions(options.topics)]:
         table = table.where(condition)
-    return table.select(*options.columns)
+    decoding = options.decoding
+    table = table.select(*needed(options.columns))
+    if decoding is None or not any(name in MADE for name in options.columns):
+        return table
+    schema = ddlOf(options.columns, decoding.ddl())
+    return table.mapInArrow(partial(decoded, columns=options.columns, decoding=decoding), schema)
 
 
 def _literal(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.message import Content
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -120,6 +121,21 @@ class HistoryTests(HistoryCase):
         plan = table._jdf.queryExecution().executedPlan().toString()
         self.assertIn("parquet", plan.lower())
         self.assertIn(f"-{sealed:020d}.parquet", " ".join(table.inputFiles()))
+
+    def test_decoded(self) -> None:
+        """Payloads are decoded as the source does it, in whatever order the columns are asked for."""
+        self.written.kept("json", *(b'{"a": %d}' % number for number in range(200)), content=Content.TEXT)
+        self.fill(30)
+        self.seal()
+        self.written.kept("json", b'{"a": 200}', b"none", b'{"a": "no"}', content=Content.TEXT)
+        options = {"decode": "json", "decodeSchema": "a INT", "columns": "error,decoded,offset,timestamp,headers"}
+        table = self.read(**options)
+        source = self.spark.read.format("fleximq").options(**options).load(self.folder)
+        self.assertEqual(table.schema, source.schema)
+        key = lambda row: row.offset  # noqa: E731
+        self.assertEqual(sorted(table.collect(), key=key), sorted(source.collect(), key=key))
+        only = self.read(subscribe="json", decode="json", decodeSchema="a INT")
+        self.assertEqual(only.selectExpr("sum(decoded.a)", "count(error)").first(), (sum(range(201)), 2))
 
     def test_nothingSealed(self) -> None:
         """Without anything sealed, all comes from the journal."""

@@ -1,12 +1,15 @@
-"""A look into journals without Spark: which topics there are, and some of their payloads."""
+"""A look into journals, and into what is sealed of them, without Spark: which topics there are, and some payloads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from fleximq.pipeline.files.selection import Selection
+from fleximq.pipeline.errors import PipelineError
+from fleximq.pipeline.files.selection import Selection, Topics
+from fleximq.pipeline.lake.sealed import journalsIn, sealedFiles
 from fleximq.pipeline.payloads.inference import inferred
 from fleximq.pipeline.reader.journals import Journals, read
 from fleximq.pipeline.reader.options import SourceOptions
@@ -33,29 +36,66 @@ def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.Recor
         journals.close()
 
 
-def isThere(options: SourceOptions, topic: str) -> bool:
-    """Tell whether a topic has any record."""
+def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of all records of these topics that are sealed, those of a journal in order.
+
+    :raises PipelineError: they cannot be read.
+    """
+    for id in journalsIn(folder):
+        for file in sealedFiles(folder, id):
+            try:
+                yield from _ofFile(file.path, topics, columns)
+            except (OSError, pa.ArrowInvalid) as error:
+                raise PipelineError(f"the sealed history {file.path} cannot be read: {error}") from error
+
+
+def _ofFile(path: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=list(dict.fromkeys(["topic", *columns]))):
+            names = batch.column("topic")
+            wanted = [name for name in pc.unique(names).to_pylist() if name in topics]
+            if wanted:
+                yield batch.filter(pc.is_in(names, pa.array(wanted, pa.string()))).select(columns)
+
+
+def _looks(options: SourceOptions, columns: Sequence[str], sealed: str | None) -> list[Iterator[pa.RecordBatch]]:
+    """Return what there is: what is sealed, where that is asked too, and what the journals have."""
+    kept = batches(options, columns)
+    return [kept] if sealed is None else [sealedBatches(sealed, options.topics, columns), kept]
+
+
+def isThere(options: SourceOptions, topic: str, sealed: str | None = None) -> bool:
+    """Tell whether a topic has any record.
+
+    :param sealed: the folder of sealed history, which counts as well.
+    """
     only = replace(options, topics=options.topics.only([topic]))
-    return any(len(batch) for batch in batches(only, ["offset"]))
+    return any(len(batch) for each in _looks(only, ["offset"], sealed) for batch in each)
 
 
-def topicsOf(options: SourceOptions) -> list[str]:
+def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
     """Return the names of all topics that have a record, sorted."""
     found: set[str] = set()
-    for batch in batches(options, ["topic"]):
-        found.update(pc.unique(batch.column("topic")).to_pylist())
+    for each in _looks(options, ["topic"], sealed):
+        for batch in each:
+            found.update(pc.unique(batch.column("topic")).to_pylist())
     return sorted(found)
 
 
-def schemaOf(options: SourceOptions, format: str, topic: str | None = None) -> pa.Schema:
-    """Return the columns that the first payloads of a topic, or of all, have in this format; none if there are none."""
+def schemaOf(options: SourceOptions, format: str, topic: str | None = None, sealed: str | None = None) -> pa.Schema:
+    """Return the columns that the first payloads of a topic, or of all, have in this format; none if there are none.
+
+    Where there is sealed history as well, the first ones of either are looked at, so one schema fits both.
+    """
     only = options if topic is None else replace(options, topics=options.topics.only([topic]))
-    schema, looked = pa.schema([]), 0
-    for batch in batches(only, ["value", "dialect", "content"]):
-        part = batch.slice(0, SAMPLE - looked)
-        value, dialect, content = part.columns
-        schema = inferred(format, value, schema, dialects=dialect, contents=content)
-        looked += len(part)
-        if looked >= SAMPLE:
-            break
+    schema = pa.schema([])
+    for each in _looks(only, ["value", "dialect", "content"], sealed):
+        looked = 0
+        for batch in each:
+            part = batch.slice(0, SAMPLE - looked)
+            value, dialect, content = part.columns
+            schema = inferred(format, value, schema, dialects=dialect, contents=content)
+            looked += len(part)
+            if looked >= SAMPLE:
+                break
     return schema

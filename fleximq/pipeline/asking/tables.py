@@ -4,6 +4,7 @@ A table is only opened when a query names it, so that nothing else is read; and 
 words of the query.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,7 +90,7 @@ class Tables:
         # To know all topics the whole journal would have to be read.
         likes = set(re.findall(re.escape(name), query, re.IGNORECASE)) - {name}
         for other in sorted(likes):
-            if isThere(SourceOptions.of(_plain(self._options)), other):
+            if isThere(SourceOptions.of(_plain(self._options)), other, self._sealed):
                 raise OptionRefused(
                     f"the topics {name!r} and {other!r} differ in capitals only, which SQL does not tell apart: ask "
                     f"{ALL} where topic is the one or the other"
@@ -110,8 +111,8 @@ class Tables:
         if self._options is None:
             raise OptionRefused(f"there is no table {name!r} in {self._lake}")
         chosen = SourceOptions.of(_plain(self._options))
-        if name != ALL and not isThere(chosen, name):
-            known = topicsOf(chosen)
+        if name != ALL and not isThere(chosen, name, self._sealed):
+            known = topicsOf(chosen, self._sealed)
             some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
             dotted = "; a name with a dot has to stand in double quotes" if any("." in each for each in known) else ""
             raise OptionRefused(f"there is no topic {name!r}, only {some or 'none at all'}{dotted}")
@@ -131,25 +132,30 @@ class Tables:
             return self._decoded(options, topic)
         if columns is not None:
             options["columns"] = ",".join(columns)
-        if self._sealed is not None:
-            from fleximq.pipeline import history
+        return self._load(options)
 
-            return history.read(self._spark, options.pop("path", None), self._sealed, **options)
-        return self._spark.read.format("fleximq").options(**options).load()
+    def _load(self, options: Mapping[str, str]) -> DataFrame:
+        """Return what the source has, and what is sealed where that is asked, too."""
+        if self._sealed is None:
+            return self._spark.read.format("fleximq").options(**options).load()
+        from fleximq.pipeline import history
+
+        path = options.get("path")
+        folders = json.loads(path) if path is not None and path.startswith("[") else path
+        others = {name: value for name, value in options.items() if name != "path"}
+        return history.read(self._spark, folders, self._sealed, **others)
 
     def _decoded(self, options: dict[str, str], topic: str | None) -> DataFrame:
         """Return the source's columns, but for ``value`` those of the payloads, and ``error`` where one is wrong."""
-        if self._sealed is not None:
-            raise OptionRefused("--decode and --sealed exclude each other: sealed history has payloads as they were")
         if options["decode"] in STRUCTURED and "decodeSchema" not in options:
-            found = schemaOf(SourceOptions.of(_plain(options)), options["decode"], topic)
+            found = schemaOf(SourceOptions.of(_plain(options)), options["decode"], topic, self._sealed)
             if not found.names:
                 raise OptionRefused(
                     f"no payload of {'any topic' if topic is None else repr(topic)} is {options['decode']}; "
                     "--schema can say what there will be"
                 )
             options["decodeSchema"] = written(found)
-        rows = self._spark.read.format("fleximq").options(**options).load()
+        rows = self._load(options)
         kept = [name for name in COLUMNS if name != "value"]
         fields = [field.name for field in rows.schema["decoded"].dataType.fields]  # type: ignore[attr-defined]
         taken = {name.lower() for name in (*kept, "error", "decoded")}

@@ -205,6 +205,25 @@ class SqlTests(SynchronousTestCase):
         SQL.run(parser.parse_args([query, "--journal", folder, "--sealed", sealed, "--format", "csv"]), run)
         self.assertEqual(run.printed, "n,d,m\n60,60,60\n")
 
+    def test_sealedDecoded(self) -> None:
+        """Payloads are decoded by one schema, sealed or not; what retention has removed meanwhile can be asked, too."""
+        folder, sealed = f"{self.folder}-segments", f"{self.folder}-sealed"
+        written = Written(folder, segmentBytes=4000)
+        self.addCleanup(written.close)
+        written.kept("gone", *(msgpack.packb({"old": number}) for number in range(3)))
+        for number in range(120):
+            fields = {"n": number, "x": "x" * 90} | ({"late": True} if number >= 100 else {})
+            written.kept("a.b", msgpack.packb(fields))
+        parser = Words(prog="seal")
+        SEAL.prepare(parser)
+        SEAL.run(parser.parse_args(["--journal", folder, "--sealed", sealed]), FakeRun())
+        os.unlink(sorted(each.path for each in os.scandir(folder) if each.name.endswith(".fxj"))[0])
+        self.folder = folder
+        words = ("--sealed", sealed, "--decode", "messagepack")
+        query = 'select count(n) as n, count(distinct n) as d, count(late) as l, count(error) as e from "a.b"'
+        self.assertEqual(self.rows(query, *words), [{"n": 120, "d": 120, "l": 20, "e": 0}])
+        self.assertEqual(self.rows("select old, offset from gone where old = 2", *words), [{"old": 2, "offset": 3}])
+
     def test_formats(self) -> None:
         """Tables of each format are read as they are now."""
         for format, package in (("parquet", "pyarrow"), ("delta", "deltalake"), ("iceberg", "pyiceberg")):
