@@ -8,10 +8,8 @@ run by run, through the functions below: they pass on what is admitted, and have
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.tcp import Connection
 
 from fleximq.broker.traffic import Traffic
 from fleximq.dialects.reading import Reading
@@ -112,17 +110,11 @@ class Pace:
             self._reading.go(self)
 
 
-def narrow(transport: Any, rules: RateRules, full: int) -> int:
-    """Make the reads of a transport small enough for the bursts that are allowed, where that can be set.
-
-    Returns how many bytes are a full read, behind which reads may be widened: ``full`` if they may be as large as ever.
-    """
+def readMost(rules: RateRules) -> int:
+    """Return how many bytes may be read at once, so that no read brings much more than the bursts that are allowed."""
     sizes = [allowance.bytes.burst for allowance in rules[:2] if allowance.bytes]
     sizes += [allowance.messages.burst * SHORT for allowance in rules[:2] if allowance.messages]
-    if not sizes or not isinstance(transport, Connection):
-        return full
-    transport.bufferSize = int(max(SMALL, min(transport.bufferSize, *sizes)))
-    return sys.maxsize
+    return int(max(SMALL, min(sizes))) if sizes else sys.maxsize
 
 
 def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, int], None]) -> Iterator[Span]:

@@ -19,7 +19,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.early import Early, Wait, certificateOf
 from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.outbox import Outbox, markOf
-from fleximq.dialects.pacing import narrow
+from fleximq.dialects.pacing import readMost
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import Session, State
 
@@ -27,7 +27,7 @@ from fleximq.dialects.session import Session, State
 #: quarter more messages of 1 KB than half of it would; a read that brings little is quicker with little room. Where a
 #: read is so full of work that all others wait for it for longer than so many seconds, they shrink, to the least.
 READ_FIRST, READ_MOST, READ_LEAST = 1 << 16, 1 << 19, 1 << 12
-READ_SECONDS = 0.02
+READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20
 
 
@@ -47,7 +47,7 @@ class StreamProtocol(Protocol):
         self._context = context
         self._turn = context.turn
         self._seconds = context.clock.seconds
-        self._fullRead = sys.maxsize
+        self._fullRead, self._mostRead = sys.maxsize, READ_MOST
         self._speak = speak
         self.session: Session = None  # type: ignore[assignment]  # these three are there from connectionMade on
         self.outbox: Outbox = None  # type: ignore[assignment]
@@ -57,7 +57,8 @@ class StreamProtocol(Protocol):
     def connectionMade(self) -> None:
         """Tune the transport and begin the session."""
         transport: Any = self.transport
-        self._fullRead = narrow(transport, self._context.rates.rules, tune(transport))
+        self._mostRead = min(READ_MOST, readMost(self._context.rates.rules))
+        self._fullRead = tune(transport, self._mostRead)
         context = self._context
         self.reading = Reading(transport, self._listening)
         mark = markOf(context.settings.limits.outboxBytes)
@@ -82,7 +83,7 @@ class StreamProtocol(Protocol):
         self.work(data)
         turn.flush()
         if len(data) >= self._fullRead:
-            self._fullRead = fit(self.transport, self._seconds() - began)
+            self._fullRead = fit(self.transport, self._seconds() - began, self._mostRead)
 
     def work(self, data: bytes) -> None:
         """Let the session work through these bytes, and answer what goes wrong. May be called outside of a read."""
@@ -185,8 +186,10 @@ class StreamFactory(Factory):
         return protocol
 
 
-def tune(transport: Any) -> int:
+def tune(transport: Any, most: int = READ_MOST) -> int:
     """Ask for small delays, notice of dead peers, and large writes, where the transport has them.
+
+    :param most: as many bytes may be read at once.
 
     Returns how many bytes are a full read, behind which to call :func:`fit`.
     """
@@ -195,20 +198,22 @@ def tune(transport: Any) -> int:
         transport.setTcpKeepAlive(True)
     if not isinstance(transport, Connection):
         return sys.maxsize
-    transport.bufferSize = READ_FIRST
+    transport.bufferSize = size = min(READ_FIRST, most)
     transport.SEND_LIMIT = WRITE_BYTES
-    return READ_FIRST
+    return size
 
 
-def fit(transport: Any, seconds: float) -> int:
+def fit(transport: Any, seconds: float, most: int = READ_MOST) -> int:
     """Let a transport read twice as much at once, or half if the last read took too long to work through.
+
+    :param most: as many bytes may be read at once.
 
     Returns how many bytes are a full read then.
     """
     size: int = transport.bufferSize
     if seconds > READ_SECONDS:
-        size = max(size // 2, READ_LEAST)
+        size = min(max(size // 2, READ_LEAST), most)
     elif seconds < READ_SECONDS / 4:
-        size = min(size * 2, READ_MOST)
+        size = min(size * 2, most)
     transport.bufferSize = size
     return size

@@ -22,10 +22,10 @@ from fleximq.dialects.early import Wait, certificateOf
 from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.inflation import acceptDeflate
 from fleximq.dialects.outbox import markOf
-from fleximq.dialects.pacing import narrow
+from fleximq.dialects.pacing import readMost
 from fleximq.dialects.reading import Reading
 from fleximq.dialects.session import STOPPED, Session, State
-from fleximq.dialects.stream import fit, tune
+from fleximq.dialects.stream import READ_MOST, fit, tune
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
 from fleximq.dialects.websocket_protocol import (
     GOING_AWAY,
@@ -83,7 +83,7 @@ class WebSocketFace(BoundedProtocol):
         self.session: Any = None  # a Session, from connectionMade on
         self._turn = factory.context.turn
         self._seconds = factory.context.clock.seconds
-        self._fullRead = 0  # from connectionMade on, what fills a read
+        self._fullRead = self._mostRead = 0  # from connectionMade on, what fills a read, and the most that ever does
         self._inputOver = False
         self._closing: tuple[int, str] | None = None
 
@@ -97,7 +97,8 @@ class WebSocketFace(BoundedProtocol):
         """Tune the transport and begin the session; it is opened after the handshake."""
         transport: Any = self.transport
         context = self.factory.context
-        self._fullRead = narrow(transport, context.rates.rules, tune(transport))
+        self._mostRead = min(READ_MOST, readMost(context.rates.rules))
+        self._fullRead = tune(transport, self._mostRead)
         address = transport.getPeer()
         self.peer = str(address)
         mark = markOf(context.settings.limits.outboxBytes)
@@ -124,7 +125,7 @@ class WebSocketFace(BoundedProtocol):
         self._parse(data)
         turn.flush()
         if len(data) >= self._fullRead:
-            self._fullRead = fit(self.transport, self._seconds() - began)
+            self._fullRead = fit(self.transport, self._seconds() - began, self._mostRead)
 
     def _parse(self, data: bytes) -> None:
         try:

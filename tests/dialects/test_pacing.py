@@ -1,12 +1,11 @@
 """Clients that are kept to their rates, in every dialect."""
 
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from twisted.internet.interfaces import ITCPTransport
 from twisted.internet.protocol import Factory
-from twisted.internet.tcp import Connection
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
@@ -15,7 +14,7 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.dialects.pacing import PAUSED, SMALL, narrow
+from fleximq.dialects.pacing import PAUSED, SMALL, readMost
 from fleximq.rate_options import Rate
 from fleximq.security.allowances import Allowance, RateRules, Rates
 from fleximq.security.flapping import Flapping
@@ -27,7 +26,6 @@ from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.websocket_peer import WebSocketPeer, masked, text
 from tests.wire.flexi_frames import frame
 
-FULL = 1 << 16
 TOO_MUCH = "too much at once: the rate is limited here"
 
 
@@ -290,30 +288,21 @@ class FlappingTests(PaceCase):
         self.assertEqual(self.seen(MiniFactory, lambda factory: Peer(factory).say(b"PING:\n")), 0)
 
 
-class NarrowTests(SynchronousTestCase):
+class ReadMostTests(SynchronousTestCase):
     """Reads are made small where a burst is."""
 
-    def narrowed(self, *client: Rate | None) -> tuple[int, int]:
-        """Return how much is read at once, and what is a full read."""
-        transport = Connection.__new__(Connection)
-        transport.bufferSize = FULL
-        full = narrow(transport, RateRules(Allowance(*client)), FULL)
-        return transport.bufferSize, full
+    def most(self, *client: Rate | None) -> int:
+        """Return how much may be read at once."""
+        return readMost(RateRules(Allowance(*client)))
 
     def test_without(self) -> None:
-        """Without rates of messages or bytes nothing changes, nor with large ones."""
-        self.assertEqual(self.narrowed(), (FULL, FULL))
-        self.assertEqual(self.narrowed(None, None, Rate(1, 1)), (FULL, FULL))
-        self.assertEqual(self.narrowed(Rate(1, 1e6))[0], FULL)
+        """Without rates of messages or bytes there is no bound."""
+        self.assertEqual([self.most(), self.most(None, None, Rate(1, 1))], [sys.maxsize] * 2)
 
     def test_small(self) -> None:
-        """The smaller of the two counts, and no read is smaller than the least; reads grow no more."""
-        size, full = self.narrowed(Rate(1, 100), Rate(1, 5000))
-        self.assertEqual(size, 5000)
-        self.assertGreater(full, 1 << 40)
-        self.assertEqual(self.narrowed(Rate(1, 100))[0], 6400)
-        self.assertEqual(self.narrowed(Rate(1, 1))[0], SMALL)
-
-    def test_otherTransports(self) -> None:
-        """Those whose reads cannot be set are left alone."""
-        self.assertEqual(narrow(ITCPTransport, RateRules(Allowance(Rate(1, 1))), FULL), FULL)
+        """The smallest of all bursts counts, and no read is smaller than the least."""
+        self.assertEqual(self.most(Rate(1, 100), Rate(1, 5000)), 5000)
+        self.assertEqual(self.most(Rate(1, 100)), 6400)
+        self.assertEqual(self.most(Rate(1, 1)), SMALL)
+        rules = RateRules(Allowance(bytes=Rate(1, 9000)), Allowance(bytes=Rate(1, 8000)))
+        self.assertEqual(readMost(rules), 8000)
