@@ -60,7 +60,7 @@ class SenderTests(AttackCase):
     """What one client may send."""
 
     options = (
-        *_ONLY_HERE, *_LIMITS, "--max-message-rate", "2000,4000", "--max-byte-rate", "1MiB,2MiB",
+        *_ONLY_HERE, *_LIMITS, "--max-message-rate", "500,1000", "--max-byte-rate", "1MiB,2MiB",
         "--max-subscribe-rate", "200,400",
     )  # fmt: skip
     port = 0

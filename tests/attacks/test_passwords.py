@@ -100,9 +100,9 @@ class ProcessTests(AttackCase):
         path = folder / "passwords"
         path.write_text(f"anna:{CHEAP.hash('right')}\n")
         path.chmod(0o600)
-        return "--auth", f"passwords:{path}"
+        return "--auth", f"passwords:{path}", "--max-connect-rate", "20,100", "--max-join-rate", "10,50"
 
     def test_guessing(self) -> None:
-        """They wait for their answers, and are no more than that at a time."""
+        """Few are looked at, and those wait for their answers."""
         self.attack("passwords")
         self.assertGreater(self.counted(WRONG), 0)
