@@ -182,8 +182,7 @@ class NatsPy(Nats, Awaited):
     async def _connected(self) -> Any:
         import nats
 
-        # Its own limits would drop what comes faster than it is taken.
-        return await nats.connect(f"nats://127.0.0.1:{self.port}", pending_size=64 << 20)
+        return await nats.connect(f"nats://127.0.0.1:{self.port}")
 
     async def publishing(self, payloads: Sequence[bytes]) -> float:
         client = await self._connected()
@@ -199,6 +198,7 @@ class NatsPy(Nats, Awaited):
 
     async def receiving(self, count: int, begin: Callable[[], None]) -> tuple[float, bytes]:
         client = await self._connected()
+        # Its own limits would drop what comes faster than it is taken.
         subscription = await client.subscribe(TOPIC, pending_msgs_limit=-1, pending_bytes_limit=-1)
         await client.flush()
         begun, seen, last = time.perf_counter(), 0, b""
