@@ -178,7 +178,7 @@ class AwaitedClient:
 
     async def publishMany(self, topic: str, values: Iterable[object]) -> None:
         """Publish many values at once, which is much quicker than one by one; errors as :meth:`publish`."""
-        for size, make in portions(topic, map(self._settings.codec.pack, values)):
+        for size, make in portions(topic, values, self._settings.codec.pack):
             await self._post(size, make)
 
     async def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:

@@ -134,7 +134,7 @@ class Client:
 
         They are collected and sent in portions of about a MiB; if one cannot be packed, those before may be sent.
         """
-        for size, make in portions(topic, map(self._settings.codec.pack, values)):
+        for size, make in portions(topic, values, self._settings.codec.pack):
             self._post(size, make)
 
     def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:

@@ -6,8 +6,8 @@ what it says. All forms of the client are built on it, whatever event loop or no
 What is said may be asked for by several threads at once; what is heard, by one at a time.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import msgpack
@@ -36,8 +36,6 @@ from fleximq.wire.flexi_scanner import FlexiScanner, payloads, singles
 BROKER = 1
 #: So many heads of publications are remembered; when there are more, all are forgotten.
 _HEADS = 1024
-#: Publications are put together in portions of so many bytes, so that their number does not matter.
-_PORTION = MEBIBYTE
 #: The payloads of answers that are longer are not copied out of what came.
 _LARGE = 64 * KIBIBYTE
 #: Values of these types are packed by one packer for all threads: nothing of Python's runs meanwhile, so that no other
@@ -94,21 +92,13 @@ class Conversation:
             return encodeMessage(MessageType.PUB, self.id, {"topic": topic, **keys}, payload)
         return b"".join((self._head(topic), len(payload).to_bytes(8, "big"), payload))
 
-    def publications(self, topic: str, all: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield PUBs with these payloads, many in one piece, about a MiB each: the broker takes a piece as one run."""
-        head = self._head(topic)
-        pieces: list[bytes] = []
-        size = 0
-        for payload in all:
-            length = len(payload)
-            pieces += head, length.to_bytes(8, "big"), payload
-            size += length + len(head)
-            if size >= _PORTION:
-                yield b"".join(pieces)
-                pieces.clear()
-                size = 0
-        if pieces:
-            yield b"".join(pieces)
+    def publications(self, topic: str, payloads: Sequence[bytes], areBinary: bool = False) -> bytes:
+        """Return PUBs with these payloads in one piece, which the broker takes as one run; 0.1 us for each.
+
+        :param areBinary: they are values, which MessagePack holds as they are behind a head of its own.
+        """
+        heads = _Heads(self._head(topic), areBinary)
+        return b"".join(chain.from_iterable(zip(map(heads.__getitem__, map(len, payloads)), payloads, strict=True)))
 
     def _head(self, topic: str) -> bytes:
         head = self._heads.get(topic)
@@ -224,6 +214,28 @@ class Conversation:
         if id is not None:
             return Reply(id, _status(header), payload, sender, header)
         return _refusal(header, bytes(payload)) if sender == BROKER and reportsError(header) else None
+
+
+class _Heads(dict[int, bytes]):
+    """What stands in front of the payload of a publication, by its size."""
+
+    def __init__(self, head: bytes, areBinary: bool) -> None:
+        super().__init__()
+        self._head = head
+        self._areBinary = areBinary
+
+    def __missing__(self, size: int) -> bytes:
+        own = _binaryHead(size) if self._areBinary else b""
+        found = self[size] = self._head + (len(own) + size).to_bytes(_LENGTH_BYTES, "big") + own
+        return found
+
+
+def _binaryHead(size: int) -> bytes:
+    """Return what MessagePack puts in front of so many bytes."""
+    for kind, width in ((b"\xc4", 1), (b"\xc5", 2), (b"\xc6", 4)):
+        if size < 1 << (8 * width):
+            return kind + size.to_bytes(width, "big")
+    raise ValueError(f"{size} bytes are more than MessagePack can hold in one value")
 
 
 class Packed(bytes):

@@ -459,22 +459,33 @@ def publicationOf(topic: str, payload: bytes, keys: Mapping[str, Any]) -> Maker:
     return lambda said: said.publication(topic, payload)
 
 
-def portions(topic: str, payloads: Iterable[bytes]) -> Iterator[tuple[int, Maker]]:
-    """Yield what makes many PUBs of these payloads, about a MiB at once, and the bytes of the payloads in it."""
+def portions(
+    topic: str, values: Iterable[object], pack: Callable[[Any], bytes] = packed
+) -> Iterator[tuple[int, Maker]]:
+    """Yield what makes many PUBs of these values, about a MiB at once, and the bytes of the payloads in it.
+
+    As long as all of a portion are bytes they are taken as they are, and packed when they are put together.
+    """
     portion: list[bytes] = []
-    size, head = 0, len(topic) + BASE_BYTES
-    for payload in payloads:
+    size, head, areBinary = 0, len(topic) + BASE_BYTES, pack is packed
+    for value in values:
+        if areBinary and type(value) is bytes:
+            payload = value
+        else:
+            payload = pack(value)
+            if areBinary:
+                portion, areBinary = list(map(pack, portion)), False
         portion.append(payload)
         size += len(payload) + head
         if size >= _PORTION:
-            yield size, _publications(topic, portion)
-            portion, size = [], 0
+            yield size, _publications(topic, portion, areBinary)
+            portion, size, areBinary = [], 0, pack is packed
     if portion:
-        yield size, _publications(topic, portion)
+        yield size, _publications(topic, portion, areBinary)
 
 
-def _publications(topic: str, payloads: list[bytes]) -> Maker:
-    return lambda said: b"".join(said.publications(topic, payloads))
+def _publications(topic: str, payloads: list[bytes], areBinary: bool) -> Maker:
+    return lambda said: said.publications(topic, payloads, areBinary)
 
 
 def passes(error: Exception) -> bool:

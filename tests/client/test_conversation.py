@@ -78,17 +78,24 @@ class SaidTests(SynchronousTestCase):
 
     def test_publications(self) -> None:
         """Many are one piece, each a frame of its own."""
-        [piece] = self.conversation.publications("news", map(packed, range(100)))
-        self.assertEqual([heard.value for heard in cut(piece)], list(range(100)))
+        data = self.conversation.publications("news", list(map(packed, range(100))))
+        self.assertEqual([heard.value for heard in cut(data)], list(range(100)))
+        self.assertEqual(self.conversation.publications("news", []), b"")
 
-    def test_noPublications(self) -> None:
-        """None are no piece."""
-        self.assertEqual(list(self.conversation.publications("news", [])), [])
+    def test_binary(self) -> None:
+        """Values that are bytes get the head that MessagePack gives them, at every kind of length."""
+        values = [bytes(size) for size in (0, 1, 255, 256, 65_535, 65_536)]
+        data = self.conversation.publications("news", values, areBinary=True)
+        self.assertEqual(data, self.conversation.publications("news", list(map(msgpack.packb, values))))
 
-    def test_portions(self) -> None:
-        """What is more than a MiB comes in several pieces, as soon as each is full."""
-        pieces = self.conversation.publications("news", iter(lambda: bytes(1 << 19), None))
-        self.assertEqual([len(cut(next(pieces))) for _ in range(3)], [2, 2, 2])
+    def test_tooLong(self) -> None:
+        """Bytes that MessagePack cannot hold are refused."""
+
+        class Long(bytes):
+            def __len__(self) -> int:
+                return 1 << 32
+
+        self.assertRaises(ValueError, self.conversation.publications, "news", [Long()], areBinary=True)
 
     def test_manyTopics(self) -> None:
         """More topics than are remembered are all said right."""

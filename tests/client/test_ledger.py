@@ -1,10 +1,11 @@
 """What a client keeps account of over several connections, without any connection."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client.conversation import Conversation
+from fleximq.client.conversation import Conversation, Packed, packed
 from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted
 from fleximq.client.events import Request
 from fleximq.client.ledger import Ledger, passes, portions, publicationOf
@@ -261,13 +262,34 @@ class HeardTests(LedgerCase):
 class HelpingTests(SynchronousTestCase):
     """What needs no ledger."""
 
+    def published(self, values: Iterable[object], pack: Any = packed) -> list[list[Any]]:
+        """Return what is published, by portions."""
+        return [[each.value for each in cut(make(Conversation()))] for _, make in portions("a", values, pack)]
+
     def test_portions(self) -> None:
-        """Many payloads are cut into portions of about a MiB, and none is lost."""
+        """Many values are cut into portions of about a MiB, and none is lost."""
         said = Conversation()
         found = [(size, cut(make(said))) for size, make in portions("a", (bytes(1000) for _ in range(3000)))]
         self.assertEqual(sum(len(frames) for _, frames in found), 3000)
         self.assertTrue(all(size < 1.1 * (1 << 20) for size, _ in found))
         self.assertEqual(list(portions("a", [])), [])
+
+    def test_lazily(self) -> None:
+        """A portion is there as soon as it is full."""
+        endless = portions("a", iter(lambda: bytes(1 << 19), None))
+        self.assertEqual([len(cut(next(endless)[1](Conversation()))) for _ in range(3)], [2, 2, 2])
+
+    def test_mixed(self) -> None:
+        """Bytes among other values are what they are, wherever they stand, and so are their subclasses."""
+        for values in ([b"a", b"b", 1, b"c"], [1, b"a", b"b"], [b"a", None], [b"a", b"b"], [b"a", "b", b"", [b"c"]]):
+            self.assertEqual(self.published(values), [values])
+        self.assertEqual(self.published([b"a", Packed(packed(5)), b"b"]), [[b"a", 5, b"b"]])
+        large = bytes(1 << 20)
+        self.assertEqual(self.published([large, 1, large, b"a"]), [[large], [1, large], [b"a"]])
+
+    def test_otherCodec(self) -> None:
+        """With another codec bytes are packed by it, too."""
+        self.assertEqual(self.published([b"a", 1], lambda value: packed([value])), [[[b"a"], [1]]])
 
     def test_passes(self) -> None:
         """Another attempt is of use unless somebody does not trust or does not let in."""
