@@ -22,6 +22,7 @@ from fleximq.broker.groups import Groups
 from fleximq.broker.idempotence import Kept
 from fleximq.broker.keeper import Keeper
 from fleximq.broker.listening import Listening
+from fleximq.broker.listings import Names
 from fleximq.broker.making import MakeQueue
 from fleximq.broker.names import isOwn
 from fleximq.broker.noting import Noting
@@ -91,6 +92,8 @@ class Broker:
         self.observers = Observers(onError)
         self.observers.add(self.counts)
         self.traffic = Ledger()
+        #: The topics that the journal has, in order.
+        self.keptNames = Names()
         #: Those who are told what goes through the journal.
         self.records = RecordWatchers(onError)
         self.channelsChanged: list[Callable[[], None]] = []

@@ -153,6 +153,22 @@ class LagTests(GroupCase):
 class GroupsTests(GroupCase):
     """``/pipeline/groups``."""
 
+    def test_inOrder(self) -> None:
+        """The journal is read in its own order, whatever the groups are called, and once for those at one place."""
+        self.keep(*"abcdef")
+        read: list[int] = []
+        real = self.journal.read
+
+        def note(offset: int, *more: Any) -> None:
+            read.append(offset)
+            real(offset, *more)
+
+        self.patch(self.journal, "read", note)
+        for group, next in (("a", 5), ("b", 2), ("c", 4), ("d", 2), ("e", 1)):
+            self.tell(group, next)
+        self.assertEqual([row["next"] for row in self.groups()], [5, 2, 4, 2, 1])
+        self.assertEqual(read, [1, 2, 4, 5])
+
     def test_behind(self) -> None:
         """How much a group has not read, and for how long the oldest of it has been there."""
         self.journal.now = 990 * 1_000_000

@@ -90,6 +90,23 @@ class ReadingTests(JournalPathCase):
             next = page["next"]
         self.assertEqual(found, sorted(f"d.{name}" for name in names))
 
+    def test_pagesMeanwhile(self) -> None:
+        """Pages have what is kept when they are asked for, also where another topic took the place of one."""
+        for name in "bcde":
+            self.keep(name, topic=f"d.{name}")
+
+        def page(after: str) -> list[str]:
+            return [each["topic"] for each in self.ask("/journal/bounds", after=after, limit=2)["topics"]]
+
+        self.assertEqual(page(""), ["d.b", "d.c"])
+        self.journal.forget(1000, lambda topic: topic == "d.d")
+        self.assertEqual(page("d.c"), ["d.e"])
+        self.keep("f", topic="d.cc")
+        self.assertEqual(page("d.c"), ["d.cc", "d.e"])
+        self.journal.forget(1000, lambda topic: topic == "d.b")
+        self.keep("g", topic="d.z")
+        self.assertEqual((page(""), page("d.cc")), (["d.c", "d.cc"], ["d.e", "d.z"]))
+
     def test_read(self) -> None:
         """Bytes from a position on, and where to go on; nothing at the end."""
         self.keep("abc", "def")
@@ -153,7 +170,9 @@ class ReadingTests(JournalPathCase):
         arguments = {"query": "q", "batch": 1, "part": "0", "records": [], "tokens": [], "position": 0}
         others = {"/journal/advance": {"start": 1, "end": 2}}
         for path in JOURNAL_PATHS:
-            error = self.assertRaises(BrokerError, broker.ask, broker.itself, path, others.get(path, arguments), self.fail)
+            error = self.assertRaises(
+                BrokerError, broker.ask, broker.itself, path, others.get(path, arguments), self.fail
+            )
             self.assertEqual(int(error.status), 503, path)
 
     def test_argumentBytes(self) -> None:
