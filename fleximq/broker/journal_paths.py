@@ -42,7 +42,7 @@ def bounds(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
     """Answer ``/journal/bounds``: of each topic its first and last offset, their times in milliseconds, and how much.
 
     Beside them the ``journal``'s own id, and its ``end``: the offset and ``position`` behind all that is committed.
-    Who needs only that says so with ``topics``, which is false then: a page costs 0.15 us for each topic that there is.
+    Who needs only that says so with ``topics``, which is false then: a page costs up to 0.2 us for each topic there is.
     Left out are topics with which the asker may do nothing.
     """
     after, limit = page(arguments, str, "")

@@ -47,16 +47,20 @@ def listing(
 class Names:
     """Names in their order, which is found anew only where others are asked for than the last time.
 
-    For listings so long that every page would put all of it in order: a page costs 0.03 us for each name that there is.
+    For listings so long that every page would put all of it in order: a page costs 0.03 us for each name that there is,
+    or nothing where the mapping is the one of the last time. One that was given is not changed any more.
     """
 
     def __init__(self) -> None:
+        self._names: Mapping[str, Any] = {}
         self._sorted: list[str] = []
 
     def after(self, names: Mapping[str, Any], after: str) -> Iterator[str]:
         """Return those of the names that come after this one, in order."""
-        if len(names) != len(self._sorted) or not all(map(names.__contains__, self._sorted)):
-            self._sorted = sorted(names)
+        if names is not self._names:
+            if len(names) != len(self._sorted) or not all(map(names.__contains__, self._sorted)):
+                self._sorted = sorted(names)
+            self._names = names
         return islice(self._sorted, bisect_right(self._sorted, after), None)
 
 

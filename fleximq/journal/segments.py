@@ -29,6 +29,8 @@ class Segments:
         self.nextOffset = nextOffset
         self._staged: dict[int, Staged] = {}
         self._sealedBounds: dict[str, Bounds] | None = None
+        self._bounds: dict[str, Bounds] | None = None
+        self._boundsEnd = 0
         for segment in found:
             self.add(segment)
 
@@ -124,12 +126,16 @@ class Segments:
 
     # -- looking up --------------------------------------------------------------------------------
 
-    def bounds(self) -> dict[str, Bounds]:
-        """Return what there is of each topic."""
+    def bounds(self) -> Mapping[str, Bounds]:
+        """Return what there is of each topic: the same as the last time, as long as nothing changes."""
         with self._changing:
             if self._sealedBounds is None:
                 self._sealedBounds = _together({}, self.all[:-1])
-            return _together(self._sealedBounds, self.all[-1:])
+                self._bounds = None
+            if self._bounds is None or self._boundsEnd != self.end:
+                self._bounds = _together(self._sealedBounds, self.all[-1:])
+                self._boundsEnd = self.end
+            return self._bounds
 
     def ofOffset(self, offset: int) -> int:
         """Return the place in ``all`` of the segment that would have this offset; 0 if it is before all."""

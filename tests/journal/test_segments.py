@@ -161,6 +161,20 @@ class SegmentsTests(SynchronousTestCase):
         self.assertGreater(after.first, before.first)
         self.assertEqual(after.last, before.last)
 
+    def test_boundsKept(self) -> None:
+        """Bounds are the same for as long as nothing comes or goes, and those that were given do not change."""
+        journal = JournalAtOnce(Recorder(makeSmall().state))
+        segments = journal.open().segments
+        journal.begin()
+        before = segments.bounds()
+        held = dict(before)
+        self.assertIs(segments.bounds(), before)
+        journal.append(envelope("new"), [b"x"], 1, lambda offset, reason: None)
+        journal.worker.drain()
+        after = segments.bounds()
+        self.assertEqual((before, after["new"].count), (held, 1))
+        self.assertEqual({name: kept for name, kept in after.items() if name != "new"}, held)
+
 
 class PlacedTests(SynchronousTestCase):
     """The parts of a transaction, some of which are lost."""
