@@ -228,8 +228,11 @@ class IJournal(Interface):
         the journal could not be read. It may be less than what was asked for, but never nothing before ``end``.
         """
 
-    def readBytes(position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
-        """Read whole frames: gives the position of the first, their bytes, and the position where all ends."""
+    def readBytes(position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
+        """Read whole frames: gives the position of the first, their bytes, and the position where all ends.
+
+        The bytes may be a view of more, so that they need not be copied.
+        """
 
     def stage(query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]) -> None:
         """Keep messages that nobody sees yet; gives a token, or None and the reason."""

@@ -236,7 +236,7 @@ class SlowJournal:
 
         self._answer(give)
 
-    def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
+    def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
         """Give payloads as if they were frames: one byte position each payload byte."""
 
         def give() -> None:

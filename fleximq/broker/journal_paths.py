@@ -58,7 +58,7 @@ def bounds(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
         found["next"] = names[limit - 1] if len(names) > limit else None
     end = journal.end
 
-    def told(position: int, content: bytes, endPosition: int) -> None:
+    def told(position: int, content: bytes | memoryview, endPosition: int) -> None:
         answer(found | {"end": end, "position": endPosition})
 
     journal.readBytes(_BEHIND_ALL, 1, told)
@@ -89,14 +89,14 @@ def read(broker: "Broker", client: Client, arguments: Arguments, answer: Answer)
 
     _permitAll(broker, client)
 
-    def told(first: int, content: bytes, end: int) -> None:
+    def told(first: int, content: bytes | memoryview, end: int) -> None:
         try:
             _permitAll(broker, client)  # there may be other topics in it by now, or other rights
         except NotPermitted as error:
             answer(error)
             return
         next = first + len(content)
-        answer({"position": first, "data": content, "end": end, "next": next, "journal": journal.id})
+        answer({"position": first, "end": end, "next": next, "journal": journal.id, "data": content})
 
     journal.readBytes(position, most, told)
 

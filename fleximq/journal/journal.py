@@ -422,7 +422,7 @@ class DiskJournal:
     ) -> None:
         self._reader.advance(start, end, records, size, found)
 
-    def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
+    def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
         self._reader.readBytes(position, most, found)
 
     # -- faults ------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class MemoryJournal:
         """There are no records."""
         found(max(start, end), 0, 0)
 
-    def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
+    def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
         """There are no bytes."""
         found(0, b"", 0)
 

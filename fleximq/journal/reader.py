@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.advancing import advance
 from fleximq.journal.files import Files, wordsOf
-from fleximq.journal.frame import FrameError, FrameHeader, Kind
+from fleximq.journal.frame import FrameError, FrameHeader, Kind, checkFrame, readHeader
 from fleximq.journal.index import writeIndex
 from fleximq.journal.indexed import Segment
 from fleximq.journal.marks import Lost
@@ -175,11 +175,12 @@ class Reader:
         """
         self._ask(lambda: advance(self._segments, self._opened, start, end, records, size), found, (start, 0, 0))
 
-    def readBytes(self, position: int, most: int, found: Callable[[int, bytes, int], None]) -> None:
+    def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
         """Give the position of the first whole frame at or behind one, whole frames, and the durable end.
 
         The frames have at most ``most`` bytes together, or there is only one. They stand one behind the other:
-        damage, what was taken out and a segment's end end a portion.
+        damage, what was taken out and a segment's end end a portion. They are a view of what was read at once where a
+        frame begins at the position, and are not copied then.
         """
         end = self._segments.end
         self._ask(lambda: self._readBytes(position, most, end), found, (end, b"", end))
@@ -274,9 +275,13 @@ class Reader:
                         )
         return end
 
-    def _readBytes(self, position: int, most: int, end: int) -> tuple[int, bytes, int]:
+    def _readBytes(self, position: int, most: int, end: int) -> tuple[int, bytes | memoryview, int]:
         all = self._segments.all
         for segment in all[self._segments.ofPosition(position) :]:
+            begin = max(position, segment.base)
+            portion = self._portion(segment, begin, most)
+            if portion:
+                return begin, portion, end
             pieces: list[memoryview] = []
             first, size = end, 0
             for each in self._frames(segment, segment.beforePosition(max(position, segment.base)), MEBIBYTE):
@@ -296,6 +301,32 @@ class Reader:
             if pieces:
                 return first, b"".join(pieces), end
         return end, b"", end
+
+    def _portion(self, segment: Segment, start: int, most: int) -> memoryview:
+        """Return the whole frames that begin at a position, as a view; nothing where none does, or it is damaged."""
+        window = self._opened.window(segment)
+        size, previous = 0, None
+        try:
+            buffer = window.at(start, max(most, SMALL))
+            while size < len(buffer):
+                header = readHeader(buffer, size)
+                if (header.segment, header.position) != (segment.id, start + size):
+                    break
+                if previous is not None and (header.previous != previous or size + header.length > most):
+                    break
+                if not size and header.length > len(buffer):
+                    buffer = window.at(start, header.length)
+                checkFrame(header, buffer[size : size + header.length])
+                size, previous = size + header.length, header.crc
+                if header.kind == Kind.REMOVED:
+                    break
+        except FrameError:
+            pass  # the next reading begins there, and finds out what it is
+        except OSError as error:
+            _raisePassing(error)
+            return memoryview(b"")
+        # What is given keeps hold of all that was read.
+        return buffer[:size] if 2 * size >= len(buffer) else memoryview(bytes(buffer[:size]))
 
     # -- through the frames ------------------------------------------------------------------------
 

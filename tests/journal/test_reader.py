@@ -161,6 +161,17 @@ class AnyPartTests(SynchronousTestCase):
                 position += len(data)
             self.assertEqual(found, whole)
 
+    def test_readBytesAsTheyAre(self) -> None:
+        """What is read at once from a frame on is not copied; what is little of that is, and keeps nothing alive."""
+        whole = b"".join(self.small.content(name) for name in self.small.segments())
+        answers: list[tuple[int, memoryview, int]] = []
+        self.journal.readBytes(0, 1 << 20, lambda *answer: answers.append(answer))
+        self.journal.readBytes(0, 1, lambda *answer: answers.append(answer))
+        (_, large, _), (_, small, _) = answers
+        self.assertGreaterEqual(2 * len(large), memoryview(large.obj).nbytes)
+        self.assertEqual(len(small), memoryview(small.obj).nbytes)
+        self.assertTrue(whole.startswith(large) and large[: len(small)] == small)
+
     def test_readBytesBetween(self) -> None:
         """A position that is no frame's gives those from the next one on."""
         frames = [frame for name in self.small.segments() for frame in self.small.frames(name)]
