@@ -6,7 +6,7 @@ While nothing waits an answer goes straight to the outbox. Behind one that waits
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import Chunk, Outbox
 
 #: What a place in the line takes besides the bytes of its answer.
 _PLACE_BYTES = 256
@@ -17,7 +17,7 @@ class _Place:
 
     __slots__ = ("pieces", "ready", "size")
 
-    def __init__(self, pieces: Sequence[bytes], size: int, ready: bool) -> None:
+    def __init__(self, pieces: Sequence[Chunk], size: int, ready: bool) -> None:
         self.pieces = pieces
         self.size = size
         self.ready = ready
@@ -42,7 +42,7 @@ class Answers:
         """Whether there is an answer that may not be sent yet."""
         return bool(self._line)
 
-    def take(self, chunk: bytes) -> None:
+    def take(self, chunk: Chunk) -> None:
         """Send an answer, behind all that were taken before."""
         if self._line:
             self._append((chunk,), True)
@@ -70,7 +70,7 @@ class Answers:
         else:
             call()
 
-    def _append(self, pieces: Sequence[bytes], ready: bool) -> _Place:
+    def _append(self, pieces: Sequence[Chunk], ready: bool) -> _Place:
         place = _Place(pieces, _PLACE_BYTES + sum(map(len, pieces)), ready)
         self._line.append(place)
         self.size += place.size

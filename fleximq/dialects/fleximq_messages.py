@@ -92,7 +92,7 @@ class FlexiMessages(FlexiVoice):
         else:
             routing = self._routing({"client_id": self.id, "path": path})
             fields = {"status": int(Status.OK), "routing": routing} | correlation(id)
-            self._say(MessageType.REP, fields, msgpack.packb(value))
+            self._sayValue(fields, value)
         self.requestDone()
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:

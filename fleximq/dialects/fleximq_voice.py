@@ -20,7 +20,8 @@ from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
 from fleximq.wire.flexi_header import Entry, Header, peek, peekId, peekPath, reportsError
 from fleximq.wire.flexi_layouts import toLayoutB
-from fleximq.wire.flexi_message import FIXED_BYTES, MessageType, encodeMessage, words
+from fleximq.wire.flexi_message import FIXED_BYTES, MessageType, encodeHead, encodeMessage, words
+from fleximq.wire.large_value import packedApart
 
 #: The path of the NOTIF that says that the broker stops.
 DRAINING = "/broker/draining"
@@ -61,6 +62,15 @@ class FlexiVoice(Session):
     def _say(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
         """Answer something, behind all that was asked before."""
         self.answers.take(self._encoded(kind, fields, payload, sender))
+
+    def _sayValue(self, fields: dict[str, Any], value: Any) -> None:
+        """Answer with a value; a large view at its end goes out as it is, in a piece of its own."""
+        head, rest = packedApart(value)
+        if not rest or self._shaped is not bytes:
+            self._say(MessageType.REP, fields, b"".join((head, rest)))
+        else:
+            self.answers.take(encodeHead(MessageType.REP, BROKER_ID, fields, len(head) + len(rest)) + head)
+            self.answers.take(rest)
 
     def _encoded(
         self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID

@@ -82,6 +82,24 @@ class Held:
             self._ready.append(self._sheet[self._begin : self._end])
             self._begin = self._end
 
+    def takeView(self, most: int) -> Chunk:
+        """Take the first bytes out, at most so many; of a large chunk fewer, but they are not copied."""
+        if not self._ready:
+            self._makeReady()
+        ready = self._ready
+        if not ready or len(ready[0]) < _LARGE:
+            return self.take(most)
+        chunk = ready.popleft()
+        if len(chunk) <= most:
+            return chunk
+        view = memoryview(chunk)
+        ready.appendleft(view[most:])
+        return view[:most]
+
+    def putBack(self, chunk: Chunk) -> None:
+        """Keep a chunk before all others: one that was taken out."""
+        self._ready.appendleft(chunk)
+
     def take(self, most: int) -> bytes:
         """Take the first bytes out, at most so many."""
         ready, portion = self._ready, []

@@ -28,6 +28,8 @@ __all__ = ["ENOUGH", "Chunk", "Outbox", "markOf"]
 
 #: The most that is handed to the transport at once when a slow reader catches up.
 _PORTION = 1 << 20
+#: So much follows what the kernel took at once: when the transport has sent it, it asks for more.
+_NEXT = 1 << 16
 #: A peer that is sent only what it asks for, and leaves so much unread, is answered no further: what it asks for stays
 #: in its queue, where it costs nothing to render and hold.
 ENOUGH = 1 << 20
@@ -284,8 +286,9 @@ class Outbox:
         self._settle()
         if self._direct:
             if self._held:
-                self._catchUp()
-                return
+                self._pushOn()
+                if self._unsent:
+                    return
             self._release()
         self._paused = False
         self._catchUpAll()
@@ -311,13 +314,30 @@ class Outbox:
         while self._held and not self._paused:
             self._catchUp()
 
-    def _catchUp(self) -> None:
+    def _catchUp(self, most: int = _PORTION) -> None:
         """Give the transport the next portion of what is held."""
-        portion = self._held.take(_PORTION)
+        portion = self._held.take(most)
         self._unsent = len(portion)
         self.waiting -= self._unsent
         self.traffic.bytesOut += self._unsent
         self._transport.write(portion)
+
+    def _pushOn(self) -> None:
+        """Give the kernel the next portion of what is held, as far as it takes it, and the transport what asks again.
+
+        The transport would copy all of it, and send it in smaller pieces.
+        """
+        portion = self._held.takeView(_PORTION)
+        try:
+            sent = self._transport.socket.send(portion)
+        except OSError:  # full, or an error that the transport's next write shows too
+            sent = 0
+        self.waiting -= sent
+        self.traffic.bytesOut += sent
+        if sent < len(portion):
+            self._held.putBack(memoryview(portion)[sent:])
+        if self._held:
+            self._catchUp(_NEXT)
 
     def stopProducing(self) -> None:
         """The connection is gone: nothing will be sent any more."""

@@ -41,6 +41,11 @@ def encodeMessage(kind: MessageType, client_id: int, fields: dict[str, Any], pay
     return encodeFrame(kind, client_id, packHeader(fields), payload)
 
 
+def encodeHead(kind: MessageType, client_id: int, fields: dict[str, Any], payloadBytes: int) -> bytes:
+    """Return one frame whose header is this map, without its payload, which has so many bytes."""
+    return encodeFrame(kind, client_id, packHeader(fields))[: -_payloadLength.size] + _payloadLength.pack(payloadBytes)
+
+
 def words(text: str) -> bytes:
     """Return a payload that says something to a person."""
     return msgpack.packb(text)  # type: ignore[no-any-return]
@@ -66,6 +71,7 @@ __all__ = [
     "Beginning",
     "MessageType",
     "encodeFrame",
+    "encodeHead",
     "encodeMessage",
     "isStamped",
     "payloadOf",

@@ -48,6 +48,16 @@ class LatePathTests(PathCase):
         self.assertEqual((heard.kind, heard.sender, heard.header), ("REP", 1, header))
         self.assertEqual(heard.value, {"position": 0, "data": b"", "end": 0, "next": 0, "journal": self.journal.id})
 
+    def test_large(self) -> None:
+        """Much that was read goes out as it is, and the answer is one message like any other; behind it comes more."""
+        data = bytes(range(256)) * 1024
+        self.journal.readBytes = lambda position, most, found: found(8, memoryview(data), 9)  # type: ignore[method-assign]
+        self.ask("r")
+        self.ask("s", "/journal/bounds")
+        [heard] = [each for each in self.alice.messages() if each.header["reqrep"]["id"] == "r"]
+        end = 8 + len(data)
+        self.assertEqual(heard.value, {"position": 8, "end": 9, "next": end, "journal": self.journal.id, "data": data})
+
     def test_error(self) -> None:
         """An error that comes later is answered as any other."""
         self.journal.reopen = lambda found: found("the disk is full")  # type: ignore[method-assign]

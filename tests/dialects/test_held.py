@@ -42,6 +42,25 @@ class HeldTests(SynchronousTestCase):
         self.assertFalse(self.held)
         self.assertFalse(self.held.append(b"x"))
 
+    def test_views(self) -> None:
+        """Of a large chunk a view can be taken, which is no copy, and what was not used of it be put back."""
+        chunk = bytes(range(256)) * KIBIBYTE
+        self.held.append(chunk)
+        view = self.held.takeView(100 * KIBIBYTE)
+        assert isinstance(view, memoryview)
+        self.assertIs(view.obj, chunk)
+        self.held.putBack(view[60 * KIBIBYTE :])
+        rest = [bytes(self.held.takeView(KIBIBYTE * KIBIBYTE)) for _ in range(2)]
+        self.assertEqual(bytes(view[: 60 * KIBIBYTE]) + b"".join(rest), chunk)
+        self.assertFalse(self.held)
+        self.assertEqual(self.held.takeView(10), b"")
+
+    def test_smallViews(self) -> None:
+        """Small chunks are joined as ever, however they are taken."""
+        for piece in (b"ab", b"cd"):
+            self.held.append(piece)
+        self.assertEqual(self.held.takeView(3), b"abc")
+
     def test_copies(self) -> None:
         """What was packed does not keep the read alive that it was a part of."""
         read = bytearray(b"abc" * 1000)

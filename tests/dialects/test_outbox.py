@@ -465,3 +465,26 @@ class SocketTests(TestCase):
             found = yield self.read(lambda got: len(got) >= MEBIBYTE)
             self.assertTrue(found == bytes((number,)) * MEBIBYTE)
         self.assertEqual(self.overflows, 0)
+
+    @inlineCallbacks
+    def test_views(self) -> Generator[Any, Any, None]:
+        """Large views and what stands between them come in their order, also those that the kernel takes in part."""
+        server = yield self.connect()
+        whole = b"".join(number.to_bytes(4, "big") for number in range(3 * MEBIBYTE))
+        pieces: list[bytes | memoryview] = [
+            memoryview(whole)[:MEBIBYTE],
+            b"between",
+            memoryview(whole)[MEBIBYTE:],
+            b"end",
+        ]
+        for piece in pieces:
+            server.outbox.take(piece)
+        self.turn.flush()
+        found = yield self.read(lambda got: len(got) >= len(whole) + 10)
+        self.assertTrue(found == b"".join(pieces))
+        while server.outbox.waiting:
+            yield deferLater(reactor, 0)
+        self.say(server, b"later")
+        found = yield self.read(lambda got: len(got) >= 5)
+        self.assertEqual(found, b"later")
+        self.assertEqual(server.outbox.traffic.bytesOut, len(whole) + 15)
