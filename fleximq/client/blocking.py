@@ -23,7 +23,7 @@ from fleximq.client import forking
 from fleximq.client.conversation import BROKER, packed
 from fleximq.client.dial import checkTls, dial
 from fleximq.client.errors import Answered, ConnectionLost, JoinRefused
-from fleximq.client.events import Request
+from fleximq.client.events import Reply, Request
 from fleximq.client.inbox import Box
 from fleximq.client.ledger import Ledger, Maker, passes, portions, publicationOf
 from fleximq.client.pending import Pending
@@ -233,11 +233,15 @@ class Client:
         :raises ConnectionLost: the connection ended; whether the request arrived is not known.
         :raises ValueError: the answer cannot be read.
         """
-        return self._request(target, path, self._settings.codec.pack(value), timeout)
+        return self._ledger.valueOf(path, self._request(target, path, self._settings.codec.pack(value), timeout))
 
     def ask(self, path: str, value: object = None, timeout: float | None = PATIENCE) -> Any:
         """Ask the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
-        return self._request(BROKER, path, packed(value), timeout)
+        return self._ledger.valueOf(path, self._request(BROKER, path, packed(value), timeout))
+
+    def askPacked(self, path: str, value: object = None, timeout: float | None = PATIENCE) -> bytes | memoryview:
+        """Ask the broker itself for what is large, and return the answer's payload, a MessagePack value, as it came."""
+        return self._ledger.payloadOf(path, self._request(BROKER, path, packed(value), timeout))
 
     def serve(self, path: str, function: Callable[[Request], Any]) -> None:
         """Answer requests to a path with what a function returns for each, in a thread of the client's own.
@@ -342,7 +346,7 @@ class Client:
             with self._wire.lock:
                 self._ledger.waitNoLonger(pending)
 
-    def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Any:
+    def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Reply:
         ledger = self._ledger
         self._arrive(timeout)
         with self._wire.lock:
@@ -352,11 +356,10 @@ class Client:
             # Who is refused for what he is sending may be answered, and cut off, before he has sent all of it.
             with suppress(ConnectionLost):
                 self._wire.send(data, said)
-            reply = self._await(pending, timeout, f"the answer to {path}")
+            return self._await(pending, timeout, f"the answer to {path}")
         finally:
             with self._wire.lock:
                 ledger.forget(id)
-        return ledger.valueOf(path, reply)
 
     def _barrier(self, timeout: float | None, what: str) -> Refusals:
         """Wait until all that was sent is done, and return what was refused of it."""

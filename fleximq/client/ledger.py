@@ -373,9 +373,17 @@ class Ledger:
         :raises RequestFailed: it is an error.
         :raises ValueError: its payload cannot be read.
         """
+        payload = self.payloadOf(path, reply)
+        return self.settings.codec.unpack(payload) if reply.sender != BROKER else unpacked(payload)
+
+    def payloadOf(self, path: str, reply: Reply) -> bytes | memoryview:
+        """Return an answer as it came.
+
+        :raises RequestFailed: it is an error.
+        """
         if reply.status >= FIRST_ERROR:
             raise RequestFailed(reply.status, wordsOf(reply.payload), path, bytes(reply.payload))
-        return self.settings.codec.unpack(reply.payload) if reply.sender != BROKER else unpacked(reply.payload)
+        return reply.payload
 
     def answer(self, to: Request, value: object) -> bytes:
         """Return the REP that gives a value."""

@@ -19,6 +19,7 @@ from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PipelineError, TooLarge
 from fleximq.status import Status
+from fleximq.wire.large_value import unpackedApart
 
 #: Seconds for which a broker that is away, or keeps nothing at the moment, is waited for.
 PATIENCE = 30.0
@@ -186,6 +187,10 @@ class Link:
         :raises NotJournalled: it has no journal.
         """
         return self._again(lambda client: client.ask(path, arguments))
+
+    def askLarge(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Do the same; a large last value of the map that is answered is a view, not a copy, of what came."""
+        return unpackedApart(self._again(lambda client: client.askPacked(path, arguments)))
 
     def _again(self, use: Callable[[Client], T]) -> T:
         deadline, pause = self._now() + self.place.patience, _PAUSE

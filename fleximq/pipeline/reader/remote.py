@@ -7,6 +7,7 @@ by trying positions, a dozen answers for a GiB, and what was found is kept.
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from platform import machine
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -29,6 +30,8 @@ from fleximq.pipeline.files.slices import SLICE_BYTES, Piece, Slice
 PORTION = 4 * MEBIBYTE
 #: Places are found to so many bytes; what is read besides is passed over.
 STEP = 256 * KIBIBYTE
+#: Whether the processor reads numbers from any place: within an answer they are at no multiples of their size.
+_ANYWHERE = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 #: So many tried positions are kept.
 _TRIED = 10_000
 _RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
@@ -50,9 +53,9 @@ def ask(link: Link, journal: str, position: int, most: int = PORTION) -> Answer:
     :param journal: the id of the journal that is meant.
     :raises PipelineError: the broker is away, refuses, has no journal or another one, or answers with something else.
     """
-    answer = link.ask("/journal/read", {"position": position, "most": most})
+    answer = link.askLarge("/journal/read", {"position": position, "most": most})
     _check(link, journal, answer["journal"])
-    data = memoryview(answer["data"])
+    data = memoryview(answer["data"] if _ANYWHERE else bytes(answer["data"]))
     frames, at = [], 0
     try:
         while at < len(data):

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.journal_paths import JOURNAL_PATHS
@@ -72,6 +73,11 @@ class NearPlace:
         except BrokerError as error:
             raise RequestFailed(error.status, str(error), path) from error
         return answers[0]
+
+    def askPacked(self, path: str, arguments: dict[str, Any]) -> bytes:
+        """Answer so, too."""
+        answer: bytes = msgpack.packb(self.ask(path, arguments))
+        return answer
 
     def headers(self) -> list[FrameHeader]:
         """Return the headers of all frames."""
