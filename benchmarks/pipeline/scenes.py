@@ -11,8 +11,8 @@ from benchmarks.pipeline.writing import copied, ingested, partitioned, sunk
 from benchmarks.scenes import OURS, Goal
 from benchmarks.work.effort import Run
 
-#: The peer: Spark with Parquet.
-PARQUET = "parquet"
+#: The peers: Spark with Parquet; and the same with a folder for each topic and date.
+PARQUET, PARTITIONED = "parquet", "partitioned"
 #: How many cores Spark has.
 MASTERS = ("local[2]", "local[1]")
 Contender = Callable[[Stand], AbstractContextManager[Run]]
@@ -30,13 +30,16 @@ class Scene:
     masters: tuple[str, ...] = MASTERS
 
 
-def _read(name: str, title: str, way: Way, over: float) -> tuple[Scene, ...]:
-    """Two scenes of tables that are read, with what share of the peer's rate is wanted."""
+def _read(name: str, title: str, way: Way, over: float, cut: str = "") -> tuple[Scene, ...]:
+    """Two scenes of tables that are read, with what share of the peer's rate is wanted.
+
+    :param cut: what the names of the stand's materials end with.
+    """
     return tuple(
         Scene(
             f"{name}-{size}",
             f"{title}, {words}",
-            {OURS: Reading(material, way), PARQUET: Reading(material, native)},
+            {OURS: Reading(material + cut, way), PARQUET: Reading(material + cut, native)},
             (Goal("rows/s", over, PARQUET),),
         )
         for size, material, words in (("100b", "small", "2 M x 100 B"), ("4k", "large", "200,000 x 4 KB"))
@@ -46,6 +49,7 @@ def _read(name: str, title: str, way: Way, over: float) -> tuple[Scene, ...]:
 SCENES: tuple[Scene, ...] = (
     *_read("read", "All columns from a journal's folder", folder, 0.7),
     *_read("history", "All columns from sealed history and the rest of the journal", sealed, 0.9),
+    *_read("long", "All columns from sealed history and the rest, in segments of 16 MiB", sealed, 0.9, "Cut"),
     *_read("url", "All columns through a broker", url, 0.6),
     Scene(
         "decode",
@@ -57,8 +61,8 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "ingest",
         "Catch-up of ingest to a lake, 2 M x 100 B",
-        {OURS: ingested, PARQUET: copied, "partitioned": partitioned},
-        (Goal("rows/s", 0.9, PARQUET),),
+        {OURS: ingested, PARQUET: copied, PARTITIONED: partitioned},
+        (Goal("rows/s", 0.9, PARTITIONED),),
     ),
     Scene(
         "follow",
