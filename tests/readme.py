@@ -18,7 +18,7 @@ def conversation(text: str, name: str, port: int) -> str:
 
     :raises LookupError: if there is none of that name, or it names no port that could be replaced.
     """
-    code = _block(text, "conversation", name)
+    code = labelled(text, "conversation", name)
     if "7890" not in code:
         raise LookupError(f"the conversation {name} does not name the port 7890")
     return code.replace("7890", str(port))
@@ -29,7 +29,7 @@ def printed(text: str, name: str) -> str:
 
     :raises LookupError: if it does not say so.
     """
-    return _block(text, "prints", name)
+    return labelled(text, "prints", name)
 
 
 def saved(text: str, name: str) -> str:
@@ -37,10 +37,14 @@ def saved(text: str, name: str) -> str:
 
     :raises LookupError: if there is none of that name.
     """
-    return _block(text, "saved", name)
+    return labelled(text, "saved", name)
 
 
-def _block(text: str, label: str, name: str) -> str:
+def labelled(text: str, label: str, name: str) -> str:
+    """Return the code behind ``.. LABEL: NAME``.
+
+    :raises LookupError: if there is none, or several.
+    """
     found = re.findall(_BLOCK.format(label=label, name=name), text, re.MULTILINE)
     if len(found) != 1:
         raise LookupError(f"there are {len(found)} code blocks behind '.. {label}: {name}', not 1")
