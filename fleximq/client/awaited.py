@@ -514,10 +514,14 @@ class AwaitedClient:
                 await self._join()
                 return
             except (ConnectionLost, JoinRefused, SettingError) as error:
+                if self._returning is None:
+                    return  # It was closed meanwhile, and some loops say so by an error.
                 why = error
                 if not passes(error):
                     break
             except Exception as error:
+                if self._returning is None:
+                    return
                 _log.exception("Connecting again failed")
                 why = error
                 break
@@ -525,11 +529,12 @@ class AwaitedClient:
 
     def _end(self, why: Exception | None) -> None:
         """End for good."""
-        for each in (self._ticking, self._returning if why is None else None, *self._tasks):
+        returning, self._returning = self._returning, None
+        for each in (self._ticking, returning if why is None else None, *self._tasks):
             if each is not None:
                 with suppress(Exception):
                     each.cancel()
-        self._ticking = self._returning = None
+        self._ticking = None
         if self._line is not None:
             self._push()
             line, self._line = self._line, None

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any, ClassVar
 
 import msgpack
@@ -17,7 +18,7 @@ from fleximq.client.errors import BufferFull, ConnectionLost
 from fleximq.client.settings import State
 from tests.broker_process import BrokerProcess
 from tests.client.bad_network import BadNetwork
-from tests.client.forms import FORMS, Form, User
+from tests.client.forms import FORMS, Form, OnTwisted, User
 from tests.client.scripted import InThread
 from tests.client.test_with_broker import Place
 from tests.wire.flexi_frames import frame
@@ -396,6 +397,28 @@ class Users(NetworkCase):
             self.assertIsNotNone(value)
             got.append(value)
         self.assertEqual(set(got), set(confirmed))
+
+
+class TwistedClosingTests(NetworkCase):
+    """A client on Twisted that is closed while it connects again."""
+
+    Form = OnTwisted
+
+    def test_quiet(self) -> None:
+        """That is no reason for a word in the log."""
+        client = self.connected()
+        loop, dialled = client._inner._inner._loop, Event()
+
+        async def dial(*arguments: Any) -> None:
+            dialled.set()
+            await loop.slot()[0]
+
+        loop.dial = dial
+        self.network.cut()
+        self.assertTrue(dialled.wait(SOON))
+        with self.assertNoLogs("fleximq.client"):
+            client.hangUp()
+        self.assertIs(client.state, State.CLOSED)
 
 
 class Restarts(NetworkCase):
