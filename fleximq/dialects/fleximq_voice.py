@@ -132,12 +132,17 @@ class FlexiVoice(Session):
         """Answer what a client did wrong; before the JOIN every error ends the connection."""
         joined = self.state is not State.WAITING
         self.counted(error)
-        if not silently and joined:
-            self._sayError(error, path, id)
-        elif not silently:
-            self._say(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
+        if not silently:
+            self.answerError(error, id, path)
         if error.closes or not joined:
             self.end(f"error {int(error.status)}")
+
+    def answerError(self, error: BrokerError, id: str | None = None, path: str = "") -> None:
+        """Send an error as a REP: after the JOIN from the broker's own id, before it from nobody."""
+        if self.state is State.WAITING:
+            self._say(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
+        else:
+            self._sayError(error, path, id)
 
     def warn(self) -> None:
         """Send a NOTIF with status 503 from :data:`DRAINING`; nothing before the JOIN."""

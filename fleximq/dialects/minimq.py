@@ -54,7 +54,7 @@ class MiniProtocol(PatientProtocol, LineReceiver):
 
     def lineReceived(self, line: bytes) -> None:
         """Hand one line, without its end, to the session."""
-        self.session.lineReceived(line)
+        self.session.received(line)
 
     def resume(self) -> None:
         """Let the session take the first line, then hand it those behind."""

@@ -42,7 +42,7 @@ _PRODUCE = b"PRODUCE:"
 class MiniSession(Session):
     """One MiniMQ client's conversation.
 
-    Lines may be handed to :meth:`lineReceived` while ``busy`` is False; after those of one read, or when no more can
+    Lines may be handed to :meth:`received` while ``busy`` is False; after those of one read, or when no more can
     be handed for now, :meth:`readEnded` is called.
 
     :param newId: makes the ids of v1.0 messages.
@@ -78,7 +78,7 @@ class MiniSession(Session):
 
     # -- lines -------------------------------------------------------------------------------------
 
-    def lineReceived(self, line: bytes) -> None:
+    def received(self, line: bytes) -> None:
         """Do what a line says; behind the end of the conversation, nothing."""
         try:
             if self.state is not State.OPEN and not self._comeIn(line):
@@ -125,7 +125,7 @@ class MiniSession(Session):
         line = self._behind
         if line is not None and not self.busy:
             self._behind = None
-            self.lineReceived(line)
+            self.received(line)
 
     def _comeIn(self, line: bytes) -> bool:
         """Join with the first line, whatever it says; False if that is not known yet, or it may not."""
@@ -150,7 +150,7 @@ class MiniSession(Session):
     def resume(self) -> None:
         """Go on with the first line."""
         self.busy = False
-        self.lineReceived(self._first)
+        self.received(self._first)
 
     # -- what each command does --------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ The states, and what moves a connection from one to the next::
 ``end`` is called with a short constant phrase, which is logged and counted.
 """
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
@@ -57,7 +58,7 @@ class State(Enum):
 
 
 @implementer(IConversation)
-class Session:
+class Session(metaclass=ABCMeta):
     """One peer's conversation; subclasses say what goes over the wire.
 
     Subclasses define ``dialect``, :meth:`received` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
@@ -123,13 +124,13 @@ class Session:
 
     # -- for subclasses ----------------------------------------------------------------------------
 
+    @abstractmethod
     def received(self, data: bytes) -> None:
-        """Work through what was read; raises nothing but BrokerError."""
-        raise NotImplementedError
+        """Work through what was read, or what the face has cut out of that; raises nothing but BrokerError."""
 
+    @abstractmethod
     def answerError(self, error: BrokerError) -> None:
         """Answer an error in the dialect's words; the connection is closed afterwards if the error says so."""
-        raise NotImplementedError
 
     def opened(self) -> None:
         """The connection is up; called once, before anything is received."""

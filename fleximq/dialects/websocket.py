@@ -5,6 +5,7 @@ A session ends with a close frame behind its last answer. Then the peer's close 
 :data:`fleximq.dialects.session.LINGER` seconds at most; after a violation of the protocol it is not.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -87,9 +88,9 @@ class WebSocketFace(BoundedProtocol):
         self._inputOver = False
         self._closing: tuple[int, str] | None = None
 
+    @abstractmethod
     def messagesReceived(self, messages: list[bytes]) -> None:
         """Hand these messages to the session; raises nothing but BrokerError."""
-        raise NotImplementedError
 
     # -- the transport's calls ---------------------------------------------------------------------
 

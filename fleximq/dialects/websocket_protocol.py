@@ -12,6 +12,7 @@ here, and why:
 - Its timers and its logging of refusals stay off, and what it wants to send goes where its subclass says.
 """
 
+from abc import ABCMeta, abstractmethod
 from typing import Any, ClassVar
 
 from autobahn.twisted.websocket import WebSocketServerProtocol
@@ -35,7 +36,7 @@ LATE_FRAMES = 10_000
 _CONTROL = 8
 
 
-class BoundedProtocol(WebSocketServerProtocol):
+class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
     """Parses what it is fed with.
 
     Subclasses define :meth:`send`, :meth:`opened`, :meth:`settle`, :meth:`fail`, :meth:`refused` and :meth:`closed`.
@@ -68,29 +69,29 @@ class BoundedProtocol(WebSocketServerProtocol):
 
     # -- for subclasses ----------------------------------------------------------------------------
 
+    @abstractmethod
     def send(self, data: bytes) -> None:
         """Send a frame or an HTTP answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def opened(self) -> None:
         """The handshake is done; raises nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settle(self) -> None:
         """Work through ``messages``, before anything else is answered; raises nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fail(self, code: int, words: str) -> None:
         """Close with this code and these words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refused(self) -> None:
         """The request was refused and answered: close."""
-        raise NotImplementedError
 
+    @abstractmethod
     def closed(self) -> None:
         """There is nothing more to expect from the peer: close."""
-        raise NotImplementedError
 
     # -- the way in --------------------------------------------------------------------------------
 
