@@ -46,8 +46,8 @@ class Settings:
 
     ``http`` holds endpoints that serve HTTP alone, and ``metricsTop`` is of how many topics and queues metrics tell the
     names. ``listen`` holds texts of the form ``[DIALECT+]ENDPOINT``, ``auth`` those of the form ``SCHEME:ARGUMENT``,
-    which :mod:`fleximq.security.schemes` looks into. ``handshakeTimeout``: how long a connection may take to say who it is.
-    ``keepalive``: how long it may be idle before the broker pings it; after three times that it is closed.
+    which :mod:`fleximq.security.schemes` looks into. ``handshakeTimeout``: how long a connection may take to say who
+    it is. ``keepalive``: how long it may be idle before the broker pings it; after three times that it is closed.
     ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
     ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for a
     message, ``drainTimeout`` how long connections have for their end when the broker stops. ``allowedOrigin`` names web

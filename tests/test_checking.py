@@ -91,7 +91,9 @@ class FaultsTests(SynchronousTestCase):
         """What is wrong with checkers is said for each of them, and with their files too."""
         missing, unknown, empty = self.faults(auth=["certificate:", "tokens:/none/such", "none:x", "jwt:"])
         self.assertEqual(missing, "auth tokens: /none/such cannot be read: no such file or directory")
-        self.assertTrue(unknown.startswith("auth is 'none', but there is no such scheme; installed: apikeys, "), unknown)
+        self.assertTrue(
+            unknown.startswith("auth is 'none', but there is no such scheme; installed: apikeys, "), unknown
+        )
         self.assertEqual(empty, "auth jwt: exactly one of secret=FILE, key=FILE and jwks=FILE must be given")
 
     def test_elsewhere(self) -> None:

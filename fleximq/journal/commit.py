@@ -125,7 +125,8 @@ class Commit:
 
     ``opening``: it goes into a new segment. ``closing``: behind it the journal is closed. After it was carried out
     ``written`` has every frame with its position, ``end`` is the position behind them, ``length`` that of the
-    segment, ``seconds`` how long it took, and ``begun`` its position and id where it is new; or ``reason`` says why nothing of this may be believed.
+    segment, ``seconds`` how long it took, and ``begun`` its position and id where it is new; or ``reason`` says why
+    nothing of this may be believed.
     """
 
     last: int

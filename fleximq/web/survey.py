@@ -41,7 +41,7 @@ class Sums:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found: sums by kind of queue, the longest queues, the topics with most publications, and all of these."""
+    """What was found: sums by kind of queue, the longest queues, the topics published to most, and all of these."""
 
     sums: dict[str, Sums] = field(default_factory=lambda: {kind: Sums() for kind in (WORK, LETTERS, SUBSCRIPTION)})
     longest: Sequence[Line] = ()

@@ -107,7 +107,9 @@ class PathTests(SynchronousTestCase):
             self.assertEqual(len(self.ask("/broker/topics", limit=limit)["topics"]), limit)
         self.assertEqual(len(self.ask("/broker/topics")["topics"]), 100)
         for limit in (0, -1, 1001, "5", 1.0, True, None):
-            self.assertRaises(BadRequest, self.broker.ask, self.clients[0], "/broker/topics", {"limit": limit}, self.fail)
+            self.assertRaises(
+                BadRequest, self.broker.ask, self.clients[0], "/broker/topics", {"limit": limit}, self.fail
+            )
 
     def test_after(self) -> None:
         """``after`` is an id for clients, a name for topics; it need not exist."""

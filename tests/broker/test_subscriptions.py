@@ -109,7 +109,9 @@ class QosTests(SubscriptionCase):
         for _ in range(3):
             self.poll(1)
             self.advance(RETRY)
-        self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1, REDELIVERED: 2}))
+        self.assertEqual(
+            (self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1, REDELIVERED: 2})
+        )
 
     def test_emptyRun(self) -> None:
         self.one.deliver([], 0)

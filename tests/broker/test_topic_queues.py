@@ -145,7 +145,9 @@ class ConsumingTests(TopicQueueCase):
         for _ in range(3):
             self.consume(1)
             self.advance(RETRY)
-        self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a", id="a"))], {DEAD_LETTERS: 1, REDELIVERED: 2}))
+        self.assertEqual(
+            (self.world.dead, self.world.counts), ([("t", message("a", id="a"))], {DEAD_LETTERS: 1, REDELIVERED: 2})
+        )
 
     def test_theDeadDoNotDieTwice(self) -> None:
         self.put("a", "$dead/t")
