@@ -34,7 +34,7 @@ def parser() -> Words:
     for command in COMMANDS:
         own = commands.add_parser(command.name, help=command.words, description=command.words)
         command.prepare(own)
-        own.set_defaults(run=command.run)
+        own.set_defaults(run=command.run, refuse=own.error)
     return parser
 
 
@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     :raises SystemExit: for words that cannot be understood (1), and after help or version were shown (0).
     """
-    chosen = parser().parse_args(arguments)
+    chosen, strange = parser().parse_known_args(arguments)
+    if strange:
+        chosen.refuse(f"unrecognized arguments: {' '.join(strange)}")
     try:
         code: int = chosen.run(chosen)
         sys.stdout.flush()

@@ -1,0 +1,25 @@
+"""What the command says about words that it does not know."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.cli.main import main
+
+
+class MainTests(SynchronousTestCase):
+    """Wrong words."""
+
+    def refused(self, *words: str) -> str:
+        """Return the sentence with which these end."""
+        return str(self.assertRaises(SystemExit, main, words).code)
+
+    def test_option(self) -> None:
+        """An option that a command does not have is answered by that command, which says where its options are."""
+        self.assertEqual(
+            self.refused("pub", "rooms", "-q"), "fleximq pub: unrecognized arguments: -q; fleximq pub --help says more"
+        )
+
+    def test_command(self) -> None:
+        """A command that there is not, or none at all, is answered by the whole."""
+        for words in (("pubb",), ()):
+            said = self.refused(*words)
+            self.assertTrue(said.startswith("fleximq: ") and said.endswith("; fleximq --help says more"), said)
