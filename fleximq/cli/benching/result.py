@@ -19,13 +19,14 @@ def figures(plan: Plan, course: Course) -> dict[str, Any]:
     wanted = plan.expected * (min(1, plan.subscribers) if plan.isShared else plan.subscribers)
     missing = wanted - sum(done.messages for done in course.subscribers) if course.subscribers else 0
     latencies = sorted(each for done in course.subscribers for each in done.latencies)
+    begun = min((done.begun for done in course.publishers), default=0.0)
     return {
         "dialect": plan.dialect,
         "topic": plan.topic,
         "size": plan.size,
         "batch": plan.batch,
-        "publishers": _role(plan, course.publishers),
-        "subscribers": _role(plan, course.subscribers),
+        "publishers": _role(plan, course.publishers, begun),
+        "subscribers": _role(plan, course.subscribers, begun),
         "lost": max(0, missing),
         "repeated": max(0, -missing),
         "latency_us": {f"p{share:g}": round(percentile(latencies, share) / 1000, 1) for share in PERCENTILES}
@@ -36,19 +37,25 @@ def figures(plan: Plan, course: Course) -> dict[str, Any]:
     }
 
 
-def _role(plan: Plan, done: Sequence[Done]) -> dict[str, Any]:
+def _role(plan: Plan, done: Sequence[Done], published: float) -> dict[str, Any]:
     if not done:
         return {"count": 0, "messages": 0, "rate": 0.0, "megabytes": 0.0, "each": []}
     begun = min((each.begun for each in done if each.messages), default=0.0)
-    span = max(max(each.ended for each in done) - begun, 1e-9)
+    ended = max(each.ended for each in done)
     messages = sum(each.messages for each in done)
+    rate = _rate(messages, begun, ended, published)
     return {
         "count": len(done),
         "messages": messages,
-        "rate": round(messages / span, 1),
-        "megabytes": round(messages * plan.size / span / 1e6, 3),
-        "each": [round(each.messages / max(each.ended - each.begun, 1e-9), 1) for each in done],
+        "rate": round(rate, 1),
+        "megabytes": round(rate * plan.size / 1e6, 3),
+        "each": [round(_rate(each.messages, each.begun, each.ended, published), 1) for each in done],
     }
+
+
+def _rate(messages: int, begun: float, ended: float, published: float) -> float:
+    # What came all at once took as long as it was under way.
+    return messages / max(ended - (begun if begun < ended else published), 1e-9) if messages else 0.0
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:

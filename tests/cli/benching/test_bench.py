@@ -37,6 +37,16 @@ class ResultTests(SynchronousTestCase):
         self.assertEqual(found["latency_us"], {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 100.0, "max": 100.0})
         self.assertEqual(found["lost"], 0)
 
+    def test_at_once(self) -> None:
+        """The rate of what came in one piece counts from when its publishers began."""
+        found = figures(PLAN, Course(course().publishers, [Done(200, 5.0, 5.0, array("q", [1000]))]))
+        self.assertEqual((found["subscribers"]["rate"], found["subscribers"]["each"]), (50.0, [50.0]))
+
+    def test_nothing(self) -> None:
+        """Who got nothing has no rate."""
+        found = figures(PLAN, Course(course().publishers, [Done(0, 0.0, 0.0, array("q"))]))
+        self.assertEqual((found["subscribers"]["rate"], found["subscribers"]["each"]), (0.0, [0.0]))
+
     def test_lost(self) -> None:
         """What did not come is told."""
         found = figures(PLAN, course(received=150))
