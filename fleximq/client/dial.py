@@ -1,5 +1,6 @@
 """Plain blocking sockets to the URLs of the FlexiMQ document, section 6.2."""
 
+import os
 import socket
 import ssl
 
@@ -18,6 +19,8 @@ _QUESTIONS, _DISTANCE = 4, 15
 #: Who does not trust a client's certificate, or gets none, ends the connection with one of these (RFC 8446, 6.2).
 _ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERTIFICATE", "ALERT_UNKNOWN_CA",
            "ALERT_ACCESS_DENIED")  # fmt: skip
+#: What is answered in plain bytes is this to TLS.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 
 
 def checkTls(url: Url, settings: ClientSettings) -> None:
@@ -96,4 +99,12 @@ def lostBy(error: BaseException, what: str) -> ConnectionLost:
     if isinstance(error, ssl.SSLError) and any(word in (error.reason or "") for word in _ALERTS):
         said = str(error.reason).lower().replace("_", " ")
         return Untrusted(f"{what}: it does not trust this client's certificate, or wants one ({said})")
-    return ConnectionLost(f"{what}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}")
+    return ConnectionLost(f"{what}: {_why(error)}")
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLEOFError) or (isinstance(error, ssl.SSLError) and error.reason in _NO_TLS):
+        return "the other side speaks no TLS there, or broke it off"
+    if isinstance(error, ConnectionRefusedError) and error.errno:  # asyncio has words of its own for it
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -55,7 +55,9 @@ class Url:
         """
         scheme, separator, rest = text.partition("://")
         scheme = scheme.lower()
-        if not separator or scheme not in _WITH_HOST:
+        if not separator:
+            raise SettingError(f"{text!r} has no scheme before a ://; a URL is like tcp://localhost:7890")
+        if scheme not in _WITH_HOST:
             return cls(scheme, path=rest)
         found = _PLACE.fullmatch(rest)
         if found is None:

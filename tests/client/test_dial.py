@@ -1,9 +1,11 @@
 """Where a client calls, and what it hears if nobody is there."""
 
+import errno
 import os
 import socket
 import ssl
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -14,6 +16,15 @@ from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate
 from tests.client.scripted import PATIENCE, InThread
+
+
+def _answer(server: socket.socket, answer: bytes) -> None:
+    """Take one client, read its first words, answer these bytes, and hang up."""
+    client, _ = server.accept()
+    with client:
+        client.settimeout(PATIENCE)
+        client.recv(65536)
+        client.sendall(answer)
 
 
 class DialTests(SynchronousTestCase):
@@ -71,6 +82,21 @@ class DialTests(SynchronousTestCase):
             lost = lostBy(error, "it ended")
             self.assertEqual(type(lost), ConnectionLost)
             self.assertGreater(len(str(lost)), len("it ended: "))
+
+    def test_refused(self) -> None:
+        """Where nobody listens, the reason is the system's, whoever has words of his own for it."""
+        lost = lostBy(ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "it ended")
+        self.assertEqual(str(lost), f"it ended: {os.strerror(errno.ECONNREFUSED)}")
+
+    def test_noTls(self) -> None:
+        """A port that answers in plain bytes, or hangs up, is told as one where no TLS is spoken."""
+        for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b""):
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                server.settimeout(PATIENCE)
+                answering = InThread(partial(_answer, server, answer))
+                error = self.assertRaises(ConnectionLost, self.dial, f"tls://127.0.0.1:{server.getsockname()[1]}")
+                answering.result()
+            self.assertIn("the other side speaks no TLS there", str(error))
 
 
 class CertificateTests(SynchronousTestCase):

@@ -62,7 +62,9 @@ class UrlTests(SynchronousTestCase):
         """What a scheme has no use for is refused."""
         for text, sentence in {
             "http://a": "there is no URL scheme 'http', only ipc, stdio, tcp, tls, ws, wss",
-            "tcp:7890": "there is no URL scheme 'tcp:7890', only ipc, stdio, tcp, tls, ws, wss",
+            "tcp:7890": "'tcp:7890' has no scheme before a ://; a URL is like tcp://localhost:7890",
+            "a:7890": "'a:7890' has no scheme before a ://; a URL is like tcp://localhost:7890",
+            "ipc": "'ipc' has no scheme before a ://; a URL is like tcp://localhost:7890",
             "tcp://a:1/b": "a tcp:// URL has no path",
             "tls://a:1/b": "a tls:// URL has no path",
             "stdio://a": "a stdio:// URL has no path",
