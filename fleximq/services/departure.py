@@ -34,13 +34,13 @@ class Departure:
         self._stderr = stderr
 
     def __call__(self, sentence: str) -> NoReturn:
-        """Say why, tell the waiting parent of a daemon, remove our pid file.
+        """Say why, remove our pid file, and tell the waiting parent of a daemon, which ends then.
 
         :raises SystemExit: always, with 1.
         """
         line = self._tell(sentence)
-        self._tellParent(line)
         removePidfile(self._configuration)
+        self._tellParent(line)
         raise SystemExit(1)
 
     def late(self, sentence: str, reactor: Any) -> None:
