@@ -127,7 +127,7 @@ class ReadersTests(LakeCase):
         counts: list[tuple[int, int] | None] = []
         thread = Thread(target=work)
         thread.start()
-        while not stop.is_set():
+        while not stop.is_set() or not any(counts):
             least = self.batches
             counts.append(self.count())
             if counts[-1] is not None:
