@@ -23,3 +23,11 @@ class MainTests(SynchronousTestCase):
         for words in (("pubb",), ()):
             said = self.refused(*words)
             self.assertTrue(said.startswith("fleximq: ") and said.endswith("; fleximq --help says more"), said)
+
+    def test_numbers(self) -> None:
+        """A number that is none, or not over 0, is told with what is wanted."""
+        for option, value, wanted in (
+            ("--count", "0", "whole number over 0"), ("--count", "1.5", "whole number over 0"),
+            ("--for", "soon", "number of seconds over 0"), ("--for", "inf", "number of seconds over 0"),
+        ):  # fmt: skip
+            self.assertIn(f"argument {option}: {value!r} is no {wanted};", self.refused("sub", "rooms", option, value))
