@@ -11,7 +11,9 @@ from collections.abc import Iterator
 _GROUND = frozenset({"status", "errors", "limits"})
 _VALUES = _GROUND | {"message", "interfaces", "records", "patterns", "groups", "rights"}
 _CORE = frozenset({"wire", "broker", "journal", "security"})
-_OPTIONS = frozenset({"option_values", "journal_options", "extension_options", "rate_options", "permission_options", "log_options"})
+_OPTIONS = frozenset(
+    {"option_values", "journal_options", "extension_options", "rate_options", "permission_options", "log_options"}
+)
 _SETTINGS = _VALUES | _OPTIONS | {"settings"}
 _FACES = frozenset({"dialects", "endpoints", "web"})
 
@@ -70,7 +72,8 @@ PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exceptio
 
 #: Modules that are rooms of their own, though they stand in the folder of another one.
 APART = {
-    f"fleximq.client.{each}": "client.twisted" for each in ("twisted", "blipmq.twisted", "minimq.twisted")
+    f"fleximq.client.{each}": "client.twisted"
+    for each in ("twisted", "loops.reactor", "blipmq.twisted", "minimq.twisted")
 }
 
 #: The one module that meets the global reactor.

@@ -1,17 +1,16 @@
 """The client for programs with an event loop, whichever it is: all that asyncio's form and Twisted's have in common.
 
-What a loop has to do is in :class:`Loop`. A client is used from the loop's own thread. What is published in one turn
-of the loop is written at once at its end.
+What a loop has to do is in :class:`~fleximq.client.loops.loop.Loop`. A client is used from the loop's own thread. What
+is published in one turn of the loop is written at once at its end.
 """
 
 import inspect
 import logging
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
 from fleximq.client.accounts import OfContext
 from fleximq.client.conversation import BROKER, Conversation, packed
@@ -19,6 +18,8 @@ from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRef
 from fleximq.client.events import Delivery, Notification, Request
 from fleximq.client.inbox import Box
 from fleximq.client.ledger import Ledger, Maker, passes, portions, publicationOf
+from fleximq.client.loops.line import Line
+from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.pending import Pending
 from fleximq.client.refusals import Refusals
 from fleximq.client.settings import PATIENCE, ClientSettings, Start, State
@@ -31,87 +32,8 @@ _log = logging.getLogger(__name__)
 #: So much is collected before it is written, in the middle of a turn of the loop.
 _WRITE_BYTES = 64 * KIBIBYTE
 
-T = TypeVar("T")
 #: Answers requests to a path: with a value, or with what has one when it is awaited.
 Function = Callable[[Request], Any]
-
-
-class Cancellable(Protocol):
-    """Something that happens later, or goes on, and can be stopped."""
-
-    def cancel(self) -> object:
-        """Stop it; nothing happens if it is over."""
-
-
-class Line(ABC):
-    """A connection, as a stream of bytes."""
-
-    @abstractmethod
-    def write(self, data: bytes) -> None:
-        """Send bytes, sooner or later."""
-
-    @abstractmethod
-    def pauseReading(self) -> None:
-        """Read no more for the time being."""
-
-    @abstractmethod
-    def resumeReading(self) -> None:
-        """Read again."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Send what waits, and end."""
-
-    @abstractmethod
-    def abort(self) -> None:
-        """End at once."""
-
-
-class Listener(Protocol):
-    """Who is told what happens on a line."""
-
-    def lineMade(self, line: Line) -> None:
-        """The line is there."""
-
-    def lineHeard(self, line: Line, data: bytes) -> None:
-        """Something was read."""
-
-    def lineLost(self, line: Line, lost: ConnectionLost) -> None:
-        """The line has ended."""
-
-    def lineFull(self, line: Line) -> None:
-        """So much waits to be sent that nothing more should be written."""
-
-    def lineDrained(self, line: Line) -> None:
-        """More can be written."""
-
-
-class Loop(ABC):
-    """What a client needs of an event loop."""
-
-    @abstractmethod
-    def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
-        """Return something to await, and what ends the wait; that may be called several times."""
-
-    @abstractmethod
-    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
-        """Call something after so many seconds, with 0 in the next turn."""
-
-    @abstractmethod
-    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
-        """Let a coroutine run by itself; it raises nothing."""
-
-    def user(self) -> object | None:
-        """Return who runs now and may be told from others, None if that cannot be said."""
-        return None
-
-    @abstractmethod
-    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
-        """Make a connection, and tell it to the listener.
-
-        :raises ConnectionLost: nobody listens there.
-        :raises Untrusted: one side does not trust the other's certificate.
-        """
 
 
 class AwaitedClient:
@@ -216,7 +138,7 @@ class AwaitedClient:
     async def _arrive(self, timeout: float | None) -> None:
         pending = self._ledger.arrival()
         try:
-            await self._wait(pending, timeout, "a connection")
+            await self._loop.wait(pending, timeout, "a connection")
         finally:
             self._ledger.waitNoLonger(pending)
 
@@ -255,7 +177,7 @@ class AwaitedClient:
         data, id, pending = ledger.request(target, path, payload)
         try:
             self._sendNow(data)
-            reply = await self._wait(pending, timeout, f"the answer to {path}")
+            reply = await self._loop.wait(pending, timeout, f"the answer to {path}")
         finally:
             ledger.forget(id)
         return ledger.valueOf(path, reply)
@@ -282,7 +204,7 @@ class AwaitedClient:
         made = ledger.subscription(topic, from_)
         try:
             self._sendNow(made.data)
-            await self._wait(made.after, timeout, what)
+            await self._loop.wait(made.after, timeout, what)
         except BaseException:
             ledger.giveUp(made)
             self._unsubscribe(made.box)
@@ -338,17 +260,11 @@ class AwaitedClient:
         ledger.accounts.note(ledger.accounts.mine())
         if self._outgoingBytes >= _WRITE_BYTES:
             self._push()
-            await self._turn()
+            await self._loop.rest(0)
             while self._full is not None:
                 drained: Pending[None] = Pending()
                 self._full.append(drained)
-                await self._wait(drained, None, "")
-
-    async def _turn(self) -> None:
-        """Let others have their turn."""
-        wait, fire = self._loop.slot()
-        self._loop.later(0, fire)
-        await wait
+                await self._loop.wait(drained, None, "")
 
     def _send(self, data: bytes) -> None:
         self._outgoing.append(data)
@@ -383,21 +299,6 @@ class AwaitedClient:
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    async def _wait(self, pending: Pending[T], timeout: float | None, what: str) -> T:
-        if not pending.done:
-            wait, fire = self._loop.slot()
-            pending.told = fire
-            timer = None if timeout is None else self._loop.later(timeout, fire)
-            try:
-                await wait
-            finally:
-                pending.told = None
-                if timer is not None:
-                    timer.cancel()
-            if not pending.done:
-                raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
-        return pending.result()
-
     async def _barrier(self, timeout: float | None, what: str) -> Refusals:
         """Wait until all that was sent is done, and return what was refused of it."""
         data, pending = self._ledger.barrier()
@@ -406,7 +307,7 @@ class AwaitedClient:
 
     async def _passed(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
         try:
-            return await self._wait(pending, timeout, what)
+            return await self._loop.wait(pending, timeout, what)
         except BaseException:
             # Nobody waits any more: what was refused then is told by the next flush.
             self._ledger.leave(pending)
@@ -420,7 +321,7 @@ class AwaitedClient:
         joined = self._ledger.begin(conversation)
         try:
             await self._loop.dial(self._url, settings, _Ear(self, conversation))
-            await self._wait(joined, settings.timeout, "")
+            await self._loop.wait(joined, settings.timeout, "")
         except TimeoutError:
             raise ConnectionLost(f"the broker did not answer within {settings.timeout:g} seconds") from None
         finally:
@@ -505,9 +406,7 @@ class AwaitedClient:
         assert self._settings.reconnect is not None
         why = lost
         for pause in self._settings.reconnect.pauses():
-            wait, fire = self._loop.slot()
-            self._loop.later(pause, fire)
-            await wait
+            await self._loop.rest(pause)
             if self._ledger.state is not State.AWAY:
                 return
             try:
@@ -687,7 +586,7 @@ class AwaitedSubscription:
             self._waiters.append(pending)
             box.told = self._told
             try:
-                await self._client._wait(pending, timeout, "a delivery")
+                await self._client._loop.wait(pending, timeout, "a delivery")
             except TimeoutError:
                 return None
             finally:

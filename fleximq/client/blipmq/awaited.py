@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from fleximq.client.awaited import Loop
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.errors import Nacked
 from fleximq.client.blipmq.talk import BlipTalk, Delivery
 from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, SubscribeFailed
+from fleximq.client.loops.loop import Loop
 from fleximq.client.queues.link import Link, refusedJoin
 from fleximq.client.queues.pulling import Pulled
 from fleximq.client.queues.settings import IDLE
@@ -122,7 +122,7 @@ class AwaitedBlip(Link):
         data, pending = self._talk.subscribe(topic, qos)
         self.send(data)
         try:
-            return await self.wait(pending, timeout, f"the subscription to {topic}")
+            return await self.loop.wait(pending, timeout, f"the subscription to {topic}")
         except Answered as error:
             raise SubscribeFailed(error.status, error.words, topic) from None
 
@@ -202,7 +202,7 @@ class AwaitedBlip(Link):
     async def _ping(self, timeout: float | None, what: str) -> None:
         data, pending = self._talk.ping()
         self.send(data)
-        await self.wait(pending, timeout, what)
+        await self.loop.wait(pending, timeout, what)
 
     def _checkCertain(self) -> None:
         if self._uncertain is not None:
@@ -255,7 +255,7 @@ class AwaitedBlip(Link):
         """
         data, pending = self._talk.poll(subscription, count)
         self.send(data)
-        return await self.wait(pending, None, "")
+        return await self.loop.wait(pending, None, "")
 
     async def renew(self, subscription: "AwaitedSubscription", topic: str, qos: int) -> int:
         """Make a subscription anew that the broker knows no more, and return its id."""
@@ -273,8 +273,8 @@ class AwaitedBlip(Link):
         data, hello, auth = self._talk.hello(self._key)
         self.send(data)
         try:
-            await self.wait(hello, self.settings.timeout, "")
-            await self.wait(auth, self.settings.timeout, "")
+            await self.loop.wait(hello, self.settings.timeout, "")
+            await self.loop.wait(auth, self.settings.timeout, "")
         except Answered as error:
             raise refusedJoin(error) from None
 

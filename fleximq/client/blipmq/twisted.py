@@ -16,9 +16,9 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.awaited import PREFETCH, AwaitedBlip, AwaitedSubscription
 from fleximq.client.blipmq.errors import Nacked
 from fleximq.client.blipmq.talk import Delivery
+from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.queues.settings import IDLE, QueueWishes
 from fleximq.client.settings import PATIENCE, ClientSettings, State
-from fleximq.client.twisted import _ReactorLoop
 from fleximq.endpoints.urls import Url
 
 __all__ = ["Client", "Delivery", "Nacked", "Subscription", "connect"]
@@ -33,7 +33,7 @@ def connect(
     """
 
     async def opened() -> Client:
-        inner = AwaitedBlip(_ReactorLoop(reactor), Url.parse(url), ClientSettings(**wishes), key)
+        inner = AwaitedBlip(ReactorLoop(reactor), Url.parse(url), ClientSettings(**wishes), key)
         return Client(await inner.open())
 
     return Deferred.fromCoroutine(opened())

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from fleximq.client.awaited import Loop
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ClientError, ConnectionLost
+from fleximq.client.loops.loop import Loop
 from fleximq.client.minimq.errors import ProduceFailed
 from fleximq.client.minimq.talk import MiniTalk
 from fleximq.client.pending import Pending
@@ -70,7 +70,7 @@ class AwaitedMini(Link):
         await self.arrive(timeout)
         data, pending = self._talk.produce(message)
         await self.sendPatiently(data)
-        return await self.wait(pending, timeout, "the answer to a PRODUCE")
+        return await self.loop.wait(pending, timeout, "the answer to a PRODUCE")
 
     async def produceMany(self, topic: str, contents: Iterable[str], timeout: float | None = PATIENCE) -> list[str]:
         """Put many messages into a queue, which is much quicker than one by one, and return their ids.
@@ -88,7 +88,7 @@ class AwaitedMini(Link):
             await self.sendPatiently(b"".join(data for data, _ in asked))
             for _, pending in asked:
                 try:
-                    ids.append(await self.wait(pending, timeout, "the answer to a PRODUCE"))
+                    ids.append(await self.loop.wait(pending, timeout, "the answer to a PRODUCE"))
                 except ProduceFailed as error:
                     failed.append(error)
         if failed:
@@ -106,7 +106,7 @@ class AwaitedMini(Link):
         await self.arrive(timeout)
         data, pending = self._talk.consume(topic)
         self.send(data)
-        return await self.wait(pending, timeout, "the answer to a CONSUME")
+        return await self.loop.wait(pending, timeout, "the answer to a CONSUME")
 
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "AwaitedConsumer":
         """Return what iterates over the messages of a queue, and acknowledges each when the next is asked for.
@@ -146,7 +146,7 @@ class AwaitedMini(Link):
         try:
             await self.produce(topic, content, None, correlation, self._replyTo, timeout)
             self._collect()
-            return (await self.wait(pending, timeout, f"the answer to {topic}")).content
+            return (await self.loop.wait(pending, timeout, f"the answer to {topic}")).content
         finally:
             self._replies.pop(correlation, None)
 
@@ -172,7 +172,7 @@ class AwaitedMini(Link):
         self._isUnacknowledged = False
         data, pending = self._talk.ping()
         self.send(data)
-        await self.wait(pending, timeout, "the answer to a PING")
+        await self.loop.wait(pending, timeout, "the answer to a PING")
         return time.perf_counter() - begun
 
     async def close(self, timeout: float | None = PATIENCE) -> None:
@@ -205,7 +205,7 @@ class AwaitedMini(Link):
         asked = [self._talk.consume(topic) for _ in range(most)]
         self.send(b"".join(data for data, _ in asked))
         # Answers come in order: when the last is there, all are.
-        await self.wait(asked[-1][1], None, "")
+        await self.loop.wait(asked[-1][1], None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
 
     async def _serve(self, consumer: "AwaitedConsumer", function: Function) -> None:
@@ -295,7 +295,7 @@ class AwaitedMini(Link):
         self._talk = MiniTalk()
         data, pending = self._talk.ping()
         self.send(data)
-        await self.wait(pending, self.settings.timeout, "")
+        await self.loop.wait(pending, self.settings.timeout, "")
 
     def _arrived(self) -> None:
         owed, self._owed = self._owed, []

@@ -13,11 +13,11 @@ from typing import Any, Self, Unpack
 from twisted.internet.defer import Deferred
 
 from fleximq.client.backoff import Backoff
+from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.minimq.awaited import AwaitedConsumer, AwaitedMini, Function, Message
 from fleximq.client.minimq.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.queues.settings import IDLE, QueueWishes
 from fleximq.client.settings import PATIENCE, ClientSettings, State
-from fleximq.client.twisted import _ReactorLoop
 from fleximq.endpoints.urls import Url
 
 __all__ = ["Client", "ConsumeFailed", "Consumer", "Message", "ProduceFailed", "connect"]
@@ -30,7 +30,7 @@ def connect(reactor: Any, url: str = "tcp://localhost:7890", **wishes: Unpack[Qu
     """
 
     async def opened() -> Client:
-        return Client(await AwaitedMini(_ReactorLoop(reactor), Url.parse(url), ClientSettings(**wishes)).open())
+        return Client(await AwaitedMini(ReactorLoop(reactor), Url.parse(url), ClientSettings(**wishes)).open())
 
     return Deferred.fromCoroutine(opened())
 

@@ -6,11 +6,12 @@ A link is used from the loop's own thread. What is sent in one turn of the loop 
 import logging
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import Self, TypeVar
+from typing import Self
 
-from fleximq.client.awaited import Cancellable, Line, Loop
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.ledger import passes
+from fleximq.client.loops.line import Line
+from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.pending import Pending
 from fleximq.client.queues.settings import checkPlace
 from fleximq.client.settings import ClientSettings, State
@@ -23,8 +24,6 @@ _log = logging.getLogger(__name__)
 _WRITE_BYTES = 64 * KIBIBYTE
 #: After so many signs of life that were asked for in vain, a connection is given up.
 _IN_VAIN = 3
-
-T = TypeVar("T")
 
 
 class Link(ABC):
@@ -111,11 +110,11 @@ class Link(ABC):
         if self._outgoingBytes < _WRITE_BYTES:
             return
         self._push()
-        await self.rest(0)
+        await self.loop.rest(0)
         while self._full is not None:
             drained: Pending[None] = Pending()
             self._full.append(drained)
-            await self.wait(drained, None, "")
+            await self.loop.wait(drained, None, "")
 
     def _push(self) -> None:
         if self._pushing is not None:
@@ -124,34 +123,6 @@ class Link(ABC):
         outgoing, self._outgoing, self._outgoingBytes = self._outgoing, [], 0
         if self._line is not None and outgoing:
             self._line.write(b"".join(outgoing))
-
-    async def rest(self, seconds: float) -> None:
-        """Wait so long; with 0, let others have their turn."""
-        wait, fire = self.loop.slot()
-        timer = self.loop.later(seconds, fire)
-        try:
-            await wait
-        finally:
-            timer.cancel()
-
-    async def wait(self, pending: Pending[T], timeout: float | None, what: str) -> T:
-        """Wait for a value or an error.
-
-        :raises TimeoutError: it did not come within so many seconds.
-        """
-        if not pending.done:
-            wait, fire = self.loop.slot()
-            pending.told = fire
-            timer = None if timeout is None else self.loop.later(timeout, fire)
-            try:
-                await wait
-            finally:
-                pending.told = None
-                if timer is not None:
-                    timer.cancel()
-            if not pending.done:
-                raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
-        return pending.result()
 
     async def arrive(self, timeout: float | None) -> None:
         """Wait until there is a connection.
@@ -165,7 +136,7 @@ class Link(ABC):
         pending: Pending[None] = Pending()
         self._arrivals.append(pending)
         try:
-            await self.wait(pending, timeout, "a connection")
+            await self.loop.wait(pending, timeout, "a connection")
         finally:
             with suppress(ValueError):
                 self._arrivals.remove(pending)
@@ -268,7 +239,7 @@ class Link(ABC):
     async def _comeBack(self, why: Exception) -> None:
         assert self.settings.reconnect is not None
         for pause in self.settings.reconnect.pauses():
-            await self.rest(pause)
+            await self.loop.rest(pause)
             if self._state is not State.AWAY:
                 return
             try:

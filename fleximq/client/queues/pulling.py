@@ -165,7 +165,7 @@ class Pulled(ABC, Generic[T]):
             try:
                 self._fill(isFirst)
                 isFirst = False
-                await self._link.wait(told, left, "a message")
+                await self._link.loop.wait(told, left, "a message")
             except TimeoutError:
                 return
             finally:

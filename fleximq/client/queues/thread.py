@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from fleximq.client.asyncio import _AsyncioLoop
-from fleximq.client.awaited import Loop
 from fleximq.client.errors import ConnectionLost
+from fleximq.client.loops.asyncio import AsyncioLoop
+from fleximq.client.loops.loop import Loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._pid = os.getpid()
-        self.loop: Loop = _AsyncioLoop(self._loop)
+        self.loop: Loop = AsyncioLoop(self._loop)
         self._thread = threading.Thread(target=self._loop.run_forever, name="fleximq-queues", daemon=True)
         self._thread.start()
 

@@ -1,0 +1,202 @@
+"""Twisted's reactor for clients: its endpoints, and its TLS."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from OpenSSL import SSL
+from service_identity import CertificateError, VerificationError
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
+from twisted.internet.error import (
+    AlreadyCalled,
+    AlreadyCancelled,
+    ConnectError,
+    ConnectingCancelledError,
+    ConnectionDone,
+    DNSLookupError,
+)
+from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.ssl import Certificate, PrivateCertificate, optionsForClientTLS, trustRootFromCertificates
+from twisted.logger import Logger
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from fleximq.client.dial import IPC_FOLDER
+from fleximq.client.errors import ConnectionLost, Untrusted
+from fleximq.client.loops.line import Line, Listener
+from fleximq.client.loops.loop import Cancellable, Loop
+from fleximq.client.pipes import ownPipes
+from fleximq.client.settings import ClientSettings, Tls
+from fleximq.endpoints.standard_streams import StandardStreams
+from fleximq.endpoints.urls import Url
+from fleximq.errors import SettingError
+
+_log = Logger()
+#: Where one certificate of a PEM file ends.
+_END = b"-----END CERTIFICATE-----"
+#: What a peer says in TLS that does not trust a certificate, or wants one.
+_ALERTS = ("alert certificate", "alert bad certificate", "unsupported certificate", "unknown ca", "access denied",
+           "certificate verify failed", "certificate required")  # fmt: skip
+
+
+class ReactorLoop(Loop):
+    """A reactor of Twisted, with its endpoints."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
+        waiting: Deferred[None] = Deferred()
+        isFired = False
+
+        def call() -> None:
+            if not waiting.called:
+                waiting.callback(None)
+
+        def fire() -> None:
+            # In a turn of its own: who waits goes on when the client is done with what it does now.
+            nonlocal isFired
+            if not isFired:
+                isFired = True
+                self._reactor.callLater(0, call)
+
+        return waiting, fire
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
+        return _Timer(self._reactor.callLater(seconds, call))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
+        running = Deferred.fromCoroutine(work)
+        running.addErrback(lambda failure: failure.trap(CancelledError, ConnectingCancelledError) and None)
+        running.addErrback(lambda failure: _log.failure("What a client does by itself failed", failure))
+        return running
+
+    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
+        stream = _Stream(listener, f"cannot connect to {url}")
+        if url.scheme == "stdio":
+            StandardStreams(stream, *ownPipes(), reactor=self._reactor)
+            return
+        try:
+            await self._endpoint(url, settings.timeout).connect(self._factory(url, settings, stream))
+        except (ConnectError, DNSLookupError, OSError, ValueError, CancelledError) as error:
+            raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from error
+
+    def _endpoint(self, url: Url, timeout: float) -> Any:
+        if url.scheme == "ipc":
+            return UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), timeout)
+        return HostnameEndpoint(self._reactor, url.host or "localhost", url.port, timeout)
+
+    def _factory(self, url: Url, settings: ClientSettings, stream: "_Stream") -> Any:
+        plain = Factory.forProtocol(lambda: stream)
+        if not url.isSecure:
+            return plain
+        # Of its own accord it would take the global reactor for its clock.
+        return TLSMemoryBIOFactory(_creator(url.host or "localhost", settings.tls), True, plain, clock=self._reactor)
+
+
+class _Timer:
+    """A delayed call that can be cancelled when it was called."""
+
+    def __init__(self, call: IDelayedCall) -> None:
+        self._call = call
+
+    def cancel(self) -> None:
+        with suppress(AlreadyCalled, AlreadyCancelled):
+            self._call.cancel()
+
+
+def _creator(host: str, tls: Any) -> Any:
+    """Return what makes the connections of TLS to a host.
+
+    :raises SettingError: a file cannot be read or used.
+    """
+    if tls is not None and not isinstance(tls, Tls):
+        return tls
+    files = tls or Tls()
+    try:
+        trusted = None
+        if files.authority is not None:
+            several = Path(files.authority).read_bytes().split(_END)[:-1]
+            trusted = trustRootFromCertificates([Certificate.loadPEM(each + _END) for each in several])
+        shown = None
+        if files.certificate is not None:
+            both = Path(files.key or files.certificate).read_bytes() + Path(files.certificate).read_bytes()
+            shown = PrivateCertificate.loadPEM(both)
+        return optionsForClientTLS(host, trustRoot=trusted, clientCertificate=shown)
+    except (OSError, ValueError, SSL.Error) as error:
+        raise SettingError(f"the files for TLS cannot be used: {error}") from error
+
+
+@implementer(IPushProducer)
+class _Stream(Protocol, Line):
+    """A connection on the reactor; it is told by its transport when to write no more."""
+
+    def __init__(self, listener: Listener, what: str) -> None:
+        self._listener = listener
+        self._what = what
+
+    def connectionMade(self) -> None:
+        transport: Any = self.transport
+        with suppress(AttributeError):
+            transport.setTcpNoDelay(True)
+            transport.setTcpKeepAlive(True)
+        IConsumer(transport).registerProducer(self, True)
+        self._listener.lineMade(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._listener.lineHeard(self, data)
+
+    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
+        self._listener.lineLost(self, _lostBy(reason))
+
+    # -- what the transport says -------------------------------------------------------------------
+
+    def pauseProducing(self) -> None:
+        self._listener.lineFull(self)
+
+    def resumeProducing(self) -> None:
+        self._listener.lineDrained(self)
+
+    def stopProducing(self) -> None:
+        self._listener.lineDrained(self)
+
+    # -- what the client says ----------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def pauseReading(self) -> None:
+        self._transport.pauseProducing()
+
+    def resumeReading(self) -> None:
+        self._transport.resumeProducing()
+
+    def close(self) -> None:
+        self._transport.unregisterProducer()
+        self._transport.loseConnection()
+
+    def abort(self) -> None:
+        self._transport.unregisterProducer()
+        self._transport.abortConnection()
+
+    @property
+    def _transport(self) -> Any:
+        return self.transport
+
+
+def _lostBy(reason: Failure) -> ConnectionLost:
+    error = reason.value
+    if isinstance(error, ConnectionDone):
+        return ConnectionLost("the broker closed the connection")
+    if isinstance(error, VerificationError | CertificateError):
+        return Untrusted("cannot connect: its certificate is not to be trusted, for it is for another host")
+    said = str(error) or type(error).__name__
+    if isinstance(error, SSL.Error):
+        said = ", ".join(str(each[-1]) for each in error.args[0]) if error.args and error.args[0] else said
+        if any(alert in said for alert in _ALERTS):
+            return Untrusted(f"cannot connect: a certificate is not to be trusted ({said})")
+    return ConnectionLost(f"the connection ended: {said}")
