@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fleximq import __version__
 from fleximq.broker.group_paths import GROUP_PATHS
 from fleximq.broker.journal_paths import JOURNAL_PATHS, commit, stage
 from fleximq.broker.listings import Arguments, Path, listing, page
+from fleximq.broker.overview import overview
 from fleximq.broker.permitting import permit, sees
 from fleximq.broker.topics import Topic
 from fleximq.broker.values import Client
@@ -28,24 +28,11 @@ ARGUMENT_BYTES = 64 * KIBIBYTE
 
 
 def about(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
-    """Answer ``/broker/about``: name, version, uptime in seconds, counts of clients, topics and events, the journal.
-
-    That is nil without a journal on disk; otherwise a map with the ``state`` ("ok" or "read-only") and the ``reason``,
-    what was lost or cut off, and how large it is.
-    """
+    """Answer ``/broker/about``: :func:`overview`, and which dialects are spoken, and the time in milliseconds."""
     return {
-        "name": "FlexiMQ",
-        "version": __version__,
+        **overview(broker),
         "dialects": ["fleximq", "blipmq", "minimq", "identity"],
-        "uptime": round(broker.clock.seconds() - broker.started, 3),
         "time": int(time.time() * 1000),
-        "clients": len(broker.clients),
-        "topics": len(broker.topics),
-        "queues": len(broker.queues),
-        "subscriptions": len(broker.subscriptions),
-        "groups": len(broker.groups),
-        "journal": broker.journalHealth(),
-        "counts": dict(broker.counts.events),
     }
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from fleximq import __version__
 from fleximq.broker.broker import Broker
 from fleximq.broker.listings import listing, number, page, text
+from fleximq.broker.overview import overview
 from fleximq.broker.queues import Queue
 from fleximq.broker.values import Client
 from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -76,21 +76,7 @@ class Api:
 
     async def about(self, visit: Visit) -> Reply:
         """Tell version, uptime in seconds, how much of everything there is, and what was counted."""
-        broker = self._broker
-        return jsonReply(
-            {
-                "name": "FlexiMQ",
-                "version": __version__,
-                "uptime": round(broker.clock.seconds() - broker.started, 3),
-                "clients": len(broker.clients),
-                "topics": len(broker.topics),
-                "queues": len(broker.queues),
-                "subscriptions": len(broker.subscriptions),
-                "groups": len(broker.groups),
-                "journal": broker.journalHealth(),
-                "counts": dict(broker.counts.events),
-            }
-        )
+        return jsonReply(overview(self._broker))
 
     async def clients(self, visit: Visit) -> Reply:
         """List who is connected, by id."""
