@@ -8,6 +8,8 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from fleximq.security.host_names import isAddress, isOwnName
+
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
@@ -42,7 +44,7 @@ class Origins:
 
     def _isOwn(self, page: tuple[str, str, int | None], host: str | None) -> bool:
         scheme, name, _ = page
-        return (self.namesTrusted or _isAddress(name)) and host is not None and _place(f"{scheme}://{host}") == page
+        return (self.namesTrusted or isAddress(name)) and host is not None and _place(f"{scheme}://{host}") == page
 
 
 def _place(url: str) -> tuple[str, str, int | None] | None:
@@ -60,15 +62,5 @@ def _place(url: str) -> tuple[str, str, int | None] | None:
     return parts.scheme, name, port or _PORTS.get(parts.scheme)
 
 
-def _isAddress(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 def _isLoopback(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    return _isAddress(name) and ipaddress.ip_address(name).is_loopback
+    return isOwnName(name) or (isAddress(name) and ipaddress.ip_address(name).is_loopback)

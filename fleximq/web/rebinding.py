@@ -6,10 +6,10 @@ machine, unless names are trusted because this is no broker for its own machine 
 come as JSON, and not from a page of another origin.
 """
 
-import ipaddress
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
+from fleximq.security.host_names import isAddress, isOwnName
 from fleximq.web.visit import JSON, HttpRefusal
 
 
@@ -24,7 +24,7 @@ def checkHost(host: str | None, namesTrusted: bool, added: Collection[str] = ())
     if host is None or namesTrusted:
         return
     name = _nameOf(f"//{host}")
-    if not name or not (_isAddress(name) or _isOwnName(name) or name in {_nameOf(each) for each in added}):
+    if not name or not (isAddress(name) or isOwnName(name) or name in {_nameOf(each) for each in added}):
         raise HttpRefusal(403, "ask by an address or as localhost: other names are not trusted here")
 
 
@@ -49,15 +49,3 @@ def _nameOf(url: str) -> str:
         return urlsplit(url.lower()).hostname or ""
     except ValueError:
         return ""
-
-
-def _isAddress(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _isOwnName(name: str) -> bool:
-    return name == "localhost" or name.endswith(".localhost")
