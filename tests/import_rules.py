@@ -73,7 +73,7 @@ PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exceptio
 #: Modules that are rooms of their own, though they stand in the folder of another one.
 APART = {
     f"fleximq.client.{each}": "client.twisted"
-    for each in ("twisted", "loops.reactor", "blipmq.twisted", "minimq.twisted")
+    for each in ("twisted", "deferred", "loops.reactor", "queues.deferred", "blipmq.twisted", "minimq.twisted")
 }
 
 #: The one module that meets the global reactor.

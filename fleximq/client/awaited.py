@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self
 
 from fleximq.client.accounts import OfContext
@@ -17,6 +16,7 @@ from fleximq.client.conversation import BROKER, Conversation, packed
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.events import Delivery, Notification, Request
 from fleximq.client.inbox import Box
+from fleximq.client.iteration import Iterating
 from fleximq.client.ledger import Ledger, Maker, passes, portions, publicationOf
 from fleximq.client.loops.line import Line
 from fleximq.client.loops.loop import Cancellable, Loop
@@ -521,7 +521,7 @@ class _Ear:
             self._client.drained()
 
 
-class AwaitedSubscription:
+class AwaitedSubscription(Iterating[Any]):
     """What is published to a topic or pattern, in order: iterate over it, or take one by one.
 
     While more than ``prefetch`` bytes wait for all subscriptions of a client together, it reads no more, unless
@@ -544,17 +544,6 @@ class AwaitedSubscription:
         """How many deliveries came and were not taken."""
         return len(self._box.waiting)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> Any:
         """Return the next delivery, waiting as long as it takes; the iteration ends when this or the client is closed.
 
@@ -562,10 +551,7 @@ class AwaitedSubscription:
         """
         if self._box.waiting:
             return self._take(self._box)
-        delivery = await self.next()
-        if delivery is None:
-            raise StopAsyncIteration
-        return delivery
+        return await super().__anext__()
 
     async def next(self, timeout: float | None = None) -> Delivery | Notification | None:
         """Return the next delivery; None if none came within ``timeout`` seconds, or if this was closed.

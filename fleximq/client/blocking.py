@@ -16,10 +16,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
 from fleximq.client import forking
+from fleximq.client.contexts import Leaving
 from fleximq.client.conversation import BROKER, packed
 from fleximq.client.dial import checkTls, dial
 from fleximq.client.errors import Answered, ConnectionLost, JoinRefused
@@ -56,7 +56,7 @@ def connect(url: str = "tcp://localhost:7890", **wishes: Unpack[Wishes]) -> "Cli
     return Client(Url.parse(url), ClientSettings(**wishes))
 
 
-class Client:
+class Client(Leaving):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
     Values may be whatever MessagePack can hold, or the ``codec``; others raise TypeError, ValueError or OverflowError
@@ -93,18 +93,6 @@ class Client:
         forking.watch(self)
         if self._mends or settings.keepAlive is not None:
             threading.Thread(target=self._keep, name="fleximq-keeper", daemon=True).start()
-
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        """Close; if the block failed, at once and without a flush."""
-        if error is None:
-            self.close()
-        else:
-            self.hangUp()
 
     @property
     def id(self) -> int:

@@ -7,15 +7,15 @@
 """
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from twisted.internet.defer import Deferred
 
 from fleximq.client.awaited import AwaitedClient, AwaitedSubscription, Function
+from fleximq.client.deferred import DeferredClient, DeferredSubscription
 from fleximq.client.dial import checkTls
 from fleximq.client.loops.reactor import ReactorLoop
-from fleximq.client.settings import PATIENCE, ClientSettings, Start, State, Wishes
+from fleximq.client.settings import PATIENCE, ClientSettings, Start, Wishes
 from fleximq.endpoints.urls import Url
 
 __all__ = ["Client", "Subscription", "connect"]
@@ -42,7 +42,7 @@ def connect(reactor: Any, url: str = "tcp://localhost:7890", **wishes: Unpack[Wi
     return Deferred.fromCoroutine(opened())
 
 
-class Client:
+class Client(DeferredClient[AwaitedClient]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
     Values may be whatever MessagePack can hold, or the ``codec``; others raise TypeError, ValueError or OverflowError.
@@ -50,30 +50,10 @@ class Client:
     the connection is lost gets :class:`~fleximq.client.errors.ConnectionLost`. All errors come in the Deferreds.
     """
 
-    def __init__(self, inner: AwaitedClient) -> None:
-        self._inner = inner
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        """Close; if the block failed, at once and without a flush."""
-        if error is None:
-            await self._inner.close()
-        else:
-            self._inner.hangUp()
-
     @property
     def id(self) -> int:
         """The id that the broker gave to this connection; another one after the next."""
         return self._inner.id
-
-    @property
-    def state(self) -> State:
-        """Where the client stands."""
-        return self._inner.state
 
     def publish(self, topic: str, value: object, /, **keys: Any) -> "Deferred[None]":
         """Publish a value, see :meth:`AwaitedClient.publish <fleximq.client.awaited.AwaitedClient.publish>`."""
@@ -104,10 +84,6 @@ class Client:
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         return Deferred.fromCoroutine(self._inner.flush(timeout))
-
-    def ping(self, timeout: float | None = PATIENCE) -> "Deferred[float]":
-        """Fire with how many seconds the broker takes to answer, everything sent before included."""
-        return Deferred.fromCoroutine(self._inner.ping(timeout))
 
     def request(
         self, target: int, path: str, value: object = None, timeout: float | None = PATIENCE
@@ -153,45 +129,14 @@ class Client:
         """
         self._inner.serve(path, function)
 
-    def close(self, timeout: float | None = PATIENCE) -> "Deferred[None]":
-        """Flush, if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        It is ended in any case; a second time nothing happens. Errors as :meth:`flush`.
-        """
-        return Deferred.fromCoroutine(self._inner.close(timeout))
-
-    def hangUp(self) -> None:
-        """End the connection at once, without a flush."""
-        self._inner.hangUp()
-
-
-class Subscription:
+class Subscription(DeferredSubscription[AwaitedSubscription]):
     """What is published to a topic or pattern, in order: iterate over it, or take one by one."""
-
-    def __init__(self, inner: AwaitedSubscription) -> None:
-        self._inner = inner
 
     @property
     def topic(self) -> str:
         """The topic or pattern."""
         return self._inner.topic
-
-    @property
-    def waiting(self) -> int:
-        """How many deliveries came and were not taken."""
-        return self._inner.waiting
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __aiter__(self) -> AwaitedSubscription:
-        """Iterate over every delivery, waiting for each as long as it takes, until this or the client is closed."""
-        return self._inner
 
     def next(self, timeout: float | None = None) -> "Deferred[Any]":
         """Fire with the next delivery; None if none came within ``timeout`` seconds, or if this was closed.
@@ -199,7 +144,3 @@ class Subscription:
         Errors as :meth:`AwaitedSubscription.next <fleximq.client.awaited.AwaitedSubscription.next>`.
         """
         return Deferred.fromCoroutine(self._inner.next(timeout))
-
-    def close(self) -> None:
-        """Subscribe no longer; what came before can still be taken."""
-        self._inner.close()

@@ -10,8 +10,7 @@ process share; ``onState`` is called there, and must not wait for the client.
 """
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.awaited import PREFETCH, AwaitedBlip, AwaitedSubscription
@@ -19,7 +18,8 @@ from fleximq.client.blipmq.errors import Nacked
 from fleximq.client.blipmq.talk import Delivery
 from fleximq.client.queues.settings import IDLE, QueueWishes
 from fleximq.client.queues.thread import theThread
-from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.client.queues.waiting import WaitingClient, WaitingPulled
+from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.endpoints.urls import Url
 
 __all__ = ["Client", "Delivery", "Nacked", "Subscription", "connect"]
@@ -42,33 +42,12 @@ def connect(url: str = "tcp://localhost:7890", key: str = "", **wishes: Unpack[Q
     return Client(inner)
 
 
-class Client:
+class Client(WaitingClient[AwaitedBlip]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
     What is published while the broker is away is kept for it, up to ``buffer`` bytes. Parameters and errors are those
     of :class:`~fleximq.client.blipmq.awaited.AwaitedBlip`.
     """
-
-    def __init__(self, inner: AwaitedBlip) -> None:
-        self._inner = inner
-        self._thread = theThread()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        """Close; if the block failed, at once and without a flush."""
-        if error is None:
-            self.close()
-        else:
-            self.hangUp()
-
-    @property
-    def state(self) -> State:
-        """Where the client stands."""
-        return self._inner.state
 
     def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:
         """Publish a message, and return its number; it is done after the next :meth:`flush`."""
@@ -106,29 +85,13 @@ class Client:
         """
         self._thread.run(self._inner.flush, timeout)
 
-    def ping(self, timeout: float | None = PATIENCE) -> float:
-        """Return how many seconds the broker takes to answer, everything sent before included."""
-        return self._thread.run(self._inner.ping, timeout)
 
-    def close(self, timeout: float | None = PATIENCE) -> None:
-        """Flush, if anything was sent since the last flush, and end the connection; iterations end."""
-        self._thread.run(self._inner.close, timeout)
-
-    def hangUp(self) -> None:
-        """End the connection at once, without a flush."""
-        self._thread.call(self._inner.hangUp)
-
-
-class Subscription:
+class Subscription(WaitingPulled[AwaitedSubscription, Delivery]):
     """What is published to a topic, in order: iterate over it, or take one by one.
 
     A delivery is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
     leaves the loop early has not acknowledged the last one: it comes again.
     """
-
-    def __init__(self, inner: AwaitedSubscription) -> None:
-        self._inner = inner
-        self._thread = theThread()
 
     @property
     def id(self) -> int:
@@ -140,45 +103,6 @@ class Subscription:
         """The topic; None where it was resumed."""
         return self._inner.topic
 
-    @property
-    def waiting(self) -> int:
-        """How many deliveries were fetched and not taken."""
-        return self._inner.waiting
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Delivery:
-        """Return the next delivery, waiting as long as it takes; the iteration ends when this or the client is closed.
-
-        Raises what :meth:`next` raises.
-        """
-        delivery = self.next()
-        if delivery is None:
-            raise StopIteration
-        return delivery
-
-    def next(self, timeout: float | None = None) -> Delivery | None:
-        """Acknowledge what was taken before, and return the next delivery; None if none came, or if this was closed.
-
-        :param timeout: seconds; with 0 the broker is asked once. None: wait as long as it takes.
-        :raises ConnectionLost: the connection ended, and there will be none.
-        :raises SubscribeFailed: the broker refuses, or does not know the subscription that was resumed.
-        """
-        return self._thread.run(self._inner.next, timeout)
-
-    def nextMany(self, most: int, timeout: float | None = None) -> list[Delivery]:
-        """Return up to ``most`` deliveries, at least one; they are acknowledged together. Otherwise as :meth:`next`."""
-        return self._thread.run(self._inner.nextMany, most, timeout)
-
     def ack(self, delivery: Delivery) -> None:
         """Acknowledge a delivery now, instead of when the next one is asked for."""
         self._thread.call(self._inner.ack, delivery)
@@ -186,7 +110,3 @@ class Subscription:
     def leave(self, delivery: Delivery) -> None:
         """Do not acknowledge a delivery that was taken: it comes again."""
         self._thread.call(self._inner.leave, delivery)
-
-    def close(self) -> None:
-        """Fetch no more; what was fetched before can still be taken."""
-        self._thread.call(self._inner.close)

@@ -7,8 +7,7 @@
 """
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from twisted.internet.defer import Deferred
 
@@ -16,9 +15,11 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.awaited import PREFETCH, AwaitedBlip, AwaitedSubscription
 from fleximq.client.blipmq.errors import Nacked
 from fleximq.client.blipmq.talk import Delivery
+from fleximq.client.deferred import DeferredClient
 from fleximq.client.loops.reactor import ReactorLoop
+from fleximq.client.queues.deferred import DeferredPulled
 from fleximq.client.queues.settings import IDLE, QueueWishes
-from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.endpoints.urls import Url
 
 __all__ = ["Client", "Delivery", "Nacked", "Subscription", "connect"]
@@ -39,32 +40,12 @@ def connect(
     return Deferred.fromCoroutine(opened())
 
 
-class Client:
+class Client(DeferredClient[AwaitedBlip]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
     What is published while the broker is away is kept for it, up to ``buffer`` bytes. Parameters and errors are those
     of :class:`~fleximq.client.blipmq.awaited.AwaitedBlip`; errors come in the Deferreds.
     """
-
-    def __init__(self, inner: AwaitedBlip) -> None:
-        self._inner = inner
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        """Close; if the block failed, at once and without a flush."""
-        if error is None:
-            await self._inner.close()
-        else:
-            self._inner.hangUp()
-
-    @property
-    def state(self) -> State:
-        """Where the client stands."""
-        return self._inner.state
 
     def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> "Deferred[int]":
         """Publish a message, and fire with its number; it is done after the next :meth:`flush`."""
@@ -106,28 +87,13 @@ class Client:
         """
         return Deferred.fromCoroutine(self._inner.flush(timeout))
 
-    def ping(self, timeout: float | None = PATIENCE) -> "Deferred[float]":
-        """Fire with how many seconds the broker takes to answer, everything sent before included."""
-        return Deferred.fromCoroutine(self._inner.ping(timeout))
 
-    def close(self, timeout: float | None = PATIENCE) -> "Deferred[None]":
-        """Flush, if anything was sent since the last flush, and end the connection; iterations end."""
-        return Deferred.fromCoroutine(self._inner.close(timeout))
-
-    def hangUp(self) -> None:
-        """End the connection at once, without a flush."""
-        self._inner.hangUp()
-
-
-class Subscription:
+class Subscription(DeferredPulled[AwaitedSubscription, Delivery]):
     """What is published to a topic, in order: iterate over it, or take one by one.
 
     A delivery is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
     leaves the loop early has not acknowledged the last one: it comes again.
     """
-
-    def __init__(self, inner: AwaitedSubscription) -> None:
-        self._inner = inner
 
     @property
     def id(self) -> int:
@@ -139,34 +105,6 @@ class Subscription:
         """The topic; None where it was resumed."""
         return self._inner.topic
 
-    @property
-    def waiting(self) -> int:
-        """How many deliveries were fetched and not taken."""
-        return self._inner.waiting
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __aiter__(self) -> AwaitedSubscription:
-        """Iterate over every delivery, waiting for each as long as it takes, until this or the client is closed."""
-        return self._inner
-
-    def next(self, timeout: float | None = None) -> "Deferred[Delivery | None]":
-        """Acknowledge what was taken before, and fire with the next delivery; None if none came, or if this was closed.
-
-        Errors as :meth:`fleximq.client.blipmq.blocking.Subscription.next`.
-        """
-        return Deferred.fromCoroutine(self._inner.next(timeout))
-
-    def nextMany(self, most: int, timeout: float | None = None) -> "Deferred[list[Delivery]]":
-        """Fire with up to ``most`` deliveries, at least one; acknowledged together. Otherwise as :meth:`next`."""
-        return Deferred.fromCoroutine(self._inner.nextMany(most, timeout))
-
     def ack(self, delivery: Delivery) -> None:
         """Acknowledge a delivery now, instead of when the next one is asked for."""
         self._inner.ack(delivery)
@@ -174,7 +112,3 @@ class Subscription:
     def leave(self, delivery: Delivery) -> None:
         """Do not acknowledge a delivery that was taken: it comes again."""
         self._inner.leave(delivery)
-
-    def close(self) -> None:
-        """Fetch no more; what was fetched before can still be taken."""
-        self._inner.close()

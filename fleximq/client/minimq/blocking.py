@@ -13,15 +13,15 @@ process share; ``onState`` is called there, and must not wait for the client.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.minimq.awaited import AwaitedConsumer, AwaitedMini, Message
 from fleximq.client.minimq.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.queues.settings import IDLE, QueueWishes
 from fleximq.client.queues.thread import inThread, theThread
-from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.client.queues.waiting import WaitingClient, WaitingPulled
+from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.endpoints.urls import Url
 
 __all__ = ["Client", "ConsumeFailed", "Consumer", "Message", "ProduceFailed", "connect"]
@@ -42,32 +42,11 @@ def connect(url: str = "tcp://localhost:7890", **wishes: Unpack[QueueWishes]) ->
     return Client(inner)
 
 
-class Client:
+class Client(WaitingClient[AwaitedMini]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
     Parameters and errors are those of :class:`~fleximq.client.minimq.awaited.AwaitedMini`.
     """
-
-    def __init__(self, inner: AwaitedMini) -> None:
-        self._inner = inner
-        self._thread = theThread()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        """Close; if the block failed, at once."""
-        if error is None:
-            self.close()
-        else:
-            self.hangUp()
-
-    @property
-    def state(self) -> State:
-        """Where the client stands."""
-        return self._inner.state
 
     def produce(
         self,
@@ -127,73 +106,18 @@ class Client:
         """
         self._thread.call(self._inner.serve, topic, partial(inThread, function))
 
-    def ping(self, timeout: float | None = PATIENCE) -> float:
-        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
-        return self._thread.run(self._inner.ping, timeout)
 
-    def close(self, timeout: float | None = PATIENCE) -> None:
-        """See that all ACKs have arrived, and end the connection; iterations end."""
-        self._thread.run(self._inner.close, timeout)
-
-    def hangUp(self) -> None:
-        """End the connection at once."""
-        self._thread.call(self._inner.hangUp)
-
-
-class Consumer:
+class Consumer(WaitingPulled[AwaitedConsumer, Message]):
     """The messages of a queue: iterate over it, or take one by one.
 
     A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
     leaves the loop early has not acknowledged the last one: it comes again after a while.
     """
 
-    def __init__(self, inner: AwaitedConsumer) -> None:
-        self._inner = inner
-        self._thread = theThread()
-
     @property
     def topic(self) -> str:
         """The topic."""
         return self._inner.topic
-
-    @property
-    def waiting(self) -> int:
-        """How many messages were fetched and not taken."""
-        return self._inner.waiting
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Message:
-        """Return the next message, waiting as long as it takes; the iteration ends when this or the client is closed.
-
-        Raises what :meth:`next` raises.
-        """
-        message = self.next()
-        if message is None:
-            raise StopIteration
-        return message
-
-    def next(self, timeout: float | None = None) -> Message | None:
-        """Acknowledge what was taken before, and return the next message; None if none came, or if this was closed.
-
-        :param timeout: seconds; with 0 the broker is asked once. None: wait as long as it takes.
-        :raises ConnectionLost: the connection ended, and there will be none.
-        :raises ConsumeFailed: the broker refuses.
-        """
-        return self._thread.run(self._inner.next, timeout)
-
-    def nextMany(self, most: int, timeout: float | None = None) -> list[Message]:
-        """Return up to ``most`` messages, at least one; they are acknowledged together. Otherwise as :meth:`next`."""
-        return self._thread.run(self._inner.nextMany, most, timeout)
 
     def ack(self, message: Message) -> None:
         """Acknowledge a message now, instead of when the next one is asked for."""
@@ -202,7 +126,3 @@ class Consumer:
     def leave(self, message: Message) -> None:
         """Do not acknowledge a message that was taken: it comes again."""
         self._thread.call(self._inner.leave, message)
-
-    def close(self) -> None:
-        """Fetch no more; what was fetched before can still be taken."""
-        self._thread.call(self._inner.close)

@@ -7,17 +7,18 @@
 """
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from twisted.internet.defer import Deferred
 
 from fleximq.client.backoff import Backoff
+from fleximq.client.deferred import DeferredClient
 from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.minimq.awaited import AwaitedConsumer, AwaitedMini, Function, Message
 from fleximq.client.minimq.errors import ConsumeFailed, ProduceFailed
+from fleximq.client.queues.deferred import DeferredPulled
 from fleximq.client.queues.settings import IDLE, QueueWishes
-from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.endpoints.urls import Url
 
 __all__ = ["Client", "ConsumeFailed", "Consumer", "Message", "ProduceFailed", "connect"]
@@ -35,32 +36,12 @@ def connect(reactor: Any, url: str = "tcp://localhost:7890", **wishes: Unpack[Qu
     return Deferred.fromCoroutine(opened())
 
 
-class Client:
+class Client(DeferredClient[AwaitedMini]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
     Parameters and errors are those of :class:`~fleximq.client.minimq.awaited.AwaitedMini`; errors come in the
     Deferreds.
     """
-
-    def __init__(self, inner: AwaitedMini) -> None:
-        self._inner = inner
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        """Close; if the block failed, at once."""
-        if error is None:
-            await self._inner.close()
-        else:
-            self._inner.hangUp()
-
-    @property
-    def state(self) -> State:
-        """Where the client stands."""
-        return self._inner.state
 
     def produce(
         self,
@@ -114,61 +95,18 @@ class Client:
         """
         self._inner.serve(topic, function)
 
-    def ping(self, timeout: float | None = PATIENCE) -> "Deferred[float]":
-        """Fire with how many seconds the broker takes to answer; everything that was sent before is done then."""
-        return Deferred.fromCoroutine(self._inner.ping(timeout))
 
-    def close(self, timeout: float | None = PATIENCE) -> "Deferred[None]":
-        """See that all ACKs have arrived, and end the connection; iterations end."""
-        return Deferred.fromCoroutine(self._inner.close(timeout))
-
-    def hangUp(self) -> None:
-        """End the connection at once."""
-        self._inner.hangUp()
-
-
-class Consumer:
+class Consumer(DeferredPulled[AwaitedConsumer, Message]):
     """The messages of a queue: iterate over it, or take one by one.
 
     A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
     leaves the loop early has not acknowledged the last one: it comes again after a while.
     """
 
-    def __init__(self, inner: AwaitedConsumer) -> None:
-        self._inner = inner
-
     @property
     def topic(self) -> str:
         """The topic."""
         return self._inner.topic
-
-    @property
-    def waiting(self) -> int:
-        """How many messages were fetched and not taken."""
-        return self._inner.waiting
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __aiter__(self) -> AwaitedConsumer:
-        """Iterate over every message, waiting for each as long as it takes, until this or the client is closed."""
-        return self._inner
-
-    def next(self, timeout: float | None = None) -> "Deferred[Message | None]":
-        """Acknowledge what was taken before, and fire with the next message; None if none came, or if this was closed.
-
-        Errors as :meth:`fleximq.client.minimq.blocking.Consumer.next`.
-        """
-        return Deferred.fromCoroutine(self._inner.next(timeout))
-
-    def nextMany(self, most: int, timeout: float | None = None) -> "Deferred[list[Message]]":
-        """Fire with up to ``most`` messages, at least one; acknowledged together. Otherwise as :meth:`next`."""
-        return Deferred.fromCoroutine(self._inner.nextMany(most, timeout))
 
     def ack(self, message: Message) -> None:
         """Acknowledge a message now, instead of when the next one is asked for."""
@@ -177,7 +115,3 @@ class Consumer:
     def leave(self, message: Message) -> None:
         """Do not acknowledge a message that was taken: it comes again."""
         self._inner.leave(message)
-
-    def close(self) -> None:
-        """Fetch no more; what was fetched before can still be taken."""
-        self._inner.close()

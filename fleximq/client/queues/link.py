@@ -14,7 +14,7 @@ from fleximq.client.loops.line import Line
 from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.pending import Pending
 from fleximq.client.queues.settings import checkPlace
-from fleximq.client.settings import ClientSettings, State
+from fleximq.client.settings import PATIENCE, ClientSettings, State
 from fleximq.endpoints.urls import Url
 from fleximq.errors import BrokerError
 from fleximq.limits import KIBIBYTE
@@ -74,6 +74,14 @@ class Link(ABC):
         self._end(None)
 
     # -- what a dialect does -----------------------------------------------------------------------
+
+    @abstractmethod
+    async def ping(self, timeout: float | None = PATIENCE) -> float:
+        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
+
+    @abstractmethod
+    async def close(self, timeout: float | None = PATIENCE) -> None:
+        """See that what was sent is done, and end the connection; iterations end."""
 
     @abstractmethod
     async def _greet(self) -> None:

@@ -5,15 +5,15 @@ An empty queue is asked again after a pause, each longer than the last; when som
 
 import logging
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import TypeVar
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ClientError, ConnectionLost
+from fleximq.client.iteration import Iterating
 from fleximq.client.pending import Pending
 from fleximq.client.queues.link import Link
 from fleximq.client.settings import State
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Pulled(ABC, Generic[T]):
+class Pulled(Iterating[T]):
     """What comes from a queue: iterate over it, or take one by one.
 
     A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
@@ -55,27 +55,6 @@ class Pulled(ABC, Generic[T]):
     def waiting(self) -> int:
         """How many messages were fetched and not taken."""
         return len(self._box)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> T:
-        """Return the next message, waiting as long as it takes; the iteration ends when this or the client is closed.
-
-        Raises what :meth:`next` raises.
-        """
-        message = await self.next()
-        if message is None:
-            raise StopAsyncIteration
-        return message
 
     async def next(self, timeout: float | None = None) -> T | None:
         """Acknowledge what was taken before, and return the next message; None if none came, or if this was closed.
