@@ -12,13 +12,13 @@ from contextlib import suppress
 from typing import Any, Self
 
 from fleximq.client.accounts import OfContext
-from fleximq.client.conversation import BROKER, Conversation, packed
+from fleximq.client.conversation import BROKER, packed
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.events import Delivery, Notification, Request
 from fleximq.client.inbox import Box
 from fleximq.client.iteration import Iterating
 from fleximq.client.ledger import Ledger, Maker, passes, portions, publicationOf
-from fleximq.client.loops.line import Line
+from fleximq.client.loops.connection import Connection
 from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.pending import Pending
 from fleximq.client.refusals import Refusals
@@ -26,12 +26,8 @@ from fleximq.client.settings import PATIENCE, ClientSettings, Start, State
 from fleximq.client.web_socket import conversationOn
 from fleximq.endpoints.urls import Url
 from fleximq.errors import BrokerError, SettingError
-from fleximq.limits import KIBIBYTE
 
 _log = logging.getLogger(__name__)
-#: So much is collected before it is written, in the middle of a turn of the loop.
-_WRITE_BYTES = 64 * KIBIBYTE
-
 #: Answers requests to a path: with a value, or with what has one when it is awaited.
 Function = Callable[[Request], Any]
 
@@ -49,13 +45,9 @@ class AwaitedClient:
         self._url = url
         self._settings = settings
         holder = OfContext(loop.user)
-        self._ledger = Ledger(settings, self._say, self._relieved, self._changed, self._asked, holder)
+        self._connection = Connection(loop, self, self._framed)
+        self._ledger = Ledger(settings, self._connection.send, self._relieved, self._changed, self._asked, holder)
         self._functions: dict[str, Function] = {}
-        self._line: Line | None = None
-        self._outgoing: list[bytes] = []
-        self._outgoingBytes = 0
-        self._pushing: Cancellable | None = None
-        self._full: list[Pending[None]] | None = None
         self._paused = False
         self._ticking: Cancellable | None = None
         self._returning: Cancellable | None = None
@@ -256,46 +248,24 @@ class AwaitedClient:
         if ledger.state is not State.JOINED:
             ledger.keepForLater(size, make)
             return
-        self._send(make(ledger.conversation))
+        self._connection.send(make(ledger.conversation))
         ledger.accounts.note(ledger.accounts.mine())
-        if self._outgoingBytes >= _WRITE_BYTES:
-            self._push()
-            await self._loop.rest(0)
-            while self._full is not None:
-                drained: Pending[None] = Pending()
-                self._full.append(drained)
-                await self._loop.wait(drained, None, "")
-
-    def _send(self, data: bytes) -> None:
-        self._outgoing.append(data)
-        self._outgoingBytes += len(data)
-        if self._pushing is None:
-            self._pushing = self._loop.later(0, self._push)
+        if self._connection.isMuch:
+            await self._connection.drain()
 
     def _sendNow(self, data: bytes) -> None:
-        self._outgoing.append(data)
-        self._push()
+        self._connection.sendNow(data)
         if self._paused:
             self._resume()
 
-    def _say(self, data: bytes) -> None:
-        self._send(data)
-
-    def _push(self) -> None:
-        """Write all that was collected."""
-        if self._pushing is not None:
-            self._pushing.cancel()
-            self._pushing = None
-        outgoing, self._outgoing, self._outgoingBytes = self._outgoing, [], 0
-        if self._line is None:
-            return
+    def _framed(self, data: bytes) -> bytes:
+        """Return what is written of what was sent, behind what is due on the line itself."""
         said = self._ledger.conversation
+        framed = said.framed(data) if data else data
         if said.due:
-            due = b"".join(said.due)
+            framed = b"".join((*said.due, framed))
             said.due.clear()
-            self._line.write(due)
-        if outgoing:
-            self._line.write(said.framed(b"".join(outgoing)))
+        return framed
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -320,13 +290,13 @@ class AwaitedClient:
         conversation = conversationOn(self._url, settings.codec.unpack)
         joined = self._ledger.begin(conversation)
         try:
-            await self._loop.dial(self._url, settings, _Ear(self, conversation))
+            await self._loop.dial(self._url, settings, self._connection.listen())
             await self._loop.wait(joined, settings.timeout, "")
         except TimeoutError:
             raise ConnectionLost(f"the broker did not answer within {settings.timeout:g} seconds") from None
         finally:
             if not joined.done or joined.error is not None:
-                self._drop()
+                self._connection.drop()
         if self._ticking is None and settings.keepAlive is not None:
             self._ticking = self._loop.later(settings.keepAlive, self._tick)
 
@@ -334,14 +304,12 @@ class AwaitedClient:
         assert self._settings.keepAlive is not None
         self._ticking = self._loop.later(self._settings.keepAlive, self._tick)
         if not self._ledger.tick(self._paused):
-            self._lose(ConnectionLost("the broker was silent for too long"))
+            self.lose(ConnectionLost("the broker was silent for too long"))
 
-    def made(self, line: Line) -> None:
+    def made(self) -> None:
         """The line of the current conversation is there."""
-        self._line = line
-        self._full = None
         self._paused = False
-        self._push()
+        self._connection.push()
 
     def heard(self, data: bytes) -> None:
         """Something was read from it."""
@@ -349,28 +317,13 @@ class AwaitedClient:
         try:
             ledger.take(data)
         except BrokerError as error:
-            self._lose(ConnectionLost(f"what came is not FlexiMQ: {error}"))
+            self.lose(ConnectionLost(f"what came is not FlexiMQ: {error}"))
             return
         if ledger.conversation.due:
-            self._push()
-        if not self._paused and ledger.inbox.full and not ledger.needsAnswers and self._line is not None:
+            self._connection.push()
+        if not self._paused and ledger.inbox.full and not ledger.needsAnswers and self._connection.line is not None:
             self._paused = True
-            self._line.pauseReading()
-
-    def full(self) -> None:
-        """Nothing more should be written for the time being."""
-        if self._full is None:
-            self._full = []
-
-    def drained(self) -> None:
-        """More can be written."""
-        waiting, self._full = self._full or (), None
-        for each in waiting:
-            each.succeed(None)
-
-    def lost(self, lost: ConnectionLost) -> None:
-        """The line has ended."""
-        self._lose(lost)
+            self._connection.line.pauseReading()
 
     def _relieved(self) -> None:
         if self._paused:
@@ -378,29 +331,22 @@ class AwaitedClient:
 
     def _resume(self) -> None:
         self._paused = False
-        if self._line is not None:
-            self._line.resumeReading()
+        if self._connection.line is not None:
+            self._connection.line.resumeReading()
 
-    def _lose(self, lost: ConnectionLost) -> None:
+    def lose(self, lost: ConnectionLost) -> None:
+        """Give a connection up, and make another one if that is wished."""
         ledger = self._ledger
         if ledger.state is State.CLOSED:
             return
         wasJoined = ledger.state is State.JOINED
-        self._drop()
+        self._connection.drop()
         if wasJoined and (self._settings.reconnect is None or self._url.scheme == "stdio"):
             self._end(lost)
             return
         ledger.lose(lost)
         if wasJoined:
             self._returning = self._loop.start(self._comeBack(lost))
-
-    def _drop(self) -> None:
-        """Have no line any more."""
-        line, self._line = self._line, None
-        self._outgoing, self._outgoingBytes = [], 0
-        self.drained()
-        if line is not None:
-            line.abort()
 
     async def _comeBack(self, lost: Exception) -> None:
         assert self._settings.reconnect is not None
@@ -434,11 +380,7 @@ class AwaitedClient:
                 with suppress(Exception):
                     each.cancel()
         self._ticking = None
-        if self._line is not None:
-            self._push()
-            line, self._line = self._line, None
-            self.drained()
-            line.close()
+        self._connection.end()
         self._ledger.end(why)
 
     def _changed(self, state: State, why: Exception | None) -> None:
@@ -452,7 +394,7 @@ class AwaitedClient:
 
     def _unsubscribe(self, box: Box) -> None:
         if self._ledger.inbox.close(box) and self._ledger.state is State.JOINED:
-            self._send(self._ledger.conversation.unsubscription(box.topic))
+            self._connection.send(self._ledger.conversation.unsubscription(box.topic))
 
     def _asked(self, request: Request) -> None:
         running: list[Cancellable] = []
@@ -482,43 +424,6 @@ class AwaitedClient:
             data = self._ledger.failure(request, error)
         if said is self._ledger.conversation and self._ledger.state is State.JOINED:
             self._sendNow(data)
-
-
-class _Ear:
-    """Tells a client what happens on the line of one conversation, while that is the current one."""
-
-    def __init__(self, client: AwaitedClient, conversation: Conversation) -> None:
-        self._client = client
-        self._conversation = conversation
-        self._over = False
-
-    @property
-    def _isCurrent(self) -> bool:
-        client = self._client
-        return not self._over and client._ledger.conversation is self._conversation
-
-    def lineMade(self, line: Line) -> None:
-        if self._isCurrent and self._client._ledger.state is not State.CLOSED:
-            self._client.made(line)
-        else:
-            line.abort()
-
-    def lineHeard(self, line: Line, data: bytes) -> None:
-        if self._client._line is line:
-            self._client.heard(data)
-
-    def lineLost(self, line: Line, lost: ConnectionLost) -> None:
-        self._over = True
-        if self._client._line is line:
-            self._client.lost(lost)
-
-    def lineFull(self, line: Line) -> None:
-        if self._client._line is line:
-            self._client.full()
-
-    def lineDrained(self, line: Line) -> None:
-        if self._client._line is line:
-            self._client.drained()
 
 
 class AwaitedSubscription(Iterating[Any]):

@@ -89,7 +89,7 @@ class AwaitedBlip(Link):
         data = self._talk.publications(head, first, messages)
         if self.state is State.JOINED:
             self._isUnflushed = True
-            await self.sendPatiently(data)
+            await self.connection.sendPatiently(data)
             return
         if self._keptBytes + len(data) > self.settings.buffer:
             raise BufferFull(f"the broker is away, and {self._keptBytes} bytes are kept for it already")
@@ -120,7 +120,7 @@ class AwaitedBlip(Link):
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
         await self.arrive(timeout)
         data, pending = self._talk.subscribe(topic, qos)
-        self.send(data)
+        self.connection.send(data)
         try:
             return await self.loop.wait(pending, timeout, f"the subscription to {topic}")
         except Answered as error:
@@ -201,7 +201,7 @@ class AwaitedBlip(Link):
 
     async def _ping(self, timeout: float | None, what: str) -> None:
         data, pending = self._talk.ping()
-        self.send(data)
+        self.connection.send(data)
         await self.loop.wait(pending, timeout, what)
 
     def _checkCertain(self) -> None:
@@ -236,7 +236,7 @@ class AwaitedBlip(Link):
         """Say that these deliveries are done, now or when there is a connection again."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
-            self.send(self._talk.ack(subscription, tags))
+            self.connection.send(self._talk.ack(subscription, tags))
         else:
             self.owe(subscription, tags)
 
@@ -254,7 +254,7 @@ class AwaitedBlip(Link):
         :raises SubscribeFailed: the broker refuses.
         """
         data, pending = self._talk.poll(subscription, count)
-        self.send(data)
+        self.connection.send(data)
         return await self.loop.wait(pending, None, "")
 
     async def renew(self, subscription: "AwaitedSubscription", topic: str, qos: int) -> int:
@@ -271,7 +271,7 @@ class AwaitedBlip(Link):
     async def _greet(self) -> None:
         self._talk = BlipTalk(self._nacked)
         data, hello, auth = self._talk.hello(self._key)
-        self.send(data)
+        self.connection.send(data)
         try:
             await self.loop.wait(hello, self.settings.timeout, "")
             await self.loop.wait(auth, self.settings.timeout, "")
@@ -285,18 +285,18 @@ class AwaitedBlip(Link):
             subscription.returned()
         for id, tag in owed:
             if id not in self._replaced:
-                self.send(self._talk.ack(id, [tag]))
+                self.connection.send(self._talk.ack(id, [tag]))
                 self._isUnacknowledged = True
         if self._kept:
             self._isUnflushed = True
-            self.send(b"".join(self._kept))
+            self.connection.send(b"".join(self._kept))
             self._kept, self._keptBytes = [], 0
 
     def _hear(self, data: bytes) -> None:
         self._talk.received(data)
 
     def _probe(self) -> None:
-        self.send(self._talk.ping()[0])
+        self.connection.send(self._talk.ping()[0])
 
     def _forget(self, lost: ConnectionLost) -> None:
         if self._isUnflushed:

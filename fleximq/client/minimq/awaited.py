@@ -69,7 +69,7 @@ class AwaitedMini(Link):
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
         await self.arrive(timeout)
         data, pending = self._talk.produce(message)
-        await self.sendPatiently(data)
+        await self.connection.sendPatiently(data)
         return await self.loop.wait(pending, timeout, "the answer to a PRODUCE")
 
     async def produceMany(self, topic: str, contents: Iterable[str], timeout: float | None = PATIENCE) -> list[str]:
@@ -85,7 +85,7 @@ class AwaitedMini(Link):
         while several := list(islice(left, _TOGETHER)):
             await self.arrive(timeout)
             asked = [self._talk.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]
-            await self.sendPatiently(b"".join(data for data, _ in asked))
+            await self.connection.sendPatiently(b"".join(data for data, _ in asked))
             for _, pending in asked:
                 try:
                     ids.append(await self.loop.wait(pending, timeout, "the answer to a PRODUCE"))
@@ -105,7 +105,7 @@ class AwaitedMini(Link):
         """
         await self.arrive(timeout)
         data, pending = self._talk.consume(topic)
-        self.send(data)
+        self.connection.send(data)
         return await self.loop.wait(pending, timeout, "the answer to a CONSUME")
 
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "AwaitedConsumer":
@@ -171,7 +171,7 @@ class AwaitedMini(Link):
         begun = time.perf_counter()
         self._isUnacknowledged = False
         data, pending = self._talk.ping()
-        self.send(data)
+        self.connection.send(data)
         await self.loop.wait(pending, timeout, "the answer to a PING")
         return time.perf_counter() - begun
 
@@ -196,14 +196,14 @@ class AwaitedMini(Link):
         """Say that these are done, now or when there is a connection again."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
-            self.send(b"".join(map(self._talk.ack, ids)))
+            self.connection.send(b"".join(map(self._talk.ack, ids)))
         else:
             self._owed += ids
 
     async def fetch(self, topic: str, most: int) -> list[Message]:
         """Ask for so many messages at once, and return what there is."""
         asked = [self._talk.consume(topic) for _ in range(most)]
-        self.send(b"".join(data for data, _ in asked))
+        self.connection.send(b"".join(data for data, _ in asked))
         # Answers come in order: when the last is there, all are.
         await self.loop.wait(asked[-1][1], None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
@@ -294,7 +294,7 @@ class AwaitedMini(Link):
     async def _greet(self) -> None:
         self._talk = MiniTalk()
         data, pending = self._talk.ping()
-        self.send(data)
+        self.connection.send(data)
         await self.loop.wait(pending, self.settings.timeout, "")
 
     def _arrived(self) -> None:
@@ -306,7 +306,7 @@ class AwaitedMini(Link):
         self._talk.received(data)
 
     def _probe(self) -> None:
-        self.send(self._talk.ping()[0])
+        self.connection.send(self._talk.ping()[0])
 
     def _forget(self, lost: ConnectionLost) -> None:
         if self.state is State.CLOSED:

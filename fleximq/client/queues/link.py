@@ -10,18 +10,15 @@ from typing import Self
 
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.ledger import passes
-from fleximq.client.loops.line import Line
+from fleximq.client.loops.connection import Connection
 from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.pending import Pending
 from fleximq.client.queues.settings import checkPlace
 from fleximq.client.settings import PATIENCE, ClientSettings, State
 from fleximq.endpoints.urls import Url
 from fleximq.errors import BrokerError
-from fleximq.limits import KIBIBYTE
 
 _log = logging.getLogger(__name__)
-#: So much is collected before it is written, in the middle of a turn of the loop.
-_WRITE_BYTES = 64 * KIBIBYTE
 #: After so many signs of life that were asked for in vain, a connection is given up.
 _IN_VAIN = 3
 
@@ -39,13 +36,8 @@ class Link(ABC):
         self._url = url
         self._state: State | None = None
         self._why: Exception | None = None
-        self._line: Line | None = None
-        self._ear: _Ear | None = None
+        self.connection = Connection(loop, self)
         self._arrivals: list[Pending[None]] = []
-        self._outgoing: list[bytes] = []
-        self._outgoingBytes = 0
-        self._pushing: Cancellable | None = None
-        self._full: list[Pending[None]] | None = None
         self._ticking: Cancellable | None = None
         self._returning: Cancellable | None = None
         self._inVain = 0
@@ -103,34 +95,7 @@ class Link(ABC):
     def _arrived(self) -> None:
         """There is a connection: say what was kept for it."""
 
-    # -- sending and waiting -----------------------------------------------------------------------
-
-    def send(self, data: bytes) -> None:
-        """Send bytes at the end of this turn of the loop."""
-        self._outgoing.append(data)
-        self._outgoingBytes += len(data)
-        if self._pushing is None:
-            self._pushing = self.loop.later(0, self._push)
-
-    async def sendPatiently(self, data: bytes) -> None:
-        """Send bytes, and wait while the broker takes no more."""
-        self.send(data)
-        if self._outgoingBytes < _WRITE_BYTES:
-            return
-        self._push()
-        await self.loop.rest(0)
-        while self._full is not None:
-            drained: Pending[None] = Pending()
-            self._full.append(drained)
-            await self.loop.wait(drained, None, "")
-
-    def _push(self) -> None:
-        if self._pushing is not None:
-            self._pushing.cancel()
-            self._pushing = None
-        outgoing, self._outgoing, self._outgoingBytes = self._outgoing, [], 0
-        if self._line is not None and outgoing:
-            self._line.write(b"".join(outgoing))
+    # -- waiting -----------------------------------------------------------------------------------
 
     async def arrive(self, timeout: float | None) -> None:
         """Wait until there is a connection.
@@ -165,21 +130,20 @@ class Link(ABC):
     # -- the line ----------------------------------------------------------------------------------
 
     async def _join(self) -> None:
-        self._ear = _Ear(self)
         isJoined = False
         try:
-            await self.loop.dial(self._url, self.settings, self._ear)
-            if self._line is None:
+            await self.loop.dial(self._url, self.settings, self.connection.listen())
+            if self.connection.line is None:
                 raise ConnectionLost("the connection ended at once")
             await self._greet()
-            isJoined = self._line is not None and self._state is not State.CLOSED
+            isJoined = self.connection.line is not None and self._state is not State.CLOSED
             if not isJoined:
                 raise ConnectionLost("the connection ended at once")
         except TimeoutError:
             raise ConnectionLost(f"the broker did not answer within {self.settings.timeout:g} seconds") from None
         finally:
             if not isJoined:
-                self._drop()
+                self.connection.drop()
         self._become(State.JOINED, None)
         self._arrived()
         self._settleArrivals(None)
@@ -197,10 +161,8 @@ class Link(ABC):
         self._inVain += 1
         self._probe()
 
-    def made(self, line: Line) -> None:
+    def made(self) -> None:
         """The line is there."""
-        self._line = line
-        self._full = None
         self._inVain = 0
 
     def heard(self, data: bytes) -> None:
@@ -211,23 +173,12 @@ class Link(ABC):
         except BrokerError as error:
             self.lose(ConnectionLost(f"what came is not of this dialect: {error}"))
 
-    def full(self) -> None:
-        """Nothing more should be written for the time being."""
-        if self._full is None:
-            self._full = []
-
-    def drained(self) -> None:
-        """More can be written."""
-        waiting, self._full = self._full or (), None
-        for each in waiting:
-            each.succeed(None)
-
     def lose(self, lost: ConnectionLost) -> None:
         """Give a connection up, and make another one if that is wished."""
         if self._state is State.CLOSED:
             return
         wasJoined = self._state is State.JOINED
-        self._drop()
+        self.connection.drop()
         if wasJoined and self.settings.reconnect is None:
             self._end(lost)
             return
@@ -236,13 +187,6 @@ class Link(ABC):
         self._forget(lost)
         if wasJoined and self._state is State.AWAY:
             self._returning = self.loop.start(self._comeBack(lost))
-
-    def _drop(self) -> None:
-        line, self._line, self._ear = self._line, None, None
-        self._outgoing, self._outgoingBytes = [], 0
-        self.drained()
-        if line is not None:
-            line.abort()
 
     async def _comeBack(self, why: Exception) -> None:
         assert self.settings.reconnect is not None
@@ -268,11 +212,7 @@ class Link(ABC):
                 with suppress(Exception):
                     each.cancel()
         self._ticking = self._returning = None
-        self._push()
-        line, self._line, self._ear = self._line, None, None
-        self.drained()
-        if line is not None:
-            line.close()
+        self.connection.end()
         self._why = why
         self._become(State.CLOSED, why)
         self._forget(self._ending())
@@ -298,32 +238,3 @@ class Link(ABC):
 def refusedJoin(error: Answered) -> JoinRefused:
     """Return the error that says that the broker does not let this client in."""
     return JoinRefused(error.status, error.words)
-
-
-class _Ear:
-    """Tells a link what happens on its line, while that is the current one."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def lineMade(self, line: Line) -> None:
-        if self._link._ear is self:
-            self._link.made(line)
-        else:
-            line.abort()
-
-    def lineHeard(self, line: Line, data: bytes) -> None:
-        if self._link._line is line:
-            self._link.heard(data)
-
-    def lineLost(self, line: Line, lost: ConnectionLost) -> None:
-        if self._link._line is line:
-            self._link.lose(lost)
-
-    def lineFull(self, line: Line) -> None:
-        if self._link._line is line:
-            self._link.full()
-
-    def lineDrained(self, line: Line) -> None:
-        if self._link._line is line:
-            self._link.drained()

@@ -1,0 +1,1 @@
+"""What clients need of an event loop, alone."""

@@ -1,0 +1,175 @@
+"""When what is sent is written, and which of several lines is listened to."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.loops.connection import Connection
+from fleximq.client.loops.line import Line, Listener
+from fleximq.client.loops.loop import Cancellable, Loop
+from fleximq.client.settings import ClientSettings
+from fleximq.endpoints.urls import Url
+
+MUCH = b"x" * 65_536
+
+
+class Turns(Loop):
+    """A loop whose turns are steps of a clock."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+
+    def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
+        waiting: Deferred[None] = Deferred()
+        return waiting, lambda: None if waiting.called else waiting.callback(None)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
+        timer = self.clock.callLater(seconds, call)
+
+        class Timer:
+            def cancel(self) -> None:
+                if timer.active():
+                    timer.cancel()
+
+        return Timer()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
+        return Deferred.fromCoroutine(work)
+
+    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
+        raise ConnectionLost("there is nobody here")
+
+
+class Wire(Line):
+    """A line that remembers what was done to it."""
+
+    def __init__(self) -> None:
+        self.done: list[object] = []
+
+    def write(self, data: bytes) -> None:
+        self.done.append(data)
+
+    def pauseReading(self) -> None:
+        self.done.append("pause")
+
+    def resumeReading(self) -> None:
+        self.done.append("resume")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def abort(self) -> None:
+        self.done.append("abort")
+
+
+class Speaker:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def made(self) -> None:
+        self.told.append("made")
+
+    def heard(self, data: bytes) -> None:
+        self.told.append(data)
+
+    def lose(self, lost: ConnectionLost) -> None:
+        self.told.append(str(lost))
+
+
+class ConnectionTests(SynchronousTestCase):
+    """A connection whose line is there."""
+
+    def setUp(self) -> None:
+        """Connect."""
+        self.loop, self.speaker, self.wire = Turns(), Speaker(), Wire()
+        self.connection = Connection(self.loop, self.speaker)
+        self.listener = self.connection.listen()
+        self.listener.lineMade(self.wire)
+
+    def test_together(self) -> None:
+        """What is sent in one turn is written at once, at its end."""
+        self.connection.send(b"a")
+        self.connection.send(b"b")
+        self.assertEqual(self.wire.done, [])
+        self.loop.clock.advance(0)
+        self.assertEqual(self.wire.done, [b"ab"])
+
+    def test_now(self) -> None:
+        """What is sent now takes what was collected along, and nothing is left for the end of the turn."""
+        self.connection.send(b"a")
+        self.connection.sendNow(b"b")
+        self.loop.clock.advance(0)
+        self.assertEqual(self.wire.done, [b"ab"])
+
+    def test_framed(self) -> None:
+        """The frame is put around what is written, and asked for where nothing was sent."""
+        connection = Connection(self.loop, self.speaker, lambda data: b"<" + data + b">")
+        connection.listen().lineMade(self.wire)
+        connection.send(b"a")
+        connection.send(b"b")
+        connection.push()
+        connection.push()
+        self.assertEqual(self.wire.done, [b"<ab>", b"<>"])
+
+    def test_patience(self) -> None:
+        """Below 64 KiB nobody waits; from there on, until the line takes more."""
+        self.successResultOf(Deferred.fromCoroutine(self.connection.sendPatiently(MUCH[:-1])))
+        self.listener.lineFull(self.wire)
+        waiting = Deferred.fromCoroutine(self.connection.sendPatiently(b"x"))
+        self.assertEqual(self.wire.done, [MUCH])
+        self.loop.clock.advance(0)
+        self.assertNoResult(waiting)
+        self.listener.lineDrained(self.wire)
+        self.successResultOf(waiting)
+
+    def test_patienceEnds(self) -> None:
+        """Nobody waits for a line that has ended."""
+        self.listener.lineFull(self.wire)
+        waiting = Deferred.fromCoroutine(self.connection.sendPatiently(MUCH))
+        self.loop.clock.advance(0)
+        self.connection.drop()
+        self.successResultOf(waiting)
+
+    def test_told(self) -> None:
+        """The speaker is told what happens on the line."""
+        self.listener.lineHeard(self.wire, b"a")
+        self.listener.lineLost(self.wire, ConnectionLost("gone"))
+        self.assertEqual(self.speaker.told, ["made", b"a", "gone"])
+
+    def test_end(self) -> None:
+        """The end comes behind what was collected."""
+        self.connection.send(b"a")
+        self.connection.end()
+        self.assertEqual(self.wire.done, [b"a", "close"])
+        self.assertIsNone(self.connection.line)
+
+    def test_drop(self) -> None:
+        """What was collected for a line that is dropped is written to no other."""
+        self.connection.send(b"a")
+        self.connection.drop()
+        other = Wire()
+        self.connection.listen().lineMade(other)
+        self.loop.clock.advance(0)
+        self.assertEqual((self.wire.done, other.done), (["abort"], []))
+
+    def test_deaf(self) -> None:
+        """What happens on a line that was dropped is nobody's business."""
+        self.connection.drop()
+        self.listener.lineHeard(self.wire, b"a")
+        self.listener.lineLost(self.wire, ConnectionLost("gone"))
+        self.assertEqual(self.speaker.told, ["made"])
+
+    def test_late(self) -> None:
+        """A line that comes when nobody listens for it any more is aborted."""
+        for leave in (self.connection.drop, self.connection.end, self.connection.listen):
+            early, late = self.connection.listen(), Wire()
+            leave()
+            early.lineMade(late)
+            self.assertEqual(late.done, ["abort"])
+        self.assertEqual(self.speaker.told, ["made"])
