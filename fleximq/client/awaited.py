@@ -18,7 +18,7 @@ from fleximq.client.events import Delivery, Notification, Request
 from fleximq.client.inbox import Box
 from fleximq.client.iteration import Iterating
 from fleximq.client.ledger import Ledger, Maker, passes, portions, publicationOf
-from fleximq.client.loops.connection import Connection
+from fleximq.client.loops.connection import MUCH, Connection
 from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.pending import Pending
 from fleximq.client.refusals import Refusals
@@ -248,10 +248,11 @@ class AwaitedClient:
         if ledger.state is not State.JOINED:
             ledger.keepForLater(size, make)
             return
-        self._connection.send(make(ledger.conversation))
+        connection = self._connection
+        connection.send(make(ledger.conversation))
         ledger.accounts.note(ledger.accounts.mine())
-        if self._connection.isMuch:
-            await self._connection.drain()
+        if connection.waiting >= MUCH:
+            await connection.drain()
 
     def _sendNow(self, data: bytes) -> None:
         self._connection.sendNow(data)

@@ -13,8 +13,8 @@ from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.pending import Pending
 from fleximq.limits import KIBIBYTE
 
-#: So much is collected before it is written, in the middle of a turn of the loop.
-_WRITE_BYTES = 64 * KIBIBYTE
+#: When so many bytes wait to be written, in the middle of a turn of the loop, whoever sends should drain them.
+MUCH = 64 * KIBIBYTE
 
 
 class Speaker(Protocol):
@@ -44,7 +44,8 @@ class Connection:
         self.line: Line | None = None
         self._ear: _Ear | None = None
         self._outgoing: list[bytes] = []
-        self._outgoingBytes = 0
+        #: How many bytes were sent in this turn of the loop; an attribute, for it is looked at with every publication.
+        self.waiting = 0
         self._pushing: Cancellable | None = None
         self._full: list[Pending[None]] | None = None
 
@@ -58,14 +59,14 @@ class Connection:
     def send(self, data: bytes) -> None:
         """Send bytes at the end of this turn of the loop."""
         self._outgoing.append(data)
-        self._outgoingBytes += len(data)
+        self.waiting += len(data)
         if self._pushing is None:
             self._pushing = self._loop.later(0, self.push)
 
     async def sendPatiently(self, data: bytes) -> None:
         """Send bytes, and wait while the broker takes no more."""
         self.send(data)
-        if self.isMuch:
+        if self.waiting >= MUCH:
             await self.drain()
 
     def sendNow(self, data: bytes) -> None:
@@ -78,16 +79,11 @@ class Connection:
         if self._pushing is not None:
             self._pushing.cancel()
             self._pushing = None
-        outgoing, self._outgoing, self._outgoingBytes = self._outgoing, [], 0
+        outgoing, self._outgoing, self.waiting = self._outgoing, [], 0
         if self.line is not None:
             data = self._framed(b"".join(outgoing))
             if data:
                 self.line.write(data)
-
-    @property
-    def isMuch(self) -> bool:
-        """Whether so much was sent in this turn of the loop that whoever did so should :meth:`drain`."""
-        return self._outgoingBytes >= _WRITE_BYTES
 
     async def drain(self) -> None:
         """Write all that was collected, and return when the broker takes more."""
@@ -103,7 +99,7 @@ class Connection:
     def drop(self) -> None:
         """Have no line any more, and forget what was to be written to it."""
         line = self._leave()
-        self._outgoing, self._outgoingBytes = [], 0
+        self._outgoing, self.waiting = [], 0
         self._drained()
         if line is not None:
             line.abort()
