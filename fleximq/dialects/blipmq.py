@@ -27,7 +27,7 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pacing import admittedRuns, overRate
 from fleximq.dialects.patient import PORTION, PatientProtocol, Reason
 from fleximq.dialects.quick_ack import quickAcks
-from fleximq.dialects.session import Session, State
+from fleximq.dialects.session import State, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
     AuthenticationFailed,
@@ -69,7 +69,7 @@ class Phase(Enum):
     TALKING = "the client is authenticated"
 
 
-class BlipSession(Session):
+class BlipSession(StreamSession):
     """One BlipMQ client's conversation.
 
     While it is ``stuck`` because of its reader it is to be given no more. Where it is ``loading`` as well, because a

@@ -14,7 +14,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq_form import FLEXI_FORM, LAYOUT_B_FORM
 from fleximq.dialects.keepalive import KeepAlive
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.session import Session, State
+from fleximq.dialects.session import State, StreamSession
 from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
@@ -28,7 +28,7 @@ DRAINING = "/broker/draining"
 
 
 @implementer(ISubscriber, IPeer)
-class FlexiVoice(Session):
+class FlexiVoice(StreamSession):
     """The outward half of a FlexiMQ session. ``id`` is the client's, 0 before its JOIN."""
 
     dialect = "fleximq"

@@ -26,7 +26,7 @@ from fleximq.dialects.minimq_messages import SOURCE, TurnedAway, renderAnswers, 
 from fleximq.dialects.minimq_wait import WaitingConsume
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.patient import PORTION
-from fleximq.dialects.session import Session, State
+from fleximq.dialects.session import State, StreamSession
 from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.security.principal import Admitted
 from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
@@ -39,7 +39,7 @@ _CONSUME, _ACK = CommandKind.CONSUME, CommandKind.ACK
 _PRODUCE = b"PRODUCE:"
 
 
-class MiniSession(Session):
+class MiniSession(StreamSession):
     """One MiniMQ client's conversation.
 
     Lines may be handed to :meth:`received` while ``busy`` is False; after those of one read, or when no more can

@@ -61,7 +61,7 @@ class State(Enum):
 class Session(metaclass=ABCMeta):
     """One peer's conversation; subclasses say what goes over the wire.
 
-    Subclasses define ``dialect``, :meth:`received` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
+    Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
     the peer was last heard, in the clock's seconds; the face sets it. ``reason`` is why it ends, "" until it does.
     ``stuck`` says that it left something undone until the peer has read more. ``pace`` keeps it to its rates, where
     there are any, and ``stays`` says that its clients are expected to keep their connection. ``mayFinish`` says that
@@ -123,10 +123,6 @@ class Session(metaclass=ABCMeta):
         return self.heard if self.listening else self.context.clock.seconds()
 
     # -- for subclasses ----------------------------------------------------------------------------
-
-    @abstractmethod
-    def received(self, data: bytes) -> None:
-        """Work through what was read, or what the face has cut out of that; raises nothing but BrokerError."""
 
     @abstractmethod
     def answerError(self, error: BrokerError) -> None:
@@ -403,6 +399,14 @@ class Session(metaclass=ABCMeta):
     def _handshakeLate(self) -> None:
         self._deadline = None
         self.end("handshake deadline")
+
+
+class StreamSession(Session):
+    """A session that is handed what a stream brings."""
+
+    @abstractmethod
+    def received(self, data: bytes) -> None:
+        """Work through what was read, or what the face has cut out of that; raises nothing but BrokerError."""
 
 
 def _more(unsaid: int) -> str:

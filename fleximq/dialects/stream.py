@@ -21,7 +21,7 @@ from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.pacing import readMost
 from fleximq.dialects.reading import Reading
-from fleximq.dialects.session import Session, State
+from fleximq.dialects.session import State, StreamSession
 
 #: A connection is read in portions of the first size. While it fills them they grow to the last, which carries a
 #: quarter more messages of 1 KB than half of it would; a read that brings little is quicker with little room. Where a
@@ -38,18 +38,18 @@ class StreamProtocol(Protocol):
     ``connectedAt`` is the clock's time at which the connection was made, if others looked at it first; the handshake's
     deadline counts from there.
 
-    :param speak: makes the session: a :class:`fleximq.dialects.session.Session` class or the like.
+    :param speak: makes the session: a :class:`fleximq.dialects.session.StreamSession` class or the like.
     """
 
     connectedAt: float | None = None
 
-    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
+    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
         self._context = context
         self._turn = context.turn
         self._seconds = context.clock.seconds
         self._fullRead, self._mostRead = sys.maxsize, READ_MOST
         self._speak = speak
-        self.session: Session = None  # type: ignore[assignment]  # these three are there from connectionMade on
+        self.session: StreamSession = None  # type: ignore[assignment]  # these three are there from connectionMade on
         self.outbox: Outbox = None  # type: ignore[assignment]
         self.reading: Reading = None  # type: ignore[assignment]
         self._early: Early | None = None  # while credentials are checked
@@ -175,7 +175,7 @@ class StreamFactory(Factory):
     noisy = False
     face: ClassVar[type[StreamProtocol]] = StreamProtocol
 
-    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], Session]) -> None:
+    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
         self._context = context
         self._speak = speak
 

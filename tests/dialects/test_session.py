@@ -25,10 +25,6 @@ class Echo(Session):
     dialect = "echo"
     hasLeft = 0
 
-    def received(self, data: bytes) -> None:
-        """Say the same."""
-        self.outbox.take(data)
-
     def answerError(self, error: BrokerError) -> None:
         """Say the status."""
         self.outbox.take(b"%d;" % int(error.status))

@@ -19,7 +19,7 @@ from zope.interface import implementer
 from fleximq.broker.values import Client, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.session import Session, State
+from fleximq.dialects.session import State, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BadRequest, BrokerError, Forbidden
 from fleximq.interfaces import IForm, ISource, ISubscriber
@@ -61,7 +61,7 @@ class NotAdmitted(Forbidden):
 
 
 @implementer(ISubscriber)
-class LineSession(Session):
+class LineSession(StreamSession):
     """One client's conversation."""
 
     dialect = "line_echo"
