@@ -5,6 +5,7 @@ Spark's own scripts find no Java in PATH there, only that of the extra ``java``.
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -97,11 +98,12 @@ def installation() -> Installation:
 
 
 def told(errors: str) -> list[str]:
-    """Return what was said on standard error, but for the first line of a traceback that was cut off.
+    """Return what was said on standard error, but for what Spark's own planning processes say of their end.
 
-    A Python process of Spark that is ended together with Java may get so far with it, and no further.
+    One that is ended together with Java may tell that nobody listens to it any more, or get so far as to begin with it.
     """
-    return [line for line in errors.splitlines() if line != "Traceback (most recent call last):"]
+    ended = re.compile(r'Traceback \(most recent call last\):|  File ".*/pyspark/daemon\.py", .*|BrokenPipeError: .*')
+    return [line for line in errors.splitlines() if not ended.fullmatch(line)]
 
 
 class InstalledTests(SynchronousTestCase):
@@ -150,7 +152,7 @@ class InstalledTests(SynchronousTestCase):
         """A query that fails on the way is one sentence."""
         ended = self.sql("select 1 / (offset - 2) as a from news", "--no-cache")
         self.assertEqual((ended.returncode, ended.stdout), (1, ""), ended.stderr)
-        [last] = ended.stderr.splitlines()
+        [last] = told(ended.stderr)
         self.assertTrue(last.startswith("fleximq-pipeline: Division by zero"), ended.stderr)
 
     def test_archive(self) -> None:
