@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from fleximq.cli.benching.plan import Plan
-from fleximq.cli.benching.roles import GO, OVER, Done, publisher, subscriber
+from fleximq.cli.benching.roles import GO, OVER, READY, Done, publisher, subscriber
 from fleximq.client.errors import ClientError
 
 #: How long a process may take to start and connect, in seconds.
@@ -55,7 +55,7 @@ class _Runner:
             found = self.line.recv()
         except (EOFError, OSError):
             raise ClientError("a client's process ended by itself") from None
-        if isinstance(found, str) and found != "ready":
+        if isinstance(found, str) and found != READY:
             raise ClientError(found)
         return found
 

@@ -6,6 +6,7 @@ machine's monotonic clock, which all processes share.
 
 import time
 from array import array
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ def subscriber(plan: Plan, line: Connection) -> None:
     _told(line, lambda: _receive(plan, line))
 
 
-def _told(line: Connection, work) -> None:  # type: ignore[no-untyped-def]
+def _told(line: Connection, work: Callable[[], Done]) -> None:
     try:
         line.send(work())
     except (ClientError, SettingError, TimeoutError, OSError) as error:

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from fleximq.cli.talking.address import Address
 from fleximq.cli.talking.req import clientId
 from fleximq.cli.talking.running import talking
-from fleximq.cli.talking.values import addReading, readerOf
+from fleximq.cli.talking.values import addReading, wordRead
 from fleximq.errors import SettingError
 
 
@@ -23,7 +23,7 @@ def _run(arguments: Namespace, address: Address) -> int:
         raise SettingError("what goes to all has no path: give all and a VALUE")
     if not toAll and arguments.path is None:
         raise SettingError("a notification needs a PATH")
-    value = None if written is None else readerOf(arguments.as_)(written.encode("utf-8", "surrogateescape"))
+    value = None if written is None else wordRead(arguments.as_, written)
     with address.connect() as client:
         if toAll:
             client.broadcast(value)

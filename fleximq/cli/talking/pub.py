@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from fleximq.cli.talking.address import Address
 from fleximq.cli.talking.numbers import count, rate
 from fleximq.cli.talking.running import Pace, out, progress, say, talking
-from fleximq.cli.talking.values import addReading, readerOf
+from fleximq.cli.talking.values import addReading, readerOf, wordRead
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 
@@ -85,9 +85,10 @@ def _portions(arguments: Namespace) -> Iterator[list[Any]]:
     read = readerOf(arguments.as_)
     if arguments.value is not None and arguments.file:
         raise SettingError("give a VALUE or --file, not both")
-    if arguments.value is not None or arguments.file:
-        written = _content(arguments.file) if arguments.file else arguments.value.encode("utf-8", "surrogateescape")
-        return _repeated(read(written), arguments.count or 1)
+    if arguments.value is not None:
+        return _repeated(wordRead(arguments.as_, arguments.value), arguments.count or 1)
+    if arguments.file:
+        return _repeated(read(_content(arguments.file)), arguments.count or 1)
     return _limited(([read(line) for line in lines] for lines in _lines(sys.stdin.buffer)), arguments.count)
 
 

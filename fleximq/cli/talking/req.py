@@ -7,7 +7,7 @@ from typing import Any
 
 from fleximq.cli.talking.address import Address
 from fleximq.cli.talking.running import out, talking
-from fleximq.cli.talking.values import addReading, addShowing, asJson, readerOf, shown
+from fleximq.cli.talking.values import addReading, addShowing, asJson, shown, wordRead
 from fleximq.client.blocking import Client
 from fleximq.client.conversation import BROKER, packed
 from fleximq.client.settings import Codec
@@ -34,9 +34,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, address: Address) -> int:
-    value = (
-        None if arguments.value is None else readerOf(arguments.as_)(arguments.value.encode("utf-8", "surrogateescape"))
-    )
+    value = None if arguments.value is None else wordRead(arguments.as_, arguments.value)
     with address.connect(codec=_AS_IT_CAME) as client:
         begun = time.perf_counter()
         answer = _ask(client, arguments, value, address.timeout)

@@ -8,16 +8,11 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
-from fleximq.client.events import Delivery, unpacked
+from fleximq.client.events import Delivery
 from fleximq.errors import SettingError
 from fleximq.message import Content, Message
 from fleximq.wire.messagepack_json import toJson
 from fleximq.wire.payloads import toBytes, toUtf8
-
-#: How a value may be written, and what is made of it.
-READERS: dict[str, Callable[[bytes], Any]] = {}
-#: How a payload may be shown.
-SHOWERS: dict[str, Callable[[bytes], bytes]] = {}
 
 
 def addReading(parser: ArgumentParser) -> None:
@@ -44,6 +39,14 @@ def readerOf(name: str) -> Callable[[bytes], Any]:
     It raises SettingError for what it cannot understand.
     """
     return READERS[name]
+
+
+def wordRead(name: str, word: str) -> Any:
+    """Return the value that a word of the command line stands for, whatever bytes it was typed in.
+
+    :raises SettingError: it cannot be understood.
+    """
+    return READERS[name](word.encode("utf-8", "surrogateescape"))
 
 
 def shown(payload: bytes, format: str) -> bytes:
@@ -101,16 +104,10 @@ def _message(payload: bytes) -> Message:
     return Message(payload, Content.MESSAGEPACK)
 
 
-def valueOf(payload: bytes) -> Any:
-    """Return a payload's value, or its bytes where it is no MessagePack."""
-    try:
-        return unpacked(payload)
-    except ValueError:
-        return payload
-
-
-READERS |= {"text": _text, "json": _json, "hex": _hex}
-SHOWERS |= {
+#: How a value may be written, and what is made of it.
+READERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
+#: How a payload may be shown.
+SHOWERS: dict[str, Callable[[bytes], bytes]] = {
     "text": lambda payload: toUtf8(_message(payload)) + b"\n",
     "json": _indented,
     "hex": lambda payload: toBytes(_message(payload)).hex().encode() + b"\n",
