@@ -77,13 +77,13 @@ def compose(
     journal = makeJournal(bell, settings, turn, lambda event, number: broker.observers.counted(event, number))
     broker = makeBroker(reactor, settings, turn, journal)
     whole = _whole(reactor, journal, broker, depart, bell)
-    policy = policyOf(settings.slowConsumer, reactor, broker.observers.counted)
-    guests = Guests(reactor)
     counted = broker.observers.counted
+    policy = policyOf(settings.slowConsumer, reactor, counted)
+    guests = Guests(reactor)
     paces = Paces.of(settings, reactor)
     origins = originsOf(settings)
     gate = Gate(reactor, settings.limits, lambda: len(broker.clients), counted, paces.connects, paces.flapping)
-    security = Security.of(settings, reactor, broker.observers.counted)
+    security = Security.of(settings, reactor, counted)
     brokerService = BrokerService(broker, guests, lambda: reload.settings.drainTimeout)
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
@@ -95,22 +95,21 @@ def compose(
         surroundings = ExtensionContext(broker, settings, reactor)
         extension = registry.extensions[chosen.name]
         ExtensionService(extension, configuration, surroundings, depart).setServiceParent(brokerService)
-    for listen in [Listen.parse(text, ground) for text in settings.listen]:
+
+    def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         protection = Protection(settings.allowAnonymous, listen.proxied)
         context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
         contexts.append(context)
-        spoken = guests.of(speak(registry, context, listen.dialect))
+        spoken = guests.of(speak(registry, context, listen.dialect)) if speaks else _NOTHING
         entrance = _entrance(reactor, context, security, protection, web, paces, origins)
         factory = _gated(gate, entrance.factoryFor(listen, spoken), listen, context)
-        ListenerService(reactor, listen, factory, depart, departLate).setServiceParent(whole)
+        ListenerService(reactor, listen, factory, depart, departLate).setServiceParent(parent)
+
+    for listen in [Listen.parse(text, ground) for text in settings.listen]:
+        listenOn(listen, whole)
     for place in [WebListen.parse(text, ground) for text in settings.http]:
-        protection = Protection(settings.allowAnonymous, place.proxied)
-        context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
-        contexts.append(context)
-        entrance = _entrance(reactor, context, security, protection, web, paces, origins)
-        factory = _gated(gate, entrance.factoryFor(place, _NOTHING), place, context)
         # It stays open as long as the broker, so that whoever asks is told that it stops.
-        ListenerService(reactor, place, factory, depart, departLate).setServiceParent(brokerService)
+        listenOn(place, brokerService, speaks=False)
     for line in settings.spawn:
         context = _context(broker, settings, reactor, turn, security, Protection(), policy, paces)
         child = ChildService(reactor, line, context, environment, security.rightsOf)
@@ -119,7 +118,7 @@ def compose(
     readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), pauseOf(environment))
     reload.begun, reload.ended = readiness.reloading, readiness.reloaded
     reload.parties += [
-        securityParty(security, broker, reactor, broker.observers.counted),
+        securityParty(security, broker, reactor, counted),
         Certificates(listenersOf(whole)).prepare,
         brokerParty(broker),
         gateParty(gate),
