@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from benchmarks.refused import Refused
 
 _START_SECONDS = 20.0
 _STOP_SECONDS = 10.0
+#: Where ports are looked for, the end excluded, and how often.
+_PORTS, _PORTS_TRIED = (20_000, 32_000), 100
 #: Where Debian puts servers, which is not in everybody's search path.
 _PLACES = (str(Path(sys.executable).parent), os.defpath, "/usr/sbin", "/usr/local/sbin")
 
@@ -35,11 +38,19 @@ def ask(*command: str) -> str:
 
 
 def freePort() -> int:
-    """Return a port of this machine that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """Return a port of this machine that nobody listens on now.
+
+    It is none of those that a system gives to outgoing connections (from 32768 on Linux, from 49152 elsewhere), or one
+    of them could have it before the broker has.
+
+    :raises Refused: none was found.
+    """
+    for _ in range(_PORTS_TRIED):
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise Refused(f"none of {_PORTS_TRIED} ports was free")
 
 
 class Program:

@@ -24,8 +24,8 @@ _RATE, _BURST = 2_000, 20
 _SECONDS, _BEFORE = 6.0, 3.0
 #: How often the lake is looked at, in seconds.
 _LOOK = 0.02
-#: Seconds that the last row may take.
-_PATIENCE = 20.0
+#: Seconds that the first batch and the last row may take.
+_PATIENCE = 60.0
 
 
 @contextmanager
