@@ -32,7 +32,7 @@ class ProxiedDoor(Handover):
     """Waits until it is known who is there."""
 
     factory: "ProxiedFactory"
-    _known = False
+    _known = _let = False
     _leave: Callable[[], None] | None = None
 
     def makeConnection(self, transport: ITransport) -> None:
@@ -70,10 +70,13 @@ class ProxiedDoor(Handover):
             received(data)
             if not self._known and wrapper.getPeer() != direct:
                 self._mayCome()
-            if self._known and wrapper.__dict__.pop("dataReceived", None):
-                return  # it is called directly from now on
+            if self._known and wrapper.__dict__.pop("dataReceived", None) and self._let:
+                self._passOnEnds(wrapper)  # who may come talks to the wrapper directly from now on
 
         wrapper.dataReceived = receivedAndLook
+
+    def _passOnEnds(self, wrapper: Any) -> None:
+        """Hear of it when the peer ends its input; only of those who may come, for saying so is half of their cost."""
         wrapper.readConnectionLost = lambda: self.readConnectionLost()
         wrapper.writeConnectionLost = lambda: self.writeConnectionLost()
         alsoProvides(wrapper, IHalfCloseableProtocol)
@@ -89,6 +92,7 @@ class ProxiedDoor(Handover):
             transport: Any = self.transport
             transport.abortConnection()
             return False
+        self._let = True
         return True
 
     def _leaveLater(self) -> None:

@@ -103,7 +103,7 @@ def compose(
         spoken = guests.of(speak(registry, context, listen.dialect)) if speaks else _NOTHING
         entrance = _entrance(reactor, context, security, protection, web, paces, origins)
         factory = _gated(gate, entrance.factoryFor(listen, spoken), listen, context)
-        ListenerService(reactor, listen, factory, depart, departLate).setServiceParent(parent)
+        ListenerService(reactor, listen, factory, depart, departLate, lambda: gate.refused).setServiceParent(parent)
 
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         listenOn(listen, whole)

@@ -75,6 +75,8 @@ class Gate:
         self._counted = counted
         self._connects = Turnstile(None) if connects is None else connects
         self._flapping = Flapping() if flapping is None else flapping
+        #: How many connections were closed as soon as they came.
+        self.refused = 0
         self._open = 0
         self._there: Counter[Hashable] = Counter()
         self._unsaid: Counter[str] = Counter()
@@ -133,6 +135,7 @@ class Gate:
             del self._there[place]
 
     def _refuse(self, reason: str, address: object) -> None:
+        self.refused += 1
         self._counted(reason, 1)
         now = self._clock.seconds()
         if now < self._quietUntil:

@@ -25,6 +25,8 @@ _log = Logger()
 
 #: Connections that are accepted before others have their turn again.
 AT_ONCE = 10
+#: Seconds for which none is accepted once some were refused.
+BREATH = 0.005
 
 
 class ListenerService(Service):
@@ -35,6 +37,7 @@ class ListenerService(Service):
     :param factory: makes the protocols of its connections.
     :param depart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
     :param departLate: called with a sentence and the reactor, if that turns out only later.
+    :param refused: how many connections were closed as soon as they came, until now.
     """
 
     def __init__(
@@ -44,12 +47,14 @@ class ListenerService(Service):
         factory: IProtocolFactory,
         depart: Callable[[str], NoReturn],
         departLate: Callable[[str, Any], None],
+        refused: Callable[[], int] = lambda: 0,
     ) -> None:
         self.listen = listen
         self._reactor = reactor
         self._factory = factory
         self._depart = depart
         self._departLate = departLate
+        self._refused = refused
         self._opening: Deferred[Any] | None = None
         self._waiting: list[Deferred[None]] = []
         self.port: Any = None
@@ -115,7 +120,7 @@ class ListenerService(Service):
 
     def _opened(self, port: Any) -> None:
         self.port = port
-        acceptFew(port)
+        acceptFew(port, self._reactor, self._refused)
         if self.running:
             self._tell()
         waiting, self._waiting = self._waiting, []
@@ -141,18 +146,31 @@ class ListenerService(Service):
         return None if port is None else port.finish(self._reactor)
 
 
-def acceptFew(port: Any) -> None:
+def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
     """Let a port accept no more than :data:`AT_ONCE` connections in one of the reactor's rounds.
 
-    Twisted accepts 100, and more when more are there; those who are served wait for as long as that takes.
+    Twisted accepts 100, and more when more are there; those who are served wait for as long as that takes. A port takes
+    a :data:`BREATH` before it goes on when connections were refused since it last accepted: else whoever comes again and
+    again only to be refused has the processor to themselves.
+
+    :param refused: how many connections were refused until now.
     """
     if not hasattr(port, "numberAccepts"):
         return
-    doRead = port.doRead
+    doRead, seen = port.doRead, refused()
 
     def doReadFew() -> None:
+        nonlocal seen
+        if seen != (seen := refused()):
+            port.stopReading()
+            reactor.callLater(BREATH, goOn)
+            return
         doRead()
         port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+
+    def goOn() -> None:
+        if port.connected:
+            port.startReading()
 
     port.numberAccepts = min(port.numberAccepts, AT_ONCE)
     port.doRead = doReadFew

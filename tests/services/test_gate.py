@@ -91,6 +91,7 @@ class GateTests(SynchronousTestCase):
         """As many may wait as are allowed, one more is closed, which is counted."""
         self.assertEqual([self.isIn() for _ in range(4)], [True, True, True, False])
         self.assertEqual(self.counted, [(TOO_MANY_WAIT, 1)])
+        self.assertEqual(self.gate.refused, 1)
 
     def test_letIn(self) -> None:
         """Who was let in waits no longer."""

@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.stdio import PipeAddress
+from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactor
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase, TestCase
@@ -21,7 +22,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from fleximq.endpoints.endpoint_string import BACKLOG
 from fleximq.endpoints.listen import Listen
 from fleximq.services import listeners
-from fleximq.services.listeners import AT_ONCE, ListenerService, acceptFew, spelt
+from fleximq.services.listeners import AT_ONCE, BREATH, ListenerService, acceptFew, spelt
 
 
 class Left(Exception):
@@ -280,12 +281,22 @@ class _Port:
     def __init__(self, there: int) -> None:
         self.numberAccepts = 100
         self.accepted: list[int] = []
+        self.connected = True
+        self.reading = True
         self._there = there
 
     def doRead(self) -> None:
         """Accept."""
         self.accepted.append(min(self.numberAccepts, self._there))
         self.numberAccepts = max(1, self.accepted[-1] + 20 * (self.accepted[-1] == self.numberAccepts))
+
+    def stopReading(self) -> None:
+        """Accept no more."""
+        self.reading = False
+
+    def startReading(self) -> None:
+        """Accept again."""
+        self.reading = True
 
 
 class AcceptFewTests(SynchronousTestCase):
@@ -294,7 +305,7 @@ class AcceptFewTests(SynchronousTestCase):
     def accepted(self, there: int) -> list[int]:
         """Return how many are, three times, where so many are there each time."""
         port = _Port(there)
-        acceptFew(port)
+        acceptFew(port, Clock(), lambda: 7)
         for _ in range(3):
             port.doRead()
         return port.accepted
@@ -307,5 +318,27 @@ class AcceptFewTests(SynchronousTestCase):
     def test_others(self) -> None:
         """What accepts nothing is left alone."""
         other = object()
-        acceptFew(other)
+        acceptFew(other, Clock(), lambda: 0)
         self.assertFalse(hasattr(other, "doRead"))
+
+    def test_breath(self) -> None:
+        """Behind connections that were refused none is accepted for a moment, and then as before."""
+        refused, port, clock = 0, _Port(1000), Clock()
+        acceptFew(port, clock, lambda: refused)
+        port.doRead()
+        refused = 3
+        port.doRead()
+        self.assertEqual((port.accepted, port.reading), ([AT_ONCE], False))
+        clock.advance(BREATH)
+        self.assertTrue(port.reading)
+        port.doRead()
+        self.assertEqual((port.accepted, port.reading), ([AT_ONCE] * 2, True))
+
+    def test_closedMeanwhile(self) -> None:
+        """A port that was closed in that moment does not begin again."""
+        refused, port, clock = 0, _Port(1000), Clock()
+        acceptFew(port, clock, lambda: refused)
+        refused, port.connected = 1, False
+        port.doRead()
+        clock.advance(BREATH)
+        self.assertFalse(port.reading)
