@@ -3,7 +3,7 @@
 ``python -m benchmarks.under_attack`` runs the attacks of ``tests/attacks`` one after the other, each several times, and
 prints the median round trip of a client beside, before and during the attack, and what the broker's memory grew by. The
 best of the runs counts, for the attackers and everything else on the machine take their share of it. The exit code is 0
-if each attack kept to :data:`FACTOR`.
+if each attack kept to :data:`FACTOR`, those aside that no rate was set against.
 """
 
 import argparse
@@ -33,10 +33,15 @@ ATTACKS: tuple[tuple[type[AttackCase], tuple[str, ...]], ...] = (
     (SenderTests, ("queues",)),
     (SlowTests, ("trickle:fleximq", "trickle:blipmq", "trickle:minimq")),
     (SlowTests, ("trickle:identity", "trickle:fleximq-ws", "trickle:http")),
-    (SlowTests, ("bombs",)),
-    (SlowTests, ("requests",)),
+    (RateTests, ("bombs:proxied",)),
+    (RateTests, ("requests:proxied",)),
     (SecureTests, ("trickle:tls",)),
     (ProcessTests, ("passwords",)),
+)
+#: The same where no rate is set, which is what takes the processor from others; shown beside, and not held to the factor.
+UNLIMITED: tuple[tuple[type[AttackCase], tuple[str, ...]], ...] = (
+    (SlowTests, ("bombs",)),
+    (SlowTests, ("requests",)),
 )
 
 
@@ -63,14 +68,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", help="only the attacks of these names")
     options = parser.parse_args(arguments)
     worst = 0.0
-    for kind, names in ATTACKS:
+    for kind, names in ATTACKS + UNLIMITED:
         if options.names and not set(options.names).intersection(names):
             continue
         outcome = measure(kind, names, options.seconds, options.times)
         factor = outcome.attacked / max(outcome.quiet, EXACT)
-        worst = max(worst, factor)
-        print(f"{' + '.join(names)}: {outcome}, x {factor:.2f}", flush=True)
-    print(f"worst: x {worst:.2f}")
+        held = (kind, names) in ATTACKS
+        worst = max(worst, factor * held)
+        print(f"{' + '.join(names)}{'' if held else ', no rate set'}: {outcome}, x {factor:.2f}", flush=True)
+    print(f"worst where rates are set: x {worst:.2f}")
     return 0 if worst <= FACTOR else 1
 
 

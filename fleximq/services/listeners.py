@@ -150,8 +150,8 @@ def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
     """Let a port accept no more than :data:`AT_ONCE` connections in one of the reactor's rounds.
 
     Twisted accepts 100, and more when more are there; those who are served wait for as long as that takes. A port takes
-    a :data:`BREATH` before it goes on when connections were refused since it last accepted: else whoever comes again and
-    again only to be refused has the processor to themselves.
+    a :data:`BREATH` before it goes on when connections were refused since it last accepted: else whoever comes again
+    and again only to be refused has the processor to themselves.
 
     :param refused: how many connections were refused until now.
     """

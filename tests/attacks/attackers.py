@@ -21,6 +21,8 @@ from tests.wire.flexi_frames import frame
 HOST = "127.0.0.1"
 #: What the proxy says: all come from one address, which no test has otherwise.
 PROXY = b"PROXY TCP4 192.0.2.66 127.0.0.1 50000 7890\r\n"
+#: What is told of an attacker before anything else, by what stands behind the attack's name.
+_TOLD = {"": b"", "proxied": PROXY}
 UPGRADE = (
     b"GET %s HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
@@ -128,13 +130,15 @@ class Attack:
             if place == len(open) - 1:
                 time.sleep(0.01)
 
-    def attack_bombs(self) -> None:
+    def attack_bombs(self, whence: str = "") -> None:
         """Send small messages that inflate to 64 MiB."""
+        told = _TOLD[whence]
         deflater = zlib.compressobj(9, wbits=-15)
         bomb = deflater.compress(bytes(64 << 20)) + deflater.flush(zlib.Z_SYNC_FLUSH)
         message = b"\xc1\xff" + struct.pack(">Q", len(bomb) - 4) + bytes(4) + bomb[:-4]
         for number in self._again():
-            with self._connected(UPGRADE % (b"/", b"/ws")[number % 2]) as connected, contextlib.suppress(OSError):
+            upgrade = UPGRADE % (b"/", b"/ws")[number % 2]
+            with self._connected(told + upgrade) as connected, contextlib.suppress(OSError):
                 connected.recv(1000)
                 connected.sendall(message)
                 while connected.recv(1 << 16):
@@ -149,10 +153,11 @@ class Attack:
             if len(waiting) > MANY:
                 waiting.pop(0).close()
 
-    def attack_requests(self) -> None:
+    def attack_requests(self, whence: str = "") -> None:
         """Ask for web pages."""
+        told = _TOLD[whence]
         for number in self._again():
-            with self._connected(b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number) as connected:
+            with self._connected(told + b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number) as connected:
                 with contextlib.suppress(OSError):
                     connected.recv(1000)
 

@@ -55,6 +55,13 @@ class RateTests(AttackCase):
         """So are attempts to join."""
         self.attack("joins")
 
+    def test_bombs(self) -> None:
+        """So are the connections of those who send compressed bombs, or ask for one page after the other."""
+        for name in ("bombs:proxied", "requests:proxied"):
+            refused = self.counted(TOO_OFTEN)
+            self.attack(name)
+            self.assertGreater(self.counted(TOO_OFTEN), refused)
+
 
 class SenderTests(AttackCase):
     """What one client may send."""
