@@ -1,6 +1,7 @@
 """A read of journals as they are now: ``spark.read.format("fleximq")``."""
 
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -8,12 +9,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from fleximq.pipeline.files.selection import Selection
+from fleximq.pipeline.reader.collector import passOverImports
 from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, checked, resolved
 from fleximq.pipeline.reader.options import SourceOptions
 from fleximq.pipeline.reader.pushdown import Push, pushed
 
 _log = logging.getLogger("fleximq.pipeline")
+
+#: Of so many paths is kept what was found out of their journals.
+_KEPT = 16
+_known: dict[tuple[tuple[str, ...], int], Journals] = {}
 
 
 class BatchReader(DataSourceReader):
@@ -40,7 +46,8 @@ class BatchReader(DataSourceReader):
 
         :raises RecordsMissing: an offset was named that is not kept.
         """
-        journals = Journals(self._options)
+        passOverImports()
+        journals = _journalsOf(self._options)
         try:
             found: list[SlicePartition] = []
             for journal in journals.find().values():
@@ -63,3 +70,18 @@ class BatchReader(DataSourceReader):
         """Yield the records of one slice."""
         options = self._options
         return read(partition, self._columns, self._wanted, options.failOnDataLoss, options.decoding)
+
+
+def _journalsOf(options: SourceOptions) -> Journals:
+    """Return the journals that options name: those in folders with what queries planned before have found out of them.
+
+    Where a segment has no index yet that takes a look at all of it, which the same process of Spark's need not do again.
+    """
+    if options.brokers:
+        return Journals(options)
+    place = tuple(options.paths), threading.get_ident()
+    journals = _known.pop(place) if place in _known else Journals(options)
+    _known[place] = journals
+    if len(_known) > _KEPT:
+        del _known[next(iter(_known))]
+    return journals
