@@ -38,7 +38,7 @@ ATTACKS: tuple[tuple[type[AttackCase], tuple[str, ...]], ...] = (
     (SecureTests, ("trickle:tls",)),
     (ProcessTests, ("passwords",)),
 )
-#: The same where no rate is set, which is what takes the processor from others; shown beside, and not held to the factor.
+#: The same where no rate is set, which takes the processor from others; shown beside, and not held to the factor.
 UNLIMITED: tuple[tuple[type[AttackCase], tuple[str, ...]], ...] = (
     (SlowTests, ("bombs",)),
     (SlowTests, ("requests",)),

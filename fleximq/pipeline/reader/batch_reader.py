@@ -75,7 +75,7 @@ class BatchReader(DataSourceReader):
 def _journalsOf(options: SourceOptions) -> Journals:
     """Return the journals that options name: those in folders with what queries planned before have found out of them.
 
-    Where a segment has no index yet that takes a look at all of it, which the same process of Spark's need not do again.
+    Where a segment has no index yet, that takes a look at all of it, which the same process need not do again.
     """
     if options.brokers:
         return Journals(options)

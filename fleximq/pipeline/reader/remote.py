@@ -28,6 +28,8 @@ from fleximq.pipeline.files.slices import SLICE_BYTES, Piece, Slice
 
 #: The most bytes that the broker gives at once.
 PORTION = 4 * MEBIBYTE
+#: The same where nothing can be done until they are here.
+FIRST = 512 * KIBIBYTE
 #: Places are found to so many bytes; what is read besides is passed over.
 STEP = 256 * KIBIBYTE
 #: Whether the processor reads numbers from any place: within an answer they are at no multiples of their size.
@@ -183,10 +185,15 @@ class RemoteJournal:
         if start >= end:
             return []
         last = self.end()
-        begin, _ = self._search(lambda header: header.baseOffset > start, last.position)
-        _, behind = self._search(lambda header: header.baseOffset >= end, last.position)
-        first, after = self._try(begin), self._try(behind)
-        until = last.position if after is None or end >= last.offset else after.position
+        until = last.position
+        if end < last.offset:
+            _, behind = self._search(lambda header: header.baseOffset >= end, until)
+            after = self._try(behind)
+            until = until if after is None else after.position
+        first = self._try(0)
+        if first is not None and first.baseOffset < start:
+            begin, _ = self._search(lambda header: header.baseOffset > start, last.position)
+            first = self._try(begin)
         if first is None or first.position >= until:
             return []
         cuts = [(first.position, max(start, first.baseOffset))]
@@ -273,7 +280,7 @@ class _RemoteReader:
             self._reached(piece.next)
 
     def _answers(self, piece: Piece) -> Iterator[Answer]:
-        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position)
+        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position, FIRST)
         while True:
             answer = coming.result()
             if not answer.frames or answer.frames[0][1].position >= piece.until:
