@@ -28,8 +28,6 @@ from fleximq.pipeline.files.slices import SLICE_BYTES, Piece, Slice
 
 #: The most bytes that the broker gives at once.
 PORTION = 4 * MEBIBYTE
-#: The same where nothing can be done until they are here.
-FIRST = 512 * KIBIBYTE
 #: Places are found to so many bytes; what is read besides is passed over.
 STEP = 256 * KIBIBYTE
 #: Whether the processor reads numbers from any place: within an answer they are at no multiples of their size.
@@ -280,7 +278,7 @@ class _RemoteReader:
             self._reached(piece.next)
 
     def _answers(self, piece: Piece) -> Iterator[Answer]:
-        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position, FIRST)
+        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position)
         while True:
             answer = coming.result()
             if not answer.frames or answer.frames[0][1].position >= piece.until:
