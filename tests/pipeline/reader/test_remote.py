@@ -227,6 +227,16 @@ class WholeTests(RemoteCase):
         journal.split(300, 310)
         self.assertEqual(self.near.asked - before - first, 1)
 
+    def test_allAtOnce(self) -> None:
+        """Where all is wanted, nothing is looked for: where it ends, and its first frame, are two answers."""
+        self.fill()
+        journal = RemoteJournal(self.place)
+        for start, end in ((0, 1 << 40), (1, self.written.next)):
+            before = self.near.asked
+            slices = journal.split(start, end)
+            self.assertLessEqual(self.near.asked - before, 2)
+            self.assertEqual(self.read(slices), self.rows)
+
     def test_lostAnswers(self) -> None:
         """Connections that are lost are made again, and nothing is lost or doubled with them."""
         self.fill(20)
