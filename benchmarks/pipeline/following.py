@@ -53,15 +53,16 @@ def _run(stand: Stand, journal: Path, url: str) -> Figures:
     job = threading.Thread(target=ingest)
     job.start()
     try:
-        sent = _publish(stand, url, _BEFORE, _SECONDS * max(stand.scale, 0.2), watch := _Watch(lake / "messages"))
-        watch.until(sent, time.monotonic() + _PATIENCE, failures)
+        watch = _Watch(lake / "messages", failures)
+        sent = _publish(stand, url, _BEFORE, _SECONDS * max(stand.scale, 0.2), watch)
+        watch.until(sent, time.monotonic() + _PATIENCE)
         [query] = stand.spark.streams.active
         batches = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
     finally:
         doing.stopping.set()
         job.join(_PATIENCE)
     if failures:
-        raise Refused(f"ingest ended: {failures[0]}")
+        raise Refused(f"ingest ended: {failures[0]!r}")
     ages = [age for when, age in watch.ages if when >= watch.counts]
     # The first batches begin with what nobody has done before.
     return {
@@ -98,35 +99,43 @@ class _Watch:
     """Looks at a table's folder again and again, and reads every file that is new.
 
     ``ages`` has the time of publication of each row, and how many seconds later it was found; rows that were published
-    before ``counts`` are not to be counted.
+    before ``counts`` are not to be counted. What goes wrong meanwhile is added to ``failures``, and ends the waiting.
     """
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: Path, failures: list[BaseException]) -> None:
         self.ages: list[tuple[float, float]] = []
         self.counts = 0.0
         self._table = table
+        self._failures = failures
         self._known: set[Path] = set()
         self._ended = threading.Event()
 
     def look(self) -> None:
         """Look until :meth:`until` has ended."""
-        while not self._ended.wait(_LOOK):
-            for file in visible(self._table):
-                if file not in self._known:
-                    self._known.add(file)
-                    seen = time.time()
-                    for value in pq.read_table(file, columns=["value"]).column("value").to_pylist():
-                        published = msgpack.unpackb(value)[0]
-                        self.ages.append((published, seen - published))
+        try:
+            while not self._ended.wait(_LOOK):
+                self._lookOnce()
+        except Exception as error:
+            self._failures.append(error)
 
-    def until(self, rows: int, deadline: float, failures: list[BaseException]) -> None:
+    def _lookOnce(self) -> None:
+        for file in visible(self._table):
+            if file not in self._known:
+                self._known.add(file)
+                seen = time.time()
+                for value in pq.read_table(file, columns=["value"]).column("value").to_pylist():
+                    published = msgpack.unpackb(value)[0]
+                    self.ages.append((published, seen - published))
+
+    def until(self, rows: int, deadline: float) -> None:
         """Wait until so many rows were found, each once.
 
         :raises Refused: they were not, or there were more.
         """
-        while len(self.ages) < rows and time.monotonic() < deadline and not failures:
+        while len(self.ages) < rows and time.monotonic() < deadline and not self._failures:
             time.sleep(_LOOK)
         time.sleep(5 * _LOOK)
         self._ended.set()
         if len(self.ages) != rows:
-            raise Refused(f"{len(self.ages)} of {rows} rows are in the lake")
+            why = f", for something ended: {self._failures[0]!r}" if self._failures else ""
+            raise Refused(f"{len(self.ages)} of {rows} rows are in the lake{why}")

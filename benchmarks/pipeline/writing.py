@@ -1,5 +1,6 @@
 """Rows that are written: by ``ingest`` to a lake, by Spark to Parquet, by the sink to a topic."""
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -74,9 +75,12 @@ def partitioned(stand: Stand) -> AbstractContextManager[Run]:
 
 
 def visible(table: Path) -> list[Path]:
-    """Return the files of a table that whoever lists it sees."""
-    files = table.rglob("*.parquet")
-    return [file for file in files if not any(part[0] in "._" for part in file.relative_to(table).parts)]
+    """Return the files of a table that whoever lists it sees, also while others come and go in its hidden folders."""
+    found = []
+    for folder, folders, names in os.walk(table):
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        found += [Path(folder, name) for name in names if name[0] not in "._" and name.endswith(".parquet")]
+    return found
 
 
 def _count(table: Path, rows: int) -> None:

@@ -1,6 +1,7 @@
 """The whole measurement, small: in a process of its own, for it ends its sessions."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,18 @@ class CheckTests(SynchronousTestCase):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(b"")
         self.assertEqual({file.name for file in visible(folder)}, {"a.parquet", "b.parquet"})
+
+    def test_comeAndGo(self) -> None:
+        """Folders that are removed while others are listed do no harm."""
+        folder, listed = Path(self.mktemp()), os.scandir
+        (folder / "t=1").mkdir(parents=True)
+        (folder / "t=1" / "a.parquet").write_bytes(b"")
+        (folder / "gone").mkdir()
+
+        def scandir(path: str) -> Any:
+            if Path(path).name == "gone":
+                Path(path).rmdir()
+            return listed(path)
+
+        self.patch(os, "scandir", scandir)
+        self.assertEqual([file.name for file in visible(folder)], ["a.parquet"])
