@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from fleximq.journal.files import Files
 from fleximq.patterns import anyOf
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.caring import deltaDays, deltaRows, isPlain
+from fleximq.pipeline.lake.caring import daysOf, isPlain, rowsOf, tidyLog
 from fleximq.pipeline.lake.compacting import partitionsOf
 from fleximq.pipeline.lake.expiring import Leaving, expire
 from fleximq.pipeline.lake.joining import Part, partsOf
@@ -35,13 +35,15 @@ def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None =
         with changing(table, files):
             finish(table, files)
             if not plain:
-                return _agedOutOfDelta(table, rules, now, files)
-            leaving = [
-                found for each in partitionsOf(table) if (found := _leaving(table, each, rules, now)) is not None
-            ]
-            if leaving:
-                expire(table, leaving, files)
-            return leaving
+                leaving = _agedOutOfLog(table, rules, now, files)
+            else:
+                leaving = [
+                    found for each in partitionsOf(table) if (found := _leaving(table, each, rules, now)) is not None
+                ]
+                if leaving:
+                    expire(table, leaving, files)
+        tidyLog(table, now, files)
+        return leaving
     except OSError as error:
         raise cannot(table, error) from error
 
@@ -52,7 +54,7 @@ def topicsOf(table: str) -> set[str]:
     :raises LakeRefused: the table is damaged, or cannot be read.
     """
     if not isPlain(table):
-        return {topic for topic, _ in deltaDays(table)}
+        return {topic for topic, _ in daysOf(table)}
     ofFolders: dict[str, str] = {}
     for partition in partitionsOf(table):
         # Every day of a topic has its whole name, of which the folder's may be only the beginning.
@@ -71,14 +73,16 @@ def _partsOf(table: str, partition: str) -> list[Part]:
         raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
 
 
-def _agedOutOfDelta(table: str, rules: Sequence[Rule], now: float, files: Files) -> list[Leaving]:
+def _agedOutOfLog(table: str, rules: Sequence[Rule], now: float, files: Files) -> list[Leaving]:
     days = []
-    for topic, name in deltaDays(table):
+    for topic, name in daysOf(table):
         seconds = _kept(topic, rules)
         if seconds is not None and _age(name, now) >= seconds:
             days.append((topic, name))
-    leaving = [Leaving(partitionOf(topic, name), deltaRows(table, topic, name)) for topic, name in days]
-    if leaving:
+    leaving = []
+    if days:
+        rows = rowsOf(table, days)
+        leaving = [Leaving(partitionOf(*day), rows[day]) for day in days]
         expire(table, leaving, files, days)
     return leaving
 

@@ -1,4 +1,4 @@
-"""Compacts tables of Delta Lake, and removes their old days, by their own log; refuses what PyIceberg cannot do.
+"""What becomes of tables that have a log is told to that log: that of Delta Lake, or of Iceberg.
 
 Nothing of such a table may be moved behind its log's back.
 """
@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
+from fleximq.journal.files import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.formats import DELTA, ICEBERG, PARQUET, formatOf
+from fleximq.pipeline.lake.formats import DELTA, ICEBERG, PARQUET, formatOf, needing
 
 _Made = TypeVar("_Made")
 
@@ -17,15 +18,71 @@ _Made = TypeVar("_Made")
 def isPlain(table: str) -> bool:
     """Tell whether a table is files alone, and no log has to be told of what becomes of them.
 
-    :raises LakeRefused: nobody can look after it from here.
+    :raises LakeRefused: its format cannot be read.
     """
-    format = formatOf(table)["format"]
-    if format == ICEBERG:
-        raise LakeRefused(
-            f"the table {table} is an Iceberg table, and PyIceberg neither joins files nor deletes those of old days: "
-            "let an engine with its catalog do it"
-        )
-    return bool(format == PARQUET)
+    return bool(formatOf(table)["format"] == PARQUET)
+
+
+def daysOf(table: str) -> list[tuple[str, str]]:
+    """Return the topics and days (``YYYY-MM-DD``) that a table with a log has; none where it has no batch yet.
+
+    :raises LakeRefused: it cannot be read.
+    """
+    if _isIceberg(table):
+        from fleximq.pipeline.lake.snapshots import icebergDays
+
+        return icebergDays(table)
+    return _with(table, lambda found: [(each["topic"], str(each["date"])) for each in found.partitions()], [])
+
+
+def rowsOf(table: str, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
+    """Return how many rows of each journal a table with a log has of each of some topics and days.
+
+    :raises LakeRefused: it cannot be read.
+    """
+    if _isIceberg(table):
+        from fleximq.pipeline.lake.snapshots import icebergRows
+
+        return icebergRows(table, days)
+    return {day: _deltaRows(table, *day) for day in days}
+
+
+def deleteDays(table: str, days: Sequence[Sequence[str]]) -> None:
+    """Take days of topics out of a table with a log; those that have gone already stay so.
+
+    Their files are deleted a week later.
+
+    :raises LakeRefused: it cannot be done.
+    """
+    if _isIceberg(table):
+        from fleximq.pipeline.lake.snapshots import deleteIceberg
+
+        deleteIceberg(table, days)
+    else:
+        _deleteDelta(table, days)
+
+
+def tidyLog(table: str, now: float, files: Files) -> None:
+    """Delete what an Iceberg table has not had for a week; others do so when something leaves them.
+
+    :raises LakeRefused: it cannot be done.
+    """
+    if _isIceberg(table):
+        from fleximq.pipeline.lake.tidying import tidy
+
+        tidy(table, now, files)
+
+
+def _isIceberg(table: str) -> bool:
+    """Tell whether a table is one of Iceberg; what that needs is installed then.
+
+    :raises LakeRefused: it is not.
+    """
+    if formatOf(table)["format"] != ICEBERG:
+        return False
+    with needing(table, ICEBERG):
+        import fleximq.pipeline.lake.iceberg  # noqa: F401
+    return True
 
 
 def compactDelta(table: str, target: int) -> tuple[int, int]:
@@ -43,20 +100,7 @@ def compactDelta(table: str, target: int) -> tuple[int, int]:
     return _with(table, work, (0, 0))
 
 
-def deltaDays(table: str) -> list[tuple[str, str]]:
-    """Return the topics and days (``YYYY-MM-DD``) that a Delta table has; none where it has no batch yet.
-
-    :raises LakeRefused: it cannot be read.
-    """
-    return _with(table, lambda found: [(each["topic"], str(each["date"])) for each in found.partitions()], [])
-
-
-def deltaRows(table: str, topic: str, day: str) -> dict[str, int]:
-    """Return how many rows of each journal a Delta table has of a topic and day.
-
-    :raises LakeRefused: it cannot be read.
-    """
-
+def _deltaRows(table: str, topic: str, day: str) -> dict[str, int]:
     def work(found: Any) -> dict[str, int]:
         rows: dict[str, int] = {}
         for path in found.file_uris([("topic", "=", topic), ("date", "=", day)]):
@@ -67,14 +111,7 @@ def deltaRows(table: str, topic: str, day: str) -> dict[str, int]:
     return _with(table, work, {})
 
 
-def deleteDelta(table: str, days: Sequence[Sequence[str]]) -> None:
-    """Take days of topics out of a Delta table; those that have gone already stay so.
-
-    The files are deleted when its log has not named them for a week.
-
-    :raises LakeRefused: it cannot be done.
-    """
-
+def _deleteDelta(table: str, days: Sequence[Sequence[str]]) -> None:
     def work(found: Any) -> None:
         for topic, day in days:
             quoted = topic.replace("'", "''")
@@ -86,13 +123,9 @@ def deleteDelta(table: str, days: Sequence[Sequence[str]]) -> None:
 
 def _with(table: str, work: Callable[[Any], _Made], otherwise: _Made) -> _Made:
     """Return what is made of a Delta table; ``otherwise`` before its first batch."""
-    try:
+    with needing(table, DELTA):
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
-    except ImportError as error:
-        raise LakeRefused(
-            f"the table {table} needs the extra {DELTA}: pip install 'fleximq[{DELTA}]' ({error})"
-        ) from error
     try:
         return work(DeltaTable(table))
     except TableNotFoundError:

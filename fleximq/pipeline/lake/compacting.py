@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from fleximq.journal.files import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.caring import compactDelta, isPlain
+from fleximq.pipeline.lake.caring import compactDelta
 from fleximq.pipeline.lake.columns import readColumns
 from fleximq.pipeline.lake.exchange import exchange
+from fleximq.pipeline.lake.formats import DELTA, ICEBERG, formatOf, needing
 from fleximq.pipeline.lake.joining import Part, carrierOf, groupsOf, join, partsOf
 from fleximq.pipeline.lake.lock import changing, compacting
 from fleximq.pipeline.lake.naming import OWN
@@ -62,7 +63,7 @@ def partitionsOf(table: str) -> list[str]:
 def compact(table: str, wanted: Wanted, files: Files | None = None, now: float | None = None) -> Iterator[Compacted]:
     """Compact the partitions of a table, one after the other; yield what became of each that was.
 
-    A Delta table compacts itself as a whole, whatever changed in it lately.
+    A Delta table compacts itself as a whole, whatever changed in it lately; an Iceberg table by its snapshots.
 
     :param now: the time, in seconds since 1970.
     :raises LakeRefused: the table cannot be written, is damaged, or another run compacts it.
@@ -70,9 +71,14 @@ def compact(table: str, wanted: Wanted, files: Files | None = None, now: float |
     files = files or Files()
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
-    plain = isPlain(table)
+    format = formatOf(table, files)["format"]
     with compacting(table, files):
-        if not plain:
+        if format == ICEBERG:
+            with needing(table, ICEBERG):
+                from fleximq.pipeline.lake.rewriting import compactIceberg
+            yield from compactIceberg(table, wanted, aside, files, now)
+            return
+        if format == DELTA:
             before, after = compactDelta(table, wanted.target)
             if before:
                 yield Compacted("", before, after)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fleximq.journal.files import Files, putWhole, readWhole
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.caring import deleteDelta
+from fleximq.pipeline.lake.caring import deleteDays
 from fleximq.pipeline.lake.ledger import readLedger, writeLedger
 from fleximq.pipeline.lake.naming import OWN
 
@@ -31,7 +31,7 @@ class Leaving(NamedTuple):
 def expire(
     table: str, leaving: Sequence[Leaving], files: Files | None = None, days: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Take folders out of a table; of a Delta table, topics with their days.
+    """Take folders out of a table; of a table with a log, topics with their days.
 
     The caller holds the table's lock (:func:`fleximq.pipeline.lake.lock.changing`) and has finished what was begun
     (:func:`fleximq.pipeline.lake.publishing.finish`); what was counted is still so.
@@ -76,7 +76,7 @@ def finishExpiry(table: str, files: Files) -> None:
             files.syncFolder(os.path.dirname(f"{table}/{partition}"))
     files.syncFolder(f"{own}/{EXPIRED}")
     if days:
-        deleteDelta(table, days)
+        deleteDays(table, days)
     ledger = readLedger(table, files)
     rows = {journal: total - ledger.journals[journal].expired for journal, total in totals.items()}
     if any(rows.values()):

@@ -1,7 +1,8 @@
 """Which format a table has: Parquet files as such, or files that the log of Delta Lake or of Iceberg names too."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fleximq.journal.files import Files, putWhole, readWhole
@@ -61,7 +62,7 @@ def committerOf(table: str, files: Files | None = None) -> Committer | None:
     :raises LakeRefused: what the format needs is not installed.
     """
     had = formatOf(table, files)
-    try:
+    with needing(table, had["format"]):
         if had["format"] == DELTA:
             from fleximq.pipeline.lake.delta import DeltaCommitter
 
@@ -70,8 +71,18 @@ def committerOf(table: str, files: Files | None = None) -> Committer | None:
             from fleximq.pipeline.lake.iceberg import IcebergCommitter
 
             return IcebergCommitter(table, had)
+    return None
+
+
+@contextmanager
+def needing(table: str, extra: str) -> Iterator[None]:
+    """Let what is imported meanwhile belong to an extra, which a table of this format needs.
+
+    :raises LakeRefused: it is not installed.
+    """
+    try:
+        yield
     except ImportError as error:
         raise LakeRefused(
-            f"the table {table} needs the extra {had['format']}: pip install 'fleximq[{had['format']}]' ({error})"
+            f"the table {table} needs the extra {extra}: pip install 'fleximq[{extra}]' ({error})"
         ) from error
-    return None

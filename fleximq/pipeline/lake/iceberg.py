@@ -45,7 +45,7 @@ class IcebergCommitter(LogCommitter):
         self._form = form
 
     def _commit(self, batch: int, files: Sequence[Placed]) -> None:
-        table = self._loaded()
+        table = self.loaded()
         if int(table.properties.get(BATCH, -1)) >= batch:
             return
         with table.transaction() as transaction:
@@ -56,8 +56,8 @@ class IcebergCommitter(LogCommitter):
                 check_duplicate_files=False,
             )
 
-    def _loaded(self) -> Table:
-        """Return the table with all columns that files may have."""
+    def loaded(self) -> Table:
+        """Return the table with all columns that files may have; any error may be raised."""
         columns = self._columns()
         lake, name = os.path.split(self._table)
         catalog = catalogOf(lake, self._form.get("catalog"))

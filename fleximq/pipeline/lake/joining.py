@@ -35,12 +35,20 @@ def partsOf(folder: str) -> list[Part]:
     found = []
     with os.scandir(folder) as entries:
         for place, entry in enumerate(entries):
-            if entry.name.startswith((".", "_")):
-                continue
-            state = entry.stat()
-            topic, spans = spansOf(pq.read_metadata(entry.path).metadata or {})
-            found.append(Part(entry.name, place, state.st_size, state.st_ino, topic, tuple(spans)))
+            if not entry.name.startswith((".", "_")):
+                found.append(partOf(entry.path, place))
     return found
+
+
+def partOf(path: str, place: int) -> Part:
+    """Return what a file has, and ``place`` with it.
+
+    :raises OSError: it cannot be read.
+    :raises KeyError: it is no file of a lake.
+    """
+    state = os.stat(path)
+    topic, spans = spansOf(pq.read_metadata(path).metadata or {})
+    return Part(os.path.basename(path), place, state.st_size, state.st_ino, topic, tuple(spans))
 
 
 def groupsOf(parts: Sequence[Part], target: int) -> list[list[Part]]:

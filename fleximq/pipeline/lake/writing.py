@@ -65,6 +65,11 @@ def parquetOptions(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
+def dateOf(day: int) -> str:
+    """Return a day since 1970 as ``YYYY-MM-DD``; one that readers do not know as a date is the nearest that they do."""
+    return str(np.datetime64(min(max(day, _DATES[0]), _DATES[1]), "D"))
+
+
 class _Open(NamedTuple):
     """A file that is being written."""
 
@@ -180,8 +185,7 @@ class Writer:
         writer.add_key_value_metadata(written([span], topic))
         writer.close()
         size = _synced(f"{self._folder}/{name}")
-        date = str(np.datetime64(min(max(day, _DATES[0]), _DATES[1]), "D"))
-        self._staged.append(Staged(name, topic, date, self._journal, rows.first, rows.last, rows.number, size))
+        self._staged.append(Staged(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size))
         if rows.waiting:
             # It ended for another one's sake; its rows still wait.
             later = self._rows[key] = _Rows()

@@ -6,10 +6,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from fleximq.command_line import Words
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.lake.iceberg_case import skip as noIceberg
 
 if not skip:
     import pyarrow as pa
@@ -19,6 +20,7 @@ if not skip:
     from fleximq.pipeline.lake import audit
     from fleximq.pipeline.lake.columns import Columns, writeColumns
     from fleximq.pipeline.lake.compacting import Wanted, compact
+    from fleximq.pipeline.lake.formats import setFormat
     from fleximq.pipeline.lake.publishing import Batch, Publishing
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
@@ -32,9 +34,15 @@ class LakeCase(SynchronousTestCase):
     """``lake`` has one table, to which ``publish`` adds rows."""
 
     def setUp(self) -> None:
+        self.begin("parquet")
+
+    def begin(self, format: str) -> None:
+        """Begin with an empty table of a format."""
         self.lake = str(Path(self.mktemp()).absolute())
         self.table = f"{self.lake}/messages"
         self.publishing = Publishing(self.table)
+        self.publishing.makeFolders()
+        setFormat(self.table, {"format": format})
         self.publishing.prepare()
         writeColumns(self.table, Columns("raw", pa.schema([])))
         self.batches = 0
@@ -82,6 +90,17 @@ class JobTests(LakeCase):
         self.assertRaises(OptionRefused, COMPACT.run, parser.parse_args([]), FakeRun())
         error = self.assertRaises(LakeRefused, self.run_, "--table", "other")
         self.assertIn("there is no table 'other'", str(error))
+
+    def test_iceberg(self) -> None:
+        """So it is with a table of Iceberg."""
+        if noIceberg:
+            raise SkipTest(noIceberg)
+        self.begin("iceberg")
+        self.publish(5)
+        self.assertEqual(self.run_().said, [f"{self.table}: 0 files became 0 in 0 partitions"])
+        self.assertEqual(self.run_("--many", "5").said, [f"{self.table}: 10 files became 2 in 2 partitions"])
+        self.publish(2)
+        self.assertEqual(self.run_("--many", "2").said, [f"{self.table}: 6 files became 2 in 2 partitions"])
 
     def test_many(self) -> None:
         """At least one small file is many."""

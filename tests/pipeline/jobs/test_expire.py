@@ -3,9 +3,12 @@
 from argparse import ArgumentParser
 from typing import Any
 
+from twisted.trial.unittest import SkipTest
+
 from fleximq.errors import SettingError
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.jobs.test_compact import LakeCase
+from tests.pipeline.lake.iceberg_case import skip as noIceberg
 
 if not skip:
     from fleximq.pipeline import lake
@@ -54,6 +57,24 @@ class ExpireTests(LakeCase):
         for wrong in ("", "90", "0d", "=90d", "a=", "90y"):
             words = str(self.assertRaises(SettingError, keep, "keep", wrong))
             self.assertIn("must be an age such as 90d", words)
+
+    def test_iceberg(self) -> None:
+        """So it is with a table of Iceberg."""
+        if noIceberg:
+            raise SkipTest(noIceberg)
+        self.begin("iceberg")
+        self.publish(2)
+        said = self.expire("--keep", "x=1d", "--keep", "b=36500d", "--keep", "90d")
+        self.assertEqual(
+            said,
+            [
+                f"--keep x=... matches no topic of {self.table}",
+                f"{self.table}: 10 rows in 1 partitions have expired",
+            ],
+        )
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
+        said = self.expire("--keep", "b=36500d", "--keep", "90d")
+        self.assertEqual(said, [f"{self.table}: 0 rows in 0 partitions have expired"])
 
     def test_needed(self) -> None:
         """Without --keep nothing goes."""
