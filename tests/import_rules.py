@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
 PURE = _VALUES | {"wire", "broker", "journal", "client", "journal_options", "option_values"}
-PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid"})
+PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid", "zlib_ng"})
 
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.
 SPARK_ROOM = "pipeline"

@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 #: What only the extra ``otel`` brings.
 OTEL = frozenset({"opentelemetry"})
 #: The extras of the pipeline.
+#: What is used where it is installed.
+FASTER = frozenset({"zlib_ng"})
 PIPELINE = ("spark", "java", "delta", "iceberg")
 
 
@@ -62,10 +64,10 @@ class MetadataTests(SynchronousTestCase):
     def test_requirements(self) -> None:
         """Required is what fleximq imports, and the two packages that Twisted wants for TLS; nothing else.
 
-        What only the pipeline or tracing imports is an extra.
+        What only the pipeline or tracing imports is an extra, and so is what makes faster where it is there.
         """
         required = {line.split("[")[0] for line in self.setup["options"]["install_requires"].split()}
-        self.assertEqual(required, _foreignPackages() - SPARK - OTEL | {"pyopenssl", "service-identity"})
+        self.assertEqual(required, _foreignPackages() - SPARK - OTEL - FASTER | {"pyopenssl", "service-identity"})
 
     def test_spark(self) -> None:
         """The extras have what the pipeline imports; ``spark`` what all of it needs."""
@@ -76,6 +78,7 @@ class MetadataTests(SynchronousTestCase):
         }
         self.assertEqual((_foreignPackages() & SPARK) - set().union(*names.values()), set())
         self.assertLessEqual({"numpy", "pyarrow", "pyspark"}, names["spark"])
+        self.assertLessEqual({name.replace("_", "-") for name in FASTER}, names["spark"])
 
     def test_commands(self) -> None:
         """Both commands are there."""
