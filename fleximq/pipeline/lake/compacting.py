@@ -46,6 +46,10 @@ class Wanted(NamedTuple):
     olderThan: float = OLDER_THAN
     many: int = MANY
 
+    def rests(self, joined: int, age: float) -> bool:
+        """Tell whether a partition is left alone that changed ``age`` seconds ago, and of which ``joined`` files are small."""
+        return not joined or (age < self.olderThan and joined < self.many)
+
 
 def partitionsOf(table: str) -> list[str]:
     """Return the folders with files of a table, within it.
@@ -107,7 +111,7 @@ def _compacted(table: str, partition: str, wanted: Wanted, files: Files, aside: 
         raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
     groups = groupsOf(parts, wanted.target)
     joined = sum(map(len, groups))
-    if not groups or (now - changed < wanted.olderThan and joined < wanted.many):
+    if wanted.rests(joined, now - changed):
         return None
     columns = readColumns(table, files)
     os.makedirs(aside)

@@ -99,7 +99,7 @@ def _joined(
     groups = groupsOf(parts, wanted.target)
     gone = tuple(part.name for group in groups for part in group)
     changed = max((os.stat(each.path).st_mtime for each in live), default=now)
-    if not groups or (now - changed < wanted.olderThan and len(gone) < wanted.many):
+    if wanted.rests(len(gone), now - changed):
         return None
     columns = readColumns(table, files)
     made = []
