@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
     many: int = MANY
 
     def rests(self, joined: int, age: float) -> bool:
-        """Tell whether a partition is left alone that changed ``age`` seconds ago, and of which ``joined`` files are small."""
+        """Tell whether a partition is left alone that changed ``age`` seconds ago, with ``joined`` small files."""
         return not joined or (age < self.olderThan and joined < self.many)
 
 
