@@ -8,7 +8,7 @@ taking signals notes it for that; so they are taken here. SIGHUP reads the setti
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from twisted.application.service import Service
@@ -25,11 +25,15 @@ STOP = (signal.SIGTERM, signal.SIGINT)
 class SignalService(Service):
     """Takes signals from when the reactor runs on until the process ends; SIGHUP already before.
 
+    A signal to stop that comes between the start of the services and that of the reactor waits for the latter: it would
+    end a broker that has told its starter that it runs, and leave its pid file behind.
+
     :param reactor: is stopped; what a signal asks for is done in a round of its own.
     :param reload: called for SIGHUP.
     :param configuration: the options of ``twistd``, whose pid file goes with a process that ends at once.
     :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
     :param kill: sends a signal to a process (:func:`os.kill`).
+    :param mask: makes signals wait, or no more (:func:`signal.pthread_sigmask`).
     """
 
     def __init__(
@@ -39,17 +43,20 @@ class SignalService(Service):
         configuration: Mapping[str, object],
         onSignal: Callable[[int, Any], Any] = signal.signal,
         kill: Callable[[int, int], None] = os.kill,
+        mask: Callable[[int, Iterable[int]], object] = signal.pthread_sigmask,
     ) -> None:
         self._reactor = reactor
         self._reload = reload
         self._configuration = configuration
         self._onSignal = onSignal
         self._kill = kill
+        self._mask = mask
         self._asked = False
 
     def startService(self) -> None:
         """Take signals; those that stop the broker behind the reactor's own start, which takes them too."""
         super().startService()
+        self._mask(signal.SIG_BLOCK, STOP)
         self._onSignal(signal.SIGHUP, self._hungUp)
         taker = self._onSignal(signal.SIGUSR2, self._nothingToOpen)
         if taker not in (None, signal.SIG_DFL):  # it is the journal's; without one it would end the process
@@ -59,6 +66,7 @@ class SignalService(Service):
     def _begin(self) -> None:
         for number in STOP:
             self._onSignal(number, self._stop)
+        self._mask(signal.SIG_UNBLOCK, STOP)
 
     def _nothingToOpen(self, *ignored: object) -> None:
         self._reactor.callFromThread(_log.warn, "Received SIGUSR2, but there is no journal to open again")

@@ -95,25 +95,42 @@ class StoppingTests(SynchronousTestCase):
             self.assertEqual(flexi.publish("t", 1).barrier(), [])
             self.assertEqual((flexi.untilEnd(), broker.wait()), ([], 0))
 
+    def daemon(self, folder: Path, *launch: str) -> int:
+        """Start a daemon that serves ``folder / "s"``, send it SIGTERM as soon as it says it runs; how it ended.
+
+        :param launch: the words that start ``twistd``, where it is not to be started by itself.
+        """
+        broker = BrokerProcess("--listen", f"unix:{folder}/s")
+        self.addCleanup(broker.stop)  # which was not started, but has a folder
+        words = broker.command
+        words[words.index("-n") : words.index("fleximq")] = [f"--pidfile={folder}/pid", f"--logfile={folder}/log"]
+        words[1:1] = launch
+        # the launcher adopts the daemon, so that it can tell how that ended
+        script = (
+            "import ctypes, os, subprocess, sys; ctypes.CDLL(None).prctl(36, 1);"
+            "subprocess.run(sys.argv[2:], check=True); pid = int(open(sys.argv[1]).read());"
+            "os.kill(pid, 15); sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+        )
+        command = [sys.executable, "-c", script, f"{folder}/pid", *words]
+        return subprocess.run(command, timeout=60, env=broker.variables).returncode
+
     def test_daemon(self) -> None:
-        """A daemon ends with 0 as well, and takes its pid file along."""
+        """A daemon ends with 0 as well, and takes its pid file and socket along."""
         with TemporaryDirectory() as folder:
-            pidfile, log = Path(folder) / "pid", Path(folder) / "log"
-            broker = BrokerProcess("--listen", f"unix:{folder}/s")
-            self.addCleanup(broker.stop)  # which was not started, but has a folder
-            words = broker.command
-            words[words.index("-n") : words.index("fleximq")] = [f"--pidfile={pidfile}", f"--logfile={log}"]
-            # the launcher adopts the daemon, so that it can tell how that ended
-            script = (
-                "import ctypes, os, subprocess, sys; ctypes.CDLL(None).prctl(36, 1);"
-                "subprocess.run(sys.argv[2:], check=True); pid = int(open(sys.argv[1]).read());"
-                "os.kill(pid, 15); sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
-            )
-            command = [sys.executable, "-c", script, str(pidfile), *words]
-            ended = subprocess.run(command, timeout=60, env=broker.variables)
-            self.assertEqual(ended.returncode, 0)
-            self.assertFalse(pidfile.exists())
-            self.assertIn("Received SIGTERM: the broker stops", log.read_text())
+            self.assertEqual(self.daemon(Path(folder)), 0)
+            self.assertEqual(os.listdir(folder), ["log"])
+            self.assertIn("Received SIGTERM: the broker stops", (Path(folder) / "log").read_text())
+
+    def test_daemonAtOnce(self) -> None:
+        """The same where the signal comes before the reactor runs, which takes half a second here."""
+        late = (
+            "import runpy, sys, time; from twisted.internet import reactor; run = reactor.run\n"
+            "def late(*arguments, **more): time.sleep(0.5); run(*arguments, **more)\n"
+            "reactor.run = late; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        )
+        with TemporaryDirectory() as folder:
+            self.assertEqual(self.daemon(Path(folder), "-c", late), 0)
+            self.assertEqual(os.listdir(folder), ["log"])
 
     def test_socketFile(self) -> None:
         """The file of a UNIX socket goes with its broker."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class SignalServiceTests(SynchronousTestCase):
         self.reactor = Reactor()
         self.taken: dict[int, Any] = {}
         self.killed: list[tuple[int, int]] = []
+        self.waiting: set[int] = set()
         self.reloads: list[int] = []
         self.pidfile = Path(self.mktemp())
         self.service = SignalService(
@@ -43,16 +45,26 @@ class SignalServiceTests(SynchronousTestCase):
             {"pidfile": str(self.pidfile)},
             self.taken.__setitem__,
             lambda pid, number: self.killed.append((pid, number)),
+            self.mask,
         )
         self.service.startService()
+
+    def mask(self, how: int, numbers: Iterable[int]) -> None:
+        """Note which signals wait."""
+        change = self.waiting.update if how == signal.SIG_BLOCK else self.waiting.difference_update
+        change(numbers)
 
     def test_behindTheReactor(self) -> None:
         """The reactor takes the signals that stop it as it starts; they are taken from it behind that."""
         taken: dict[int, Any] = {}
-        service = SignalService(Waiting(), print, {}, taken.__setitem__)
+        service = SignalService(Waiting(), print, {}, taken.__setitem__, mask=self.mask)
+        self.assertEqual(self.waiting, set())
         service.startService()
         self.assertEqual(set(taken), {signal.SIGHUP, signal.SIGUSR2})
         self.assertEqual(set(self.taken), {signal.SIGHUP, signal.SIGUSR2, *STOP})
+        self.assertEqual(self.waiting, set(STOP))
+        service._begin()
+        self.assertEqual((set(taken), self.waiting), (set(self.taken), set()))
 
     def test_noJournal(self) -> None:
         """What is for a journal is a line of the log where there is none, and does not end the process."""
@@ -71,7 +83,7 @@ class SignalServiceTests(SynchronousTestCase):
             return before
 
         taken: dict[int, Any] = {signal.SIGUSR2: print}
-        SignalService(Waiting(), print, {}, exchange).startService()
+        SignalService(Waiting(), print, {}, exchange, mask=self.mask).startService()
         self.assertIs(taken[signal.SIGUSR2], print)
 
     def test_stop(self) -> None:
