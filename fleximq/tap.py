@@ -41,6 +41,8 @@ def makeService(options: Options) -> IService:
         if not twistd.get("nodaemon", True):
             raise SystemExit("fleximq: stdio has no client in a daemon; start the broker with twistd -n")
         sys.stdout = sys.stderr
-    SignalService(reactor, reload.signalled, twistd).setServiceParent(whole)
+    signals = SignalService(reactor, reload.signalled, twistd)
+    signals.setServiceParent(whole)
+    whole.services.sort(key=lambda each: each is not signals)  # first: who hears that the broker listens may stop it
     GarbageService().setServiceParent(whole)
     return inJson(whole, twistd, reactor) if options.settings.logFormat is LogFormat.JSON else whole

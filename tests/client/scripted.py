@@ -25,7 +25,7 @@ import msgpack
 from tests.wire.flexi_frames import Heard, cut, frame
 
 #: Seconds that anything may take; they cost nothing while both sides do as they should.
-PATIENCE = 10.0
+PATIENCE = 60.0
 #: The id that clients are given.
 ID = 1000
 

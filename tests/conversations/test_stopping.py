@@ -24,7 +24,7 @@ from tests.conversations.clients import (
 )
 
 #: Seconds within which a broker has to be gone, with room for a busy machine.
-PROMPTLY = 5.0
+PROMPTLY = 15.0
 
 
 class StoppingTests(SynchronousTestCase):
