@@ -127,14 +127,18 @@ def _native(
         if wanted and (wanted[0].first < start or (end is not None and end < wanted[-1].next)):
             within = (F.col("offset") >= start) & (F.col("offset") < (FOREVER if end is None else end))
             cuts.append((F.col("journal") != id) | within)
+    conditions = [*cuts, *_topicConditions(options.topics)]
+    # Each step that a query can do without makes it start some milliseconds earlier.
+    schema = ddlOf(ALL_COLUMNS if conditions else needed(options.columns))
     if paths:
-        table = spark.read.schema(ddlOf(ALL_COLUMNS)).parquet(*[_literal(path) for path in paths])
+        table = spark.read.schema(schema).parquet(*[_literal(path) for path in paths])
     else:
-        table = spark.createDataFrame([], ddlOf(ALL_COLUMNS))
-    for condition in [*cuts, *_topicConditions(options.topics)]:
+        table = spark.createDataFrame([], schema)
+    for condition in conditions:
         table = table.where(condition)
+    if conditions:
+        table = table.select(*needed(options.columns))
     decoding = options.decoding
-    table = table.select(*needed(options.columns))
     if decoding is None or not any(name in MADE for name in options.columns):
         return table
     schema = ddlOf(options.columns, decoding.ddl())

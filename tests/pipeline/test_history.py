@@ -21,7 +21,7 @@ if not skip:
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.jobs.seal import SEAL
     from fleximq.pipeline.lake.sealed import SealedFile, offsetIn, sealedFiles, sealedName, uncovered
-    from fleximq.pipeline.lake.sealing import sealSegment
+    from fleximq.pipeline.lake.sealing import sealSegments
     from fleximq.pipeline.reader.offsets import RecordsMissing
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
@@ -167,7 +167,7 @@ class HistoryTests(HistoryCase):
         def work() -> None:
             # The later ones first, so that there are holes.
             for segment in reversed(segments):
-                sealSegment(segment, folder, False)
+                sealSegments([segment], folder, False)
                 stop.wait(0.2)
 
         thread = Thread(target=work)

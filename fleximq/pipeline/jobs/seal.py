@@ -1,22 +1,24 @@
 """``seal``: segments of journals that have their end become Parquet, for long history to be read natively.
 
-A segment is sealed once. What retention takes out of the journal later stays sealed: that is what history is for.
+A segment is sealed once, in one file with its neighbours that the same run seals. What retention takes out of the
+journal later stays sealed: that is what history is for.
 """
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from fleximq import option_values
 from fleximq.errors import JournalError
 from fleximq.journal.files import Files
+from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.command.job import SOURCE, Job, Run, option
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.slices import Slice
 
-#: So many segments for each task that runs at once are given out at a time; in between the job may be stopped.
-_ROUNDS = 4
+#: At most so many bytes of neighbouring segments become one file: Spark takes time for each, and divides large ones.
+FILE_BYTES = 256 * MEBIBYTE
 
 
 def _prepare(parser: ArgumentParser) -> None:
@@ -85,25 +87,42 @@ def _segments(paths: Sequence[str]) -> list[tuple[str, list[Slice]]]:
 
 
 def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: Run) -> tuple[int, int]:
-    """Seal segments, each in a task; return how many are, and how many cannot be."""
-    from fleximq.pipeline.lake.sealing import sealSegment
+    """Seal segments, those of a file in a task; return how many are, and how many cannot be."""
+    from fleximq.pipeline.lake.sealing import sealSegments
 
     if not todo:
         return 0, 0
     context = run.session().sparkContext
+    tasks = max(1, context.defaultParallelism)
+    files = neighbours(todo, min(FILE_BYTES, -(-sum(each.bytes for each in todo) // tasks)))
     done = wrong = 0
-    step = max(1, context.defaultParallelism) * _ROUNDS
-    for start in range(0, len(todo), step):
+    for start in range(0, len(files), tasks):
         if run.stopping.is_set():
             break
-        some = todo[start : start + step]
-        outcomes = context.parallelize(some, len(some)).map(lambda each: sealSegment(each, folder, damaged)).collect()
+        some = files[start : start + tasks]
+        outcomes = (
+            context.parallelize(some, len(some)).flatMap(lambda each: sealSegments(each, folder, damaged)).collect()
+        )
         for outcome in outcomes:
-            done, wrong = done + (not outcome.why), wrong + bool(outcome.why)
+            done, wrong = done + outcome.segments, wrong + bool(outcome.why)
             if outcome.why:
                 run.say(f"not sealed: {outcome.why}")
         run.progress("sealed", done + wrong, len(todo), "segments")
     return done, wrong
+
+
+def neighbours(segments: Iterable[Slice], most: int) -> list[list[Slice]]:
+    """Return segments in groups whose offsets go on from one to the next, of at most so many bytes, or of one."""
+    groups: list[list[Slice]] = []
+    room = 0
+    for each in segments:
+        if groups and groups[-1][-1].end == each.start and each.bytes <= room:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+            room = most
+        room -= each.bytes
+    return groups
 
 
 @contextmanager

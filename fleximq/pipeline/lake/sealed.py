@@ -1,7 +1,7 @@
 """The folder in which sealed segments of journals stand as Parquet: ``<journal>/<first>-<next>.parquet``.
 
 A file's name says which offsets it has, from the first one up to before the next, both with 20 digits. No offset is
-ever given twice, so no two segments of a journal have the same name, and a file that is there is whole: it got its name
+ever given twice, so no two files of a journal have the same name, and a file that is there is whole: it got its name
 when it was. What begins with ``_`` is not to be read.
 """
 
@@ -19,7 +19,7 @@ from fleximq.pipeline.errors import PipelineError
 
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
 #: The keys of what each file says of itself.
-JOURNAL, SEGMENT, MISSING = b"fleximq.journal", b"fleximq.segment", b"fleximq.missing"
+JOURNAL, SEGMENTS, MISSING = b"fleximq.journal", b"fleximq.segments", b"fleximq.missing"
 
 
 class SealedFile(NamedTuple):

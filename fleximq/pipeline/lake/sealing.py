@@ -1,4 +1,4 @@
-"""Writes one segment of a journal as a file of Parquet: what a task of ``seal`` does.
+"""Writes neighbouring segments of a journal as a file of Parquet: what a task of ``seal`` does.
 
 How the columns are written is what Spark's vectorised reader has been measured to read fastest, see
 docs/pipeline-lake.rst: numbers that ascend as differences, names as places in a dictionary, payloads as they are.
@@ -7,6 +7,7 @@ docs/pipeline-lake.rst: numbers that ascend as differences, names as places in a
 import json
 import os
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from fleximq.pipeline.files.reading import Missing
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.files.slices import Slice
-from fleximq.pipeline.lake.sealed import JOURNAL, MISSING, SEGMENT, sealedName
+from fleximq.pipeline.lake.sealed import JOURNAL, MISSING, SEGMENTS, sealedName
 
 #: A row group has about so many bytes before they are compressed.
 GROUP_BYTES = 32 << 20
@@ -38,10 +39,14 @@ _ENCODING: dict[str, Any] = {
 
 
 class Sealing(NamedTuple):
-    """What became of a segment: its rows and the bytes of its file, or in ``why`` a sentence why it is not sealed."""
+    """What became of so many segments: the rows and the bytes of their file.
+
+    Or of none, and in ``why`` a sentence why one is not sealed.
+    """
 
     first: int
     next: int
+    segments: int
     rows: int = 0
     bytes: int = 0
     why: str = ""
@@ -51,15 +56,28 @@ class _Lost(Exception):
     """Something of the segment is damaged or gone."""
 
 
-def sealSegment(slice: Slice, folder: str, damaged: bool, files: Files | None = None) -> Sealing:
-    """Write the records of a segment, and give the file its name when it is whole and on disk.
+def sealSegments(segments: Sequence[Slice], folder: str, damaged: bool, files: Files | None = None) -> list[Sealing]:
+    """Write the records of segments, and give the file its name when it is whole and on disk.
 
-    :param slice: all of the segment.
+    Where something of them is damaged or gone, the others get files of their own.
+
+    :param segments: all of each; their offsets go on from one to the next.
     :param folder: the one of the journal, which is there.
-    :param damaged: a segment of which something is damaged is sealed without that.
+    :param damaged: what is damaged is sealed without that.
     :raises PipelineError: the file cannot be written, or the journal cannot be read.
     """
     files = files or Files()
+    first, last = segments[0], segments[-1]
+    whole = first._replace(end=last.end, pieces=tuple(piece for each in segments for piece in each.pieces))
+    try:
+        return [_sealed(whole, len(segments), folder, damaged, files)]
+    except _Lost as lost:
+        if len(segments) == 1:
+            return [Sealing(whole.start, whole.end, 0, why=f"journal {whole.journal}, {lost}")]
+    return [outcome for each in segments for outcome in sealSegments([each], folder, damaged, files)]
+
+
+def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: Files) -> Sealing:
     staged = f"{folder}/{STAGED}{uuid.uuid4().hex}"
     final = f"{folder}/{sealedName(slice.start, slice.end)}"
     missing: list[Missing] = []
@@ -74,8 +92,6 @@ def sealSegment(slice: Slice, folder: str, damaged: bool, files: Files | None = 
         size = _onDisk(staged)
         files.rename(staged, final)
         files.syncFolder(folder)
-    except _Lost as lost:
-        return Sealing(slice.start, slice.end, why=f"journal {slice.journal}, {lost}")
     except JournalError as error:
         raise PipelineError(str(error)) from error
     except OSError as error:
@@ -83,7 +99,7 @@ def sealSegment(slice: Slice, folder: str, damaged: bool, files: Files | None = 
     finally:
         with suppress(OSError):
             os.unlink(staged)
-    return Sealing(slice.start, slice.end, rows, size)
+    return Sealing(slice.start, slice.end, segments, rows, size)
 
 
 def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Files) -> int:
@@ -103,7 +119,7 @@ def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Fi
         writer.add_key_value_metadata(
             {
                 JOURNAL: slice.journal.encode(),
-                SEGMENT: b"%d" % slice.pieces[0].base,
+                SEGMENTS: json.dumps([piece.base for piece in slice.pieces]).encode(),
                 MISSING: json.dumps(missing).encode(),
             }
         )

@@ -1,6 +1,7 @@
 """``seal``: segments of journals as Parquet."""
 
 import errno
+import json
 import os
 from argparse import ArgumentParser
 from pathlib import Path
@@ -17,15 +18,16 @@ if not skip:
     from fleximq.journal.files import Files
     from fleximq.pipeline.errors import OptionRefused, PipelineError
     from fleximq.pipeline.files.layout import JournalFiles
-    from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.lake.sealed import SEGMENT, missingIn, sealedFiles
-    from fleximq.pipeline.lake.sealing import STAGED, sealSegment
+    from fleximq.pipeline.jobs import seal
+    from fleximq.pipeline.jobs.seal import SEAL, neighbours
+    from fleximq.pipeline.lake.sealed import SEGMENTS, missingIn, sealedFiles
+    from fleximq.pipeline.lake.sealing import STAGED, sealSegments
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 
 
 class SealCase(SynchronousTestCase):
-    """``written`` is a journal of several segments; ``sealed`` is where they are to stand."""
+    """``written`` is a journal of several segments; ``sealed`` is where each becomes a file of its own."""
 
     def setUp(self) -> None:
         self.spark = sharedSession()
@@ -36,6 +38,7 @@ class SealCase(SynchronousTestCase):
         self.written = Written(self.folder, segmentBytes=4000)
         self.fill(50)
         self.addCleanup(self.written.close)
+        self.patch(seal, "FILE_BYTES", 1)
 
     def fill(self, number: int) -> None:
         """Write some records of two topics."""
@@ -104,11 +107,11 @@ class SealTests(SealCase):
         self.assertEqual(self.offsets(), list(range(1, self.files()[-1].next)))
 
     def test_itself(self) -> None:
-        """Each file says of which segment it is."""
+        """Each file says of which segments it is."""
         self.seal()
         bases = sorted(int(path.name[:20]) for path in Path(self.folder).glob("*.fxj"))[:-1]
         metadata = [pq.read_metadata(file.path).metadata for file in self.files()]
-        self.assertEqual([int(each[SEGMENT]) for each in metadata], bases)
+        self.assertEqual([json.loads(each[SEGMENTS]) for each in metadata], [[base] for base in bases])
         self.assertEqual([missingIn(each) for each in metadata], [[]] * len(bases))
 
     def test_several(self) -> None:
@@ -152,6 +155,62 @@ class SealTests(SealCase):
         self.assertGreater(len(self.files()), 3)
 
 
+class NeighboursTests(SealCase):
+    """Segments that one run seals share files."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(seal, "FILE_BYTES", 1 << 30)
+
+    def test_rows(self) -> None:
+        """Each task gets as much, which is one file; nothing is missing, and none is there twice."""
+        said = self.seal()
+        segments = JournalFiles(self.folder).complete()
+        self.assertEqual(said, [f"{len(segments)} segments sealed"])
+        tasks = self.spark.sparkContext.defaultParallelism
+        self.assertTrue(tasks <= len(self.files()) <= tasks + 1 < len(segments), self.files())
+        self.assertEqual(self.offsets(), list(range(1, segments[-1].end)))
+        bases = [json.loads(pq.read_metadata(file.path).metadata[SEGMENTS]) for file in self.files()]
+        self.assertEqual(sum(bases, []), [each.pieces[0].base for each in segments])
+
+    def test_transaction(self) -> None:
+        """What is staged and published within one file, in different segments of it, is there once."""
+        token = self.written.stage("q", 1, "0", "staged", b"s1", b"s2")
+        self.fill(20)
+        first = self.written.publishStaged("q", 1, token)
+        self.fill(20)
+        self.patch(seal, "FILE_BYTES", 1 << 40)
+        self.seal()
+        rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
+        self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
+
+    def test_damaged(self) -> None:
+        """Where one of them is damaged, the others get files of their own, and the next run tries that one alone."""
+        path = sorted(Path(self.folder).glob("*.fxj"))[1]
+        content = path.read_bytes()
+        place = content.index(b"\x00x", len(content) // 2)
+        path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
+        segments = JournalFiles(self.folder).complete()
+        run = FakeRun()
+        error = self.assertRaises(PipelineError, self.seal, run=run)
+        self.assertEqual(str(error), "1 segments are not sealed, for something of them is missing")
+        self.assertEqual(run.said[1:], [f"{len(segments) - 1} segments sealed"])
+        without = {*range(1, segments[-1].end)} - {*range(segments[1].start, segments[1].end)}
+        self.assertEqual(self.offsets(), sorted(without))
+        self.assertEqual(self.seal("--damaged"), ["1 segments sealed"])
+        (file,) = [each for each in self.files() if each.first == segments[1].start]
+        self.assertEqual(len(missingIn(pq.read_metadata(file.path).metadata)), 1)
+
+    def test_neighbours(self) -> None:
+        """Groups go on without a gap, hold as many bytes as they may, and one segment at least."""
+        one, two, *rest = JournalFiles(self.folder).complete()
+        self.assertEqual(neighbours([one, two, *rest], 1), [[each] for each in (one, two, *rest)])
+        self.assertEqual(neighbours([one, two, *rest], one.bytes + two.bytes)[0], [one, two])
+        self.assertEqual(neighbours([one, two, *rest], one.bytes + two.bytes - 1)[0], [one])
+        self.assertEqual(neighbours([one, *rest], 1 << 40), [[one], rest])
+        self.assertEqual(neighbours([], 5), [])
+
+
 class FailureTests(SealCase):
     """What goes wrong."""
 
@@ -180,7 +239,7 @@ class FailureTests(SealCase):
         segment = JournalFiles(self.folder).complete()[0]
         sorted(Path(self.folder).glob("*.fxj"))[0].unlink()
         os.makedirs(self.sealed)
-        outcome = sealSegment(segment, self.sealed, False)
+        [outcome] = sealSegments([segment], self.sealed, False)
         self.assertIn("retention has removed them while they were being read", outcome.why)
         self.assertEqual(os.listdir(self.sealed), [])
 
@@ -196,7 +255,7 @@ class FailureTests(SealCase):
 
         os.makedirs(self.sealed)
         segment = JournalFiles(self.folder).complete()[0]
-        error = self.assertRaises(PipelineError, sealSegment, segment, self.sealed, False, Full())
+        error = self.assertRaises(PipelineError, sealSegments, [segment], self.sealed, False, Full())
         self.assertIn("cannot be written: no space left on device", str(error))
         self.assertEqual(os.listdir(self.sealed), [])
 
