@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from fleximq.pipeline.files.selection import Selection
-from fleximq.pipeline.reader.collector import passOverImports
 from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
+from fleximq.pipeline.reader.long_lived import settle
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, checked, resolved
 from fleximq.pipeline.reader.options import SourceOptions
 from fleximq.pipeline.reader.pushdown import Push, pushed
@@ -46,7 +46,7 @@ class BatchReader(DataSourceReader):
 
         :raises RecordsMissing: an offset was named that is not kept.
         """
-        passOverImports()
+        settle()
         journals = _journalsOf(self._options)
         try:
             found: list[SlicePartition] = []

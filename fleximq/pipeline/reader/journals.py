@@ -20,8 +20,8 @@ from fleximq.pipeline.files.layout import JournalFiles, readSlice
 from fleximq.pipeline.files.reading import Missing
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.files.slices import Slice
-from fleximq.pipeline.reader.collector import passOverImports
 from fleximq.pipeline.reader.decoding import Decoding, decoded, needed
+from fleximq.pipeline.reader.long_lived import settle
 from fleximq.pipeline.reader.offsets import RecordsMissing
 from fleximq.pipeline.reader.options import SourceOptions
 from fleximq.pipeline.reader.remote import RemoteJournal, readRemote
@@ -118,7 +118,7 @@ def read(
     :param decoding: how the columns that are made of payloads are made, where there are such.
     :raises RecordsMissing: something is missing that was there, and that matters.
     """
-    passOverImports()
+    settle()
     if not isinstance(partition, SlicePartition):
         return
     slice, tell = partition.slice, teller(partition.slice.journal, failOnDataLoss)

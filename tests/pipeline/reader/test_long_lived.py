@@ -1,0 +1,75 @@
+"""What a process of Spark's keeps from task to task; in processes of their own, for it cannot be undone."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+ROOT = Path(__file__).parents[3]
+_GARBAGE = (
+    "import gc; from fleximq.pipeline.reader.long_lived import settle;"
+    "before = gc.get_freeze_count(); settle(); first = gc.get_freeze_count();"
+    "more = [[] for _ in range(100)]; settle(); print(first - before, gc.get_freeze_count() - first)"
+)
+#: Page faults for fifty portions and fifty batches, one after the other, behind the first few.
+_MEMORY = """
+import resource
+import numpy as np, pyarrow as pa
+from fleximq.pipeline.reader.long_lived import settle
+
+settle()
+ones = np.ones(1 << 19)
+def some(number):
+    for _ in range(number):
+        bytes(bytearray(4 << 20))
+        pa.array(ones).cast(pa.int64())
+some(10)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+some(50)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+class LongLivedTests(SynchronousTestCase):
+    """What is done in processes that serve many tasks, and not in others."""
+
+    if skip:
+        skip = skip
+
+    def said(self, program: str, **environment: str) -> list[int]:
+        """Return the numbers that a program prints."""
+        others = {name: value for name, value in os.environ.items() if name != "SPARK_REUSE_WORKER"}
+        said = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env=others | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return [int(number) for number in said.stdout.split()]
+
+    def test_memory(self) -> None:
+        """What was given back is taken again without asking the system; a user's own choice is left alone."""
+        if platform.libc_ver()[0] != "glibc":
+            raise SkipTest("the C library is another one")
+        [kept] = self.said(_MEMORY, SPARK_REUSE_WORKER="1")
+        self.assertLess(kept, 10_000)
+        [chosen] = self.said(_MEMORY, SPARK_REUSE_WORKER="1", MALLOC_MMAP_THRESHOLD_="65536")
+        self.assertGreater(chosen, 50_000)
+
+    def test_garbage(self) -> None:
+        """The collector passes over what was there at the first call."""
+        first, second = self.said(_GARBAGE, SPARK_REUSE_WORKER="1")
+        self.assertGreater(first, 1000)
+        self.assertEqual(second, 0)
+
+    def test_elsewhere(self) -> None:
+        """A process that is not Spark's is left alone."""
+        self.assertEqual(self.said(_GARBAGE), [0, 0])
