@@ -1,4 +1,4 @@
-"""Runs scenes on each master in turn, ways of one scene in turns (A B A B ...) behind one that does not count.
+"""Runs scenes on each master in turn, ways of one scene in turns (A B A B ...) behind some that do not count.
 
 A run that has lost a row, or has one too many, is refused: that way has no number in the scene.
 """
@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from benchmarks import tables
 from benchmarks.machine import machine
-from benchmarks.pipeline.scenes import MASTERS, SCENES, Scene
+from benchmarks.pipeline.scenes import MASTERS, SCENES, WARM, Scene
 from benchmarks.pipeline.stand import Stand
 from benchmarks.refused import Refused
 from benchmarks.results import Results, unmet
@@ -30,8 +30,6 @@ from fleximq.pipeline.errors import PipelineError
 
 #: The share of the rows that a smoke test has.
 _QUICK = 0.01
-#: Rounds that do not count: Java is not at its best yet, least of all in a session's first scene.
-_UNCOUNTED = 1
 
 
 def measure(stand: Stand, scene: Scene, repeat: int) -> Results:
@@ -42,12 +40,12 @@ def measure(stand: Stand, scene: Scene, repeat: int) -> Results:
         for name, contender in scene.contenders.items():
             with _refusing(results, name):
                 runs[name] = stack.enter_context(contender(stand))
-        for number in range(_UNCOUNTED + repeat):
+        for number in range(scene.uncounted + repeat):
             for name, run in runs.items():
                 if name not in results.refused:
                     with _refusing(results, name):
                         figures = run()
-                        if number >= _UNCOUNTED:
+                        if number >= scene.uncounted:
                             results.ran(name, figures)
     return results
 
@@ -68,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     begun = time.monotonic()
     repeat = options.repeat or (1 if options.quick else 5)
     head = machine() | {
-        "runs": f"{repeat}, interleaved, behind one that does not count",
+        "runs": f"{repeat}, interleaved, behind {WARM} of queries and one of others that do not count",
         "spark": f"{pyspark.__version__}, as fleximq-pipeline starts it, pyarrow {pyarrow.__version__}",
     }
     results: list[Results] = []

@@ -234,16 +234,16 @@ class DeliveryTests(SocketCase):
         self.assertEqual(self.poll().message, big)
 
     def test_nagle(self) -> None:
-        """A client with Nagle's algorithm on acknowledges 100 messages without a delay of 40 ms for each."""
+        """A client with Nagle's algorithm on acknowledges 200 messages without a delay of 40 ms for each."""
         if not hasattr(socket, "TCP_QUICKACK"):
             self.skipTest("the platform has no TCP_QUICKACK")
         self.consumer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
-        self.publish(*(b"%d" % n for n in range(100)))
+        self.publish(*(b"%d" % n for n in range(200)))
         began = time.monotonic()
-        for n in range(100):
+        for n in range(200):
             self.consumer.frame(_POLL, n, struct.pack(">Q", self.subscription))
             self.consumer.ack(self.consumer.hear().tag, self.subscription)
-        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertLess(time.monotonic() - began, 6.0)
 
 
 globals().update(onOwnListeners(HandshakeTests, ErrorTests, DeliveryTests))

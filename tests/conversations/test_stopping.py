@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.services.guests import QUIET
 from tests.broker_process import BrokerProcess, runToTheEnd
 from tests.conversations.clients import (
     BlipClient,
@@ -80,10 +79,8 @@ class StoppingTests(SynchronousTestCase):
             flexi.join()
             os.kill(broker.pid, signal.SIGTERM)
             self.assertEqual(flexi.hear().status, 503)
-            began = time.monotonic()
             os.kill(broker.pid, signal.SIGINT)
-            self.assertEqual(broker.wait(), -signal.SIGINT)
-            self.assertLess(time.monotonic() - began, QUIET)
+            self.assertEqual(broker.wait(), -signal.SIGINT)  # and not 0, as behind an end in good order
 
     def test_goesOn(self) -> None:
         """A client that was told still gets what it publishes confirmed, and nobody new comes in."""

@@ -109,7 +109,7 @@ class BrokerTests(SynchronousTestCase):
         self.assertEqual([group.next for group in groups(self.place)], [2])
         began = time.monotonic()
         reporter.tell({self.journal: 3})
-        self.assertLess(time.monotonic() - began, 1)
+        self.assertLess(time.monotonic() - began, 10)
 
     def test_lastWord(self) -> None:
         """The end tries once more at once, with the latest."""

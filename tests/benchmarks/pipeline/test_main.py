@@ -34,7 +34,7 @@ class ProgramTests(SynchronousTestCase):
         json_, rst = Path(self.mktemp()).absolute(), Path(self.mktemp()).absolute()
         words = ["--quick", "--masters", "local[2]", "--json", str(json_), "--rst", str(rst)]
         ended = subprocess.run(
-            [sys.executable, "-m", "benchmarks.pipeline", *words], cwd=ROOT, capture_output=True, text=True, timeout=240
+            [sys.executable, "-m", "benchmarks.pipeline", *words], cwd=ROOT, capture_output=True, text=True, timeout=540
         )
         self.assertTrue(json_.exists(), ended.stderr)
         scenes = {scene["scene"]: scene for scene in json.loads(json_.read_text())["scenes"]}
