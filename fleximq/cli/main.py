@@ -43,6 +43,8 @@ COMMANDS = (
     PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BENCH,
     CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, completion(parser),
 )  # fmt: skip
+#: The options that stand in front of a command, or need none.
+_OWN = ("-h", "--help", "--version")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     :raises SystemExit: for words that cannot be understood (1), and after help or version were shown (0).
     """
-    chosen, strange = parser().parse_known_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OWN):
+        command = next((word for word in words if word in {each.name for each in COMMANDS}), "COMMAND")
+        option = words[0].partition("=")[0]
+        parser().error(f"options stand behind the command: fleximq {command} {option}")
+    chosen, strange = parser().parse_known_args(words)
     if strange:
         chosen.refuse(f"unrecognized arguments: {' '.join(strange)}")
     try:

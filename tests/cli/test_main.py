@@ -18,6 +18,18 @@ class MainTests(SynchronousTestCase):
             self.refused("pub", "rooms", "-q"), "fleximq pub: unrecognized arguments: -q; fleximq pub --help says more"
         )
 
+    def test_optionInFront(self) -> None:
+        """An option in front of the command is told where it belongs, whoever has it."""
+        for words, place in (
+            (("--profile", "home", "ping"), "ping --profile"),
+            (("--url=tcp://localhost", "pub", "rooms"), "pub --url"),
+            (("-q",), "COMMAND -q"),
+        ):
+            self.assertEqual(
+                self.refused(*words),
+                f"fleximq: options stand behind the command: fleximq {place}; fleximq --help says more",
+            )
+
     def test_command(self) -> None:
         """A command that there is not, or none at all, is answered by the whole."""
         for words in (("pubb",), ()):
