@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from hypothesis import HealthCheck, settings
 from twisted.trial.reporter import Reporter, TreeReporter
 from twisted.trial.runner import TestLoader, TrialRunner
 
@@ -105,6 +106,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--totals", type=Path, help="a file that the totals are written to as well")
     parser.add_argument("--temp-directory", default="_trial_temp", help="where the tests run")
     options = parser.parse_args(arguments)
+    # The processor may be busy with other things: how long an example takes shows nothing.
+    settings.register_profile("busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy")
     here, there = parts(options.names, options.beside)
     with running(there, f"{options.temp_directory}-beside") as others:
         result = TrialRunner(TreeReporter, workingDirectory=options.temp_directory).run(
