@@ -23,10 +23,11 @@ STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class SignalService(Service):
-    """Takes signals from when the reactor runs on until the process ends; SIGHUP already before.
+    """Takes signals from its start on until the process ends.
 
-    A signal to stop that comes between the start of the services and that of the reactor waits for the latter: it would
-    end a broker that has told its starter that it runs, and leave its pid file behind.
+    The reactor takes those that stop it as it starts itself; they are taken from it behind that, and wait in between.
+    What they ask for is done when it runs. They wait no longer than that, for whatever is started meanwhile, programs
+    and threads, would inherit it.
 
     :param reactor: is stopped; what a signal asks for is done in a round of its own.
     :param reload: called for SIGHUP.
@@ -54,18 +55,22 @@ class SignalService(Service):
         self._asked = False
 
     def startService(self) -> None:
-        """Take signals; those that stop the broker behind the reactor's own start, which takes them too."""
+        """Take signals; those that stop the broker once more behind the reactor's own start."""
         super().startService()
-        self._mask(signal.SIG_BLOCK, STOP)
+        self._take()
         self._onSignal(signal.SIGHUP, self._hungUp)
         taker = self._onSignal(signal.SIGUSR2, self._nothingToOpen)
         if taker not in (None, signal.SIG_DFL):  # it is the journal's; without one it would end the process
             self._onSignal(signal.SIGUSR2, taker)
+        self._reactor.addSystemEventTrigger("before", "startup", self._mask, signal.SIG_BLOCK, STOP)
         self._reactor.callWhenRunning(self._begin)
 
-    def _begin(self) -> None:
+    def _take(self) -> None:
         for number in STOP:
             self._onSignal(number, self._stop)
+
+    def _begin(self) -> None:
+        self._take()
         self._mask(signal.SIG_UNBLOCK, STOP)
 
     def _nothingToOpen(self, *ignored: object) -> None:

@@ -55,16 +55,36 @@ class SignalServiceTests(SynchronousTestCase):
         change(numbers)
 
     def test_behindTheReactor(self) -> None:
-        """The reactor takes the signals that stop it as it starts; they are taken from it behind that."""
+        """The reactor takes those that stop it as it starts; they are taken from it behind that, and wait in between.
+
+        Before it starts they are taken as well, and wait for nothing: whatever is started then would inherit it.
+        """
         taken: dict[int, Any] = {}
-        service = SignalService(Waiting(), print, {}, taken.__setitem__, mask=self.mask)
-        self.assertEqual(self.waiting, set())
+        reactor = Waiting()
+        service = SignalService(reactor, print, {}, taken.__setitem__, mask=self.mask)
         service.startService()
-        self.assertEqual(set(taken), {signal.SIGHUP, signal.SIGUSR2})
-        self.assertEqual(set(self.taken), {signal.SIGHUP, signal.SIGUSR2, *STOP})
+        self.assertEqual(set(taken), {signal.SIGHUP, signal.SIGUSR2, *STOP})
+        self.assertEqual(self.waiting, set())
+        [(begins, arguments, _)] = reactor.triggers["before"]["startup"]
+        begins(*arguments)
         self.assertEqual(self.waiting, set(STOP))
+        taken.clear()  # it is the reactor that takes them now
         service._begin()
-        self.assertEqual((set(taken), self.waiting), (set(self.taken), set()))
+        self.assertEqual((set(taken), self.waiting), (set(STOP), set()))
+
+    def test_beforeTheReactor(self) -> None:
+        """What comes before the reactor runs stops it when it does; once more ends the process."""
+        taken: dict[int, Any] = {}
+        reactor = Waiting()
+        killed: list[int] = []
+        service = SignalService(
+            reactor, print, {}, taken.__setitem__, lambda pid, number: killed.append(number), self.mask
+        )
+        service.startService()
+        taken[signal.SIGTERM](signal.SIGTERM, None)
+        self.assertEqual((reactor.stops, killed), (1, []))
+        taken[signal.SIGINT](signal.SIGINT, None)
+        self.assertEqual((reactor.stops, killed), (1, [signal.SIGINT]))
 
     def test_noJournal(self) -> None:
         """What is for a journal is a line of the log where there is none, and does not end the process."""
