@@ -54,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OWN):
-        command = next((word for word in words if word in {each.name for each in COMMANDS}), "COMMAND")
+        names = {each.name for each in COMMANDS}
+        command = next((word for word in words if word in names), "COMMAND")
         option = words[0].partition("=")[0]
         parser().error(f"options stand behind the command: fleximq {command} {option}")
     chosen, strange = parser().parse_known_args(words)

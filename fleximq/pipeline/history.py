@@ -128,8 +128,9 @@ def _native(
             within = (F.col("offset") >= start) & (F.col("offset") < (FOREVER if end is None else end))
             cuts.append((F.col("journal") != id) | within)
     conditions = [*cuts, *_topicConditions(options.topics)]
+    columns = needed(options.columns)
     # Each step that a query can do without makes it start some milliseconds earlier.
-    schema = ddlOf(ALL_COLUMNS if conditions else needed(options.columns))
+    schema = ddlOf(ALL_COLUMNS if conditions else columns)
     if paths:
         table = spark.read.schema(schema).parquet(*[_literal(path) for path in paths])
     else:
@@ -137,7 +138,7 @@ def _native(
     for condition in conditions:
         table = table.where(condition)
     if conditions:
-        table = table.select(*needed(options.columns))
+        table = table.select(*columns)
     decoding = options.decoding
     if decoding is None or not any(name in MADE for name in options.columns):
         return table
