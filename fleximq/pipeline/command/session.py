@@ -19,7 +19,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from fleximq.limits import GIBIBYTE, MEBIBYTE
-from fleximq.pipeline.command import java
+from fleximq.pipeline.command import java, quiet_daemon
 from fleximq.pipeline.command.archive import Archive, cacheFolder
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.source import FlexiMQSource
@@ -38,8 +38,8 @@ _REPEATED = (
     "org.apache.spark.util.Utils",
     "org.apache.spark.api.python",
 )
-#: What Python processes are started from that write to the terminal.
-_DAEMON = "fleximq.pipeline.command.quiet_daemon"
+#: What a session of its own Java sets of the environment, until it ends.
+_ENVIRONMENT = ("JAVA_HOME", "PYSPARK_PYTHON")
 #: Arrow in Java looks at the bounds of each value, and twice at whether it is one; what comes from Python was made by
 #: Arrow too. A tenth of the time that Java spends on rows of 100 bytes.
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -67,13 +67,13 @@ class Session:
     ) -> None:
         self._folder = tempfile.mkdtemp(prefix="fleximq-pipeline-")
         self._archive: Archive | None = None
-        self._before = os.environ.get("JAVA_HOME")
+        self._before = {name: os.environ.get(name) for name in _ENVIRONMENT}
         try:
             # A Java that notes what belongs into the archive says so at its end, whatever it is told.
             with _standardOutput(os.devnull if archive and record and not verbose else None):
                 self.spark = self._start(master, dict(conf or {}), verbose, archive, record)
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._restore()
             raise
 
     def _start(
@@ -116,9 +116,9 @@ class Session:
             settings |= LOOPBACK
             settings["spark.sql.warehouse.dir"] = f"{self._folder}/warehouse"
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             if not verbose and not master.startswith("local-cluster"):
-                settings["spark.python.daemon.module"] = _DAEMON
+                os.environ["PYSPARK_PYTHON"] = quiet_daemon.pythonFor(python, f"{self._folder}/python")
         else:
             settings["spark.executor.extraJavaOptions"] = _UNCHECKED
         options = [_UNCHECKED, conf.pop("spark.driver.extraJavaOptions", "")]
@@ -166,11 +166,16 @@ class Session:
         with suppress(Exception):
             # Spark may be gone already; there is nothing more to end then.
             self._stop(keep)
+        self._restore()
+
+    def _restore(self) -> None:
+        """Remove what was temporary, and let the environment be as it was."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        if self._before is not None:
-            os.environ["JAVA_HOME"] = self._before
-        elif "PYSPARK_GATEWAY_PORT" not in os.environ:
-            os.environ.pop("JAVA_HOME", None)
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
     def _stop(self, keep: bool) -> None:
         context: Any = self.spark.sparkContext
