@@ -1,7 +1,7 @@
 """Messages that are like those of real programs, and what they became: a journal, Parquet files of the same rows."""
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -24,8 +24,8 @@ DDL = "id BIGINT, place STRING, temperature DOUBLE, ok BOOLEAN, text STRING"
 class Material:
     """``rows`` messages of ``size`` bytes, in maps of five fields.
 
-    ``journal`` is where they are kept, ``crc`` the sum of all payloads' check sums, ``parquet`` and ``sealed`` are
-    folders for files of the same rows.
+    ``journal`` is where they are kept, ``crc`` the sum of all payloads' check sums, ``parquet`` is a
+    folder for files of the same rows, ``sealed`` one for the sealed history of the journal.
     """
 
     def __init__(self, folder: Path, rows: int, size: int) -> None:
@@ -34,15 +34,16 @@ class Material:
         self.size = size
         self.crc = 0
         self.journal, self.parquet, self.sealed = (folder / name for name in ("journal", "parquet", "sealed"))
+        self._left = self.values()
+        self._topics = cycle(f"weather.{number}" for number in range(TOPICS))
         folder.mkdir()
 
-    def publish(self, client: Client) -> None:
-        """Publish them all, to a few topics in turn."""
-        values = self.values()
-        for start in range(0, self.rows, _RUN):
-            payloads = [Packed(msgpack.packb(value)) for value in islice(values, _RUN)]
+    def publish(self, client: Client, share: float = 1) -> None:
+        """Publish this share of all of them, or what is left, to a few topics in turn."""
+        values = islice(self._left, round(self.rows * share))
+        while payloads := [Packed(msgpack.packb(value)) for value in islice(values, _RUN)]:
             self.crc += sum(map(crc32, payloads))
-            client.publishMany(f"weather.{start // _RUN % TOPICS}", payloads)
+            client.publishMany(next(self._topics), payloads)
         client.flush(None)
 
     def values(self) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,6 @@ from benchmarks.pipeline.stand import Stand, broker
 from benchmarks.refused import Refused
 from benchmarks.work.effort import Figures, Run
 from fleximq.pipeline import history
-from fleximq.pipeline.jobs.seal import SEAL
 
 #: Returns a new table each time.
 Table = Callable[[], DataFrame]
@@ -37,8 +36,6 @@ def url(stand: Stand, material: Material) -> Iterator[Table]:
 @contextmanager
 def sealed(stand: Stand, material: Material) -> Iterator[Table]:
     """What ``seal`` has written, and the rest from the journal."""
-    if not material.sealed.exists():
-        stand.do(SEAL, "--journal", str(material.journal), "--sealed", str(material.sealed))
     yield lambda: history.read(stand.spark, str(material.journal), str(material.sealed))
 
 

@@ -34,16 +34,13 @@ class Scene:
     uncounted: int = 1
 
 
-def _read(name: str, title: str, way: Way, over: float, cut: str = "") -> tuple[Scene, ...]:
-    """Two scenes of tables that are read, with what share of the peer's rate is wanted.
-
-    :param cut: what the names of the stand's materials end with.
-    """
+def _read(name: str, title: str, way: Way, over: float) -> tuple[Scene, ...]:
+    """Two scenes of tables that are read, with what share of the peer's rate is wanted."""
     return tuple(
         Scene(
             f"{name}-{size}",
             f"{title}, {words}",
-            {OURS: Reading(material + cut, way), PARQUET: Reading(material + cut, native)},
+            {OURS: Reading(material, way), PARQUET: Reading(material, native)},
             (Goal("rows/s", over, PARQUET),),
             uncounted=WARM,
         )
@@ -54,7 +51,6 @@ def _read(name: str, title: str, way: Way, over: float, cut: str = "") -> tuple[
 SCENES: tuple[Scene, ...] = (
     *_read("read", "All columns from a journal's folder", folder, 0.7),
     *_read("history", "All columns from sealed history and the rest of the journal", sealed, 0.9),
-    *_read("long", "All columns from sealed history and the rest, in segments of 16 MiB", sealed, 0.9, "Cut"),
     *_read("url", "All columns through a broker", url, 0.6),
     Scene(
         "decode",

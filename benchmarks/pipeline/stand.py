@@ -19,16 +19,16 @@ from benchmarks.pipeline.material import Material
 from fleximq.client.blocking import connect
 from fleximq.pipeline.command.job import Job
 from fleximq.pipeline.command.session import Session
+from fleximq.pipeline.jobs.seal import SEAL
 
 #: What Parquet files are packed with, ours and the peer's.
 _CONF = {"spark.sql.parquet.compression.codec": "zstd"}
 
 
 @contextmanager
-def broker(journal: Path, segment: str | None = None) -> Iterator[str]:
+def broker(journal: Path) -> Iterator[str]:
     """Run a broker with a journal in this folder for all topics; give its URL.
 
-    :param segment: the size of the journal's segments, if not the usual one.
     :raises Refused: it does not start.
     """
     peer = FlexiMQ()
@@ -36,11 +36,14 @@ def broker(journal: Path, segment: str | None = None) -> Iterator[str]:
     program = Program()
     try:
         words = [*peer.command(), "--journal", str(journal), "--durable", "#"]
-        words += [] if segment is None else ["--journal-segment", segment]
         program.start(words, peer.port, peer.environment())
         yield f"tcp://127.0.0.1:{peer.port}"
     finally:
         program.stop()
+
+
+#: The share of rows that are sealed: as if that were done daily, for three weeks.
+SEALED = 0.95
 
 
 class Doing:
@@ -118,19 +121,11 @@ class Stand:
         """200,000 messages of 4 KB."""
         return self._made("large", 200_000, 4096)
 
-    @cached_property
-    def smallCut(self) -> Material:
-        """2 million messages of 100 bytes, in segments of 16 MiB."""
-        return self._made("small-cut", 2_000_000, 100, "16MiB")
-
-    @cached_property
-    def largeCut(self) -> Material:
-        """200,000 messages of 4 KB, in segments of 16 MiB."""
-        return self._made("large-cut", 200_000, 4096, "16MiB")
-
-    def _made(self, name: str, rows: int, size: int, segment: str | None = None) -> Material:
-        """Fill a journal through a broker, as clients do."""
+    def _made(self, name: str, rows: int, size: int) -> Material:
+        """Fill a journal through a broker, as clients do, and seal what it has before the newest rows come."""
         material = Material(self.folder / name, round(rows * self.scale), size)
-        with broker(material.journal, segment) as url, connect(url) as client:
+        with broker(material.journal) as url, connect(url) as client:
+            material.publish(client, SEALED)
+            self.do(SEAL, "--journal", str(material.journal), "--sealed", str(material.sealed), "--unfinished")
             material.publish(client)
         return material

@@ -84,11 +84,11 @@ class HistoryCase(SynchronousTestCase):
             written.publish("b", b"x")
             written.commit()
 
-    def seal(self, path: str | None = None) -> None:
+    def seal(self, *more: str, path: str | None = None) -> None:
         """Seal what can be sealed."""
         parser = ArgumentParser()
         SEAL.prepare(parser)
-        SEAL.run(parser.parse_args(["--journal", path or self.folder, "--sealed", self.sealed]), FakeRun())
+        SEAL.run(parser.parse_args(["--journal", path or self.folder, "--sealed", self.sealed, *more]), FakeRun())
 
     def read(self, path: Any = "one", **options: str) -> Any:
         """Return the table."""
@@ -160,7 +160,7 @@ class HistoryTests(HistoryCase):
     def test_whileSealing(self) -> None:
         """While segments are being sealed, every look has each record once."""
         stop = Event()
-        segments = JournalFiles(self.folder).complete()
+        segments = JournalFiles(self.folder).segments()
         folder = f"{self.sealed}/{self.written.id}"
         os.makedirs(folder)
 
@@ -181,6 +181,19 @@ class HistoryTests(HistoryCase):
             stop.set()
             thread.join(30)
         self.assertGreater(seen, 0)
+
+    def test_unfinished(self) -> None:
+        """Where a segment is sealed in part, the rest of it is read from the journal; also between two that are."""
+        self.seal("--unfinished")
+        self.assertEqual(sealedFiles(self.sealed, self.written.id)[-1].next, self.all[-1] + 1)
+        self.assertEqual(self.offsets(self.read()), self.all)
+        self.fill(2)
+        self.assertEqual(self.offsets(self.read()), self.all)
+        self.fill(30)
+        self.seal("--unfinished")
+        part = sealedFiles(self.sealed, self.written.id)[-2]
+        os.unlink(part.path)
+        self.assertEqual(self.offsets(self.read()), self.all)
 
     def test_hole(self) -> None:
         """What was not sealed between segments that were is read from the journal."""
@@ -210,7 +223,7 @@ class HistoryTests(HistoryCase):
         two, gone = self.journal("two"), self.journal("gone")
         self.fill(20, two)
         self.fill(20, gone)
-        self.seal(f"{self.parent}/*")
+        self.seal(path=f"{self.parent}/*")
         end = sealedFiles(self.sealed, gone.id)[-1].next
         os.unlink(f"{gone.folder}/identity")
         three = self.journal("three")

@@ -129,23 +129,39 @@ class JournalFiles:
         header = self._folder.header(position, limit)
         return 0 if header is None else header.length
 
-    def complete(self) -> list[Slice]:
+    def segments(self, unfinished: bool = False) -> list[Slice]:
         """Return a slice for each segment that has its end, in their order: for all but the last one.
 
         Where two segments are neighbours, their offsets are, too.
+
+        :param unfinished: the last one, as far as it is committed, is returned too, where it has records.
         """
         last = self.end()
         try:
             segments = self._sketches.all(last.position)
             spans = _spans(segments, last.offset)
             found = []
-            for place, (_, sketch) in enumerate(segments[:-1]):
+            for place, (extent, sketch) in enumerate(segments if unfinished else segments[:-1]):
                 first, next = spans[place]
-                if segments[place + 1][1].base == sketch.end:
+                isLast = place == len(segments) - 1
+                if isLast and sketch.highest == NEVER:
+                    break
+                if not isLast and segments[place + 1][1].base == sketch.end:
                     next = max(next, spans[place + 1][0])
-                piece = Piece(sketch.base, sketch.base, sketch.end, first, next)
+                piece = Piece(sketch.base, sketch.base, extent.until if isLast else sketch.end, first, next)
                 found.append(Slice(self.path, self.id, first, next, last.position, (piece,)))
             return found
+        finally:
+            self._folder.close()
+
+    def behind(self, segment: Slice, offset: int) -> Slice:
+        """Return the rest of a segment that :meth:`segments` has returned, from an offset of it on."""
+        (piece,) = segment.pieces
+        try:
+            for _, sketch in self._sketches.all(segment.limit):
+                if sketch.base == piece.base:
+                    piece = piece._replace(position=sketch.before(offset), first=offset)
+            return segment._replace(start=offset, pieces=(piece,))
         finally:
             self._folder.close()
 

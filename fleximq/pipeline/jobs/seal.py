@@ -1,13 +1,14 @@
 """``seal``: segments of journals that have their end become Parquet, for long history to be read natively.
 
-A segment is sealed once, in one file with its neighbours that the same run seals. What retention takes out of the
-journal later stays sealed: that is what history is for.
+A segment is sealed once, in one file with its neighbours that the same run seals; or in parts, where what it has is
+wanted before it has its end. What retention takes out of the journal later stays sealed: that is what history is for.
 """
 
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from fleximq import option_values
 from fleximq.errors import JournalError
@@ -16,6 +17,10 @@ from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.command.job import SOURCE, Job, Run, option
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.slices import Slice
+
+if TYPE_CHECKING:
+    from fleximq.pipeline.files.layout import JournalFiles
+    from fleximq.pipeline.lake.sealed import SealedFile
 
 #: At most so many bytes of neighbouring segments become one file: Spark takes time for each, and divides large ones.
 FILE_BYTES = 256 * MEBIBYTE
@@ -40,6 +45,12 @@ def _prepare(parser: ArgumentParser) -> None:
     )
     option(
         parser,
+        "--unfinished",
+        action="store_true",
+        help="seal what the last segment has by now, too; what it gets later becomes another file",
+    )
+    option(
+        parser,
         "--damaged",
         action="store_true",
         help="seal segments of which something is damaged, too, without that; else they are left out",
@@ -58,15 +69,13 @@ def _run(chosen: Namespace, run: Run) -> None:
         raise OptionRefused("--journal FOLDER and --sealed FOLDER are needed: they say what is sealed, and where")
     target = os.path.abspath(os.path.expanduser(chosen.sealed))
     failed = sealed = left = 0
-    for journal, segments in _segments(chosen.journal):
-        folder = f"{target}/{journal}"
+    for journal in _journals(chosen.journal):
+        folder = f"{target}/{journal.id}"
         with _sealing(folder):
-            there = sealedFiles(target, journal)
-            todo = [
-                each
-                for each in segments
-                if each.start < each.end and not any(file.first <= each.start < file.next for file in there)
-            ]
+            try:
+                todo = _unsealed(journal, sealedFiles(target, journal.id), chosen.unfinished)
+            except (JournalError, OSError) as error:
+                raise PipelineError(str(error)) from error
             done, wrong = _seal(todo, folder, chosen.damaged, run)
         sealed, failed, left = sealed + done, failed + wrong, left + len(todo) - done - wrong
     run.say(f"{sealed} segments sealed" + (f", {left} left" if left else ""))
@@ -74,16 +83,29 @@ def _run(chosen: Namespace, run: Run) -> None:
         raise PipelineError(f"{failed} segments are not sealed, for something of them is missing")
 
 
-def _segments(paths: Sequence[str]) -> list[tuple[str, list[Slice]]]:
+def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
     from fleximq.pipeline.files.layout import JournalFiles
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.options import SourceOptions
 
     try:
         found = Journals(SourceOptions(tuple(paths))).find()
-        return [(id, journal.complete()) for id, journal in found.items() if isinstance(journal, JournalFiles)]
     except (JournalError, OSError) as error:
         raise PipelineError(str(error)) from error
+    return [journal for journal in found.values() if isinstance(journal, JournalFiles)]
+
+
+def _unsealed(journal: "JournalFiles", sealed: Iterable["SealedFile"], unfinished: bool) -> list[Slice]:
+    """Return the segments that are not sealed, and the rests of those that are sealed in part."""
+    found: list[Slice] = []
+    for segment in journal.segments(unfinished):
+        start = segment.start
+        for file in sealed:
+            if file.first <= start < file.next:
+                start = file.next
+        if start < segment.end:
+            found.append(segment if start == segment.start else journal.behind(segment, start))
+    return found
 
 
 def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: Run) -> tuple[int, int]:

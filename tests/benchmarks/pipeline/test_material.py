@@ -59,3 +59,13 @@ class MaterialTests(SynchronousTestCase):
         self.assertEqual((len(payloads), sum(map(crc32, payloads))), (10_001, material.crc))
         self.assertEqual(len({topic for topic, _ in client.published}), TOPICS)
         self.assertTrue(client.flushed)
+
+    def test_shares(self) -> None:
+        """One part after the other is what all at once would be."""
+        material, client = self.material(2000, 100), _Client()
+        material.publish(client, 0.95)  # type: ignore[arg-type]
+        self.assertEqual(len(client.published), 1900)
+        material.publish(client)  # type: ignore[arg-type]
+        found = [msgpack.unpackb(payload) for _, payload in client.published]
+        self.assertEqual(found, list(self.material(2000, 100).values()))
+        self.assertEqual(sum(crc32(payload) for _, payload in client.published), material.crc)

@@ -73,7 +73,7 @@ class SealTests(SealCase):
     def test_rows(self) -> None:
         """All segments but the last are files, whose records are as the source has them."""
         self.seal()
-        segments = JournalFiles(self.folder).complete()
+        segments = JournalFiles(self.folder).segments()
         self.assertGreater(len(segments), 3)
         self.assertEqual([file[1:] for file in self.files()], [(each.start, each.end) for each in segments])
         end = segments[-1].end
@@ -150,7 +150,7 @@ class SealTests(SealCase):
         run = FakeRun()
         run.stopping.set()
         said = self.seal(run=run)
-        self.assertEqual(said, [f"0 segments sealed, {len(JournalFiles(self.folder).complete())} left"])
+        self.assertEqual(said, [f"0 segments sealed, {len(JournalFiles(self.folder).segments())} left"])
         self.seal()
         self.assertGreater(len(self.files()), 3)
 
@@ -165,7 +165,7 @@ class NeighboursTests(SealCase):
     def test_rows(self) -> None:
         """Each task gets as much, which is one file; nothing is missing, and none is there twice."""
         said = self.seal()
-        segments = JournalFiles(self.folder).complete()
+        segments = JournalFiles(self.folder).segments()
         self.assertEqual(said, [f"{len(segments)} segments sealed"])
         tasks = self.spark.sparkContext.defaultParallelism
         self.assertTrue(tasks <= len(self.files()) <= tasks + 1 < len(segments), self.files())
@@ -190,7 +190,7 @@ class NeighboursTests(SealCase):
         content = path.read_bytes()
         place = content.index(b"\x00x", len(content) // 2)
         path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
-        segments = JournalFiles(self.folder).complete()
+        segments = JournalFiles(self.folder).segments()
         run = FakeRun()
         error = self.assertRaises(PipelineError, self.seal, run=run)
         self.assertEqual(str(error), "1 segments are not sealed, for something of them is missing")
@@ -203,12 +203,84 @@ class NeighboursTests(SealCase):
 
     def test_neighbours(self) -> None:
         """Groups go on without a gap, hold as many bytes as they may, and one segment at least."""
-        one, two, *rest = JournalFiles(self.folder).complete()
+        one, two, *rest = JournalFiles(self.folder).segments()
         self.assertEqual(neighbours([one, two, *rest], 1), [[each] for each in (one, two, *rest)])
         self.assertEqual(neighbours([one, two, *rest], one.bytes + two.bytes)[0], [one, two])
         self.assertEqual(neighbours([one, two, *rest], one.bytes + two.bytes - 1)[0], [one])
         self.assertEqual(neighbours([one, *rest], 1 << 40), [[one], rest])
         self.assertEqual(neighbours([], 5), [])
+
+
+class UnfinishedTests(SealCase):
+    """The last segment is sealed in parts."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(seal, "FILE_BYTES", 1 << 30)
+
+    def begun(self, number: int = 1) -> None:
+        """Write some records, behind which the last segment still has room."""
+        self.fill(number)
+        while JournalFiles(self.folder).segments(unfinished=True)[-1].bytes > 2000:
+            self.fill(1)
+
+    def last(self) -> int:
+        """Return the next offset of the journal."""
+        return JournalFiles(self.folder).bounds().next
+
+    def test_parts(self) -> None:
+        """Each run seals what came since the one before; in the end each record is there once, as the source has it."""
+        self.begun()
+        self.seal("--unfinished")
+        self.assertEqual(self.files()[-1].next, self.last())
+        self.assertEqual(self.seal("--unfinished"), ["0 segments sealed"])
+        before = self.files()
+        self.fill(2)
+        self.assertEqual(self.seal(), ["0 segments sealed"])
+        self.assertEqual(self.seal("--unfinished"), ["1 segments sealed"])
+        (added,) = self.files()[len(before) :]
+        self.assertEqual((added.first, added.next), (before[-1].next, self.last()))
+        self.fill(40)
+        # The rest of the one that was unfinished, and those behind it that are finished now.
+        self.seal()
+        end = JournalFiles(self.folder).segments()[-1].end
+        self.assertEqual(self.offsets(), list(range(1, end)))
+        table = self.spark.read.parquet(f"{self.sealed}/*")
+        source = self.spark.read.format("fleximq").option("columns", ",".join(table.columns)).load(self.folder)
+        expected = sorted(source.where(f"offset < {end}").collect(), key=lambda row: row.offset)
+        self.assertEqual(sorted(table.collect(), key=lambda row: row.offset), expected)
+
+    def test_transaction(self) -> None:
+        """What was staged before a part was sealed and published behind it is in the later part, once."""
+        self.begun()
+        token = self.written.stage("q", 1, "0", "staged", b"s1", b"s2")
+        self.seal("--unfinished")
+        first = self.written.publishStaged("q", 1, token)
+        self.seal("--unfinished")
+        self.assertEqual(self.offsets(), list(range(1, first + 2)))
+        rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
+        self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
+
+    def test_damagedBefore(self) -> None:
+        """What is damaged in a part that is sealed already does not keep the rest from it."""
+        self.begun(2)
+        self.seal("--unfinished")
+        path = max(Path(self.folder).glob("*.fxj"))
+        content = path.read_bytes()
+        place = content.index(b"\x00x")
+        path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
+        self.fill(2)
+        self.assertEqual(self.seal("--unfinished"), ["1 segments sealed"])
+        self.assertEqual(self.offsets(), list(range(1, self.last())))
+        self.assertEqual(missingIn(pq.read_metadata(self.files()[-1].path).metadata), [])
+
+    def test_nothing(self) -> None:
+        """A journal without any record has nothing to seal."""
+        other = Written(f"{os.path.dirname(self.folder)}/empty")
+        self.addCleanup(other.close)
+        self.folder = other.folder
+        self.assertEqual(self.seal("--unfinished"), ["0 segments sealed"])
+        self.assertEqual(sealedFiles(self.sealed, other.id), [])
 
 
 class FailureTests(SealCase):
@@ -224,7 +296,7 @@ class FailureTests(SealCase):
         error = self.assertRaises(PipelineError, self.seal, run=run)
         self.assertEqual(str(error), "1 segments are not sealed, for something of them is missing")
         self.assertIn("bytes are damaged", run.said[0])
-        segments = JournalFiles(self.folder).complete()
+        segments = JournalFiles(self.folder).segments()
         self.assertEqual(len(self.files()), len(segments) - 1)
         self.seal("--damaged")
         self.assertEqual(len(self.files()), len(segments))
@@ -236,7 +308,7 @@ class FailureTests(SealCase):
 
     def test_gone(self) -> None:
         """A segment that retention removes while it is to be sealed leaves no file."""
-        segment = JournalFiles(self.folder).complete()[0]
+        segment = JournalFiles(self.folder).segments()[0]
         sorted(Path(self.folder).glob("*.fxj"))[0].unlink()
         os.makedirs(self.sealed)
         [outcome] = sealSegments([segment], self.sealed, False)
@@ -254,7 +326,7 @@ class FailureTests(SealCase):
                 raise OSError(errno.ENOSPC, "No space left on device")
 
         os.makedirs(self.sealed)
-        segment = JournalFiles(self.folder).complete()[0]
+        segment = JournalFiles(self.folder).segments()[0]
         error = self.assertRaises(PipelineError, sealSegments, [segment], self.sealed, False, Full())
         self.assertIn("cannot be written: no space left on device", str(error))
         self.assertEqual(os.listdir(self.sealed), [])
