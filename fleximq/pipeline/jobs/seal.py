@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fleximq.pipeline.files.layout import JournalFiles
     from fleximq.pipeline.lake.sealed import SealedFile
 
-#: At most so many bytes of neighbouring segments become one file: Spark takes time for each, and divides large ones.
+#: About so many bytes of neighbouring segments are a file at most: Spark needs time for each, and divides large ones.
 FILE_BYTES = 256 * MEBIBYTE
 
 
@@ -116,7 +116,9 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: Run) -> tuple[
         return 0, 0
     context = run.session().sparkContext
     tasks = max(1, context.defaultParallelism)
-    files = neighbours(todo, min(FILE_BYTES, -(-sum(each.bytes for each in todo) // tasks)))
+    # Every task gets as many files, both here and where they are read.
+    rounds = -(-sum(each.bytes for each in todo) // (FILE_BYTES * tasks))
+    files = neighbours(todo, rounds * tasks)
     done = wrong = 0
     for start in range(0, len(files), tasks):
         if run.stopping.is_set():
@@ -133,17 +135,21 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: Run) -> tuple[
     return done, wrong
 
 
-def neighbours(segments: Iterable[Slice], most: int) -> list[list[Slice]]:
-    """Return segments in groups whose offsets go on from one to the next, of at most so many bytes, or of one."""
+def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
+    """Return segments in about so many groups of about equally many bytes, whose offsets go on from one to the next.
+
+    Where they do not there is a group more, and where there are fewer segments there are fewer.
+    """
     groups: list[list[Slice]] = []
-    room = 0
+    total = sum(each.bytes for each in segments)
+    before, last = 0, -1
     for each in segments:
-        if groups and groups[-1][-1].end == each.start and each.bytes <= room:
+        place = (2 * before + each.bytes) * files // (2 * total)
+        if place == last and groups[-1][-1].end == each.start:
             groups[-1].append(each)
         else:
             groups.append([each])
-            room = most
-        room -= each.bytes
+        before, last = before + each.bytes, place
     return groups
 
 

@@ -202,12 +202,16 @@ class NeighboursTests(SealCase):
         self.assertEqual(len(missingIn(pq.read_metadata(file.path).metadata)), 1)
 
     def test_neighbours(self) -> None:
-        """Groups go on without a gap, hold as many bytes as they may, and one segment at least."""
-        one, two, *rest = JournalFiles(self.folder).segments()
-        self.assertEqual(neighbours([one, two, *rest], 1), [[each] for each in (one, two, *rest)])
-        self.assertEqual(neighbours([one, two, *rest], one.bytes + two.bytes)[0], [one, two])
-        self.assertEqual(neighbours([one, two, *rest], one.bytes + two.bytes - 1)[0], [one])
-        self.assertEqual(neighbours([one, *rest], 1 << 40), [[one], rest])
+        """There are as many groups as are asked for, as large as each other; they go on without a gap."""
+        one, *rest = JournalFiles(self.folder).segments()
+        all = [one, *rest]
+        self.assertEqual(neighbours(all, 1), [all])
+        self.assertEqual(neighbours(all, 10 * len(all)), [[each] for each in all])
+        halves = neighbours(all, 2)
+        self.assertEqual(sum(halves, []), all)
+        few, many = sorted(sum(each.bytes for each in half) for half in halves)
+        self.assertLessEqual(many - few, max(each.bytes for each in all))
+        self.assertEqual(neighbours([one, *rest[1:]], 1), [[one], rest[1:]])
         self.assertEqual(neighbours([], 5), [])
 
 
