@@ -10,6 +10,7 @@ import gc
 import os
 from contextlib import suppress
 from functools import cache
+from itertools import count
 
 import pyarrow as pa
 
@@ -21,20 +22,28 @@ _SERVES_MANY = "SPARK_REUSE_WORKER"
 _KEPT = {-1: 64 * MEBIBYTE, -3: 32 * MEBIBYTE}
 #: Who has set one of these has chosen otherwise.
 _CHOSEN = ("ARROW_DEFAULT_MEMORY_POOL", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+#: So many calls do something.
+_CALLS = 2
+_calls = count()
 
 
-@cache
 def settle() -> None:
-    """Let imports alone and keep memory, if this is one of Spark's processes; the first call counts."""
-    if _SERVES_MANY not in os.environ:
+    """Let imports alone and keep memory, if this is one of Spark's processes.
+
+    Called where a task begins. The second call lets alone what the first task has imported: pyarrow imports pandas
+    where it is installed, once it is given numpy's arrays.
+    """
+    if _SERVES_MANY not in os.environ or next(_calls) >= _CALLS:
         return
     gc.collect()
     gc.freeze()
-    if not any(name in os.environ for name in _CHOSEN):
-        _keepMemory()
+    _keepMemory()
 
 
+@cache
 def _keepMemory() -> None:
+    if any(name in os.environ for name in _CHOSEN):
+        return
     with suppress(AttributeError, OSError):  # where the C library is another one
         mallopt = ctypes.CDLL(None).mallopt
         for parameter, value in _KEPT.items():
