@@ -194,9 +194,14 @@ def _sizeOf(envelope: Envelope, body: Any) -> int:
 
 def _runs(batch: Batch) -> Iterator[Batch]:
     """Yield neighbouring records of one topic and publisher, with offsets that follow one another."""
-    start = 0
-    keys = list(zip(batch.topicOf, batch.publisherOf, strict=True))
+    start, number = 0, len(batch)
     offsets = batch.offsets
+    if number and offsets[-1] - offsets[0] == number - 1:
+        # Most are of one topic and publisher.
+        if all(list(column).count(column[0]) == number for column in (batch.topicOf, batch.publisherOf)):
+            yield batch
+            return
+    keys = list(zip(batch.topicOf, batch.publisherOf, strict=True))
     for place in range(1, len(batch) + 1):
         if place == len(batch) or keys[place] != keys[start] or offsets[place] != offsets[place - 1] + 1:
             yield batch.pick(range(start, place))
