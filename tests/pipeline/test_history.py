@@ -19,6 +19,7 @@ if not skip:
     from fleximq.pipeline.errors import OptionRefused, PipelineError
     from fleximq.pipeline.files.layout import JournalFiles
     from fleximq.pipeline.files.schema import COLUMNS
+    from fleximq.pipeline.jobs import seal
     from fleximq.pipeline.jobs.seal import SEAL
     from fleximq.pipeline.lake.sealed import SealedFile, offsetIn, sealedFiles, sealedName, uncovered
     from fleximq.pipeline.lake.sealing import sealSegments
@@ -203,6 +204,7 @@ class HistoryTests(HistoryCase):
 
     def test_holeRemoved(self) -> None:
         """What retention had removed before it was sealed is missing; to ask for it by its offset is an error."""
+        self.patch(seal, "FILE_BYTES", 1)
         self.seal()
         files = sealedFiles(self.sealed, self.written.id)
         os.unlink(files[1].path)

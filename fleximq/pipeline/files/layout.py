@@ -154,14 +154,15 @@ class JournalFiles:
         finally:
             self._folder.close()
 
-    def behind(self, segment: Slice, offset: int) -> Slice:
-        """Return the rest of a segment that :meth:`segments` has returned, from an offset of it on."""
+    def part(self, segment: Slice, start: int, end: int) -> Slice:
+        """Return what of a segment that :meth:`segments` has returned has these offsets, up to before ``end``."""
         (piece,) = segment.pieces
         try:
             for _, sketch in self._sketches.all(segment.limit):
                 if sketch.base == piece.base:
-                    piece = piece._replace(position=sketch.before(offset), first=offset)
-            return segment._replace(start=offset, pieces=(piece,))
+                    until = min(sketch.behind(end), piece.until) if end < segment.end else piece.until
+                    piece = Piece(piece.base, sketch.before(start), until, start, end)
+            return segment._replace(start=start, end=end, pieces=(piece,))
         finally:
             self._folder.close()
 

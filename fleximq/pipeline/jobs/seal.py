@@ -6,7 +6,7 @@ wanted before it has its end. What retention takes out of the journal later stay
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -95,16 +95,17 @@ def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
     return [journal for journal in found.values() if isinstance(journal, JournalFiles)]
 
 
-def _unsealed(journal: "JournalFiles", sealed: Iterable["SealedFile"], unfinished: bool) -> list[Slice]:
-    """Return the segments that are not sealed, and the rests of those that are sealed in part."""
+def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinished: bool) -> list[Slice]:
+    """Return the segments that are not sealed, and of those that are in part what is not."""
+    from fleximq.pipeline.lake.sealed import uncovered
+
     found: list[Slice] = []
     for segment in journal.segments(unfinished):
-        start = segment.start
-        for file in sealed:
-            if file.first <= start < file.next:
-                start = file.next
-        if start < segment.end:
-            found.append(segment if start == segment.start else journal.behind(segment, start))
+        if segment.start == segment.end:
+            continue
+        for start, end in uncovered(sealed, segment.start, segment.end):
+            whole = (start, end) == (segment.start, segment.end)
+            found.append(segment if whole or end is None else journal.part(segment, start, end))
     return found
 
 

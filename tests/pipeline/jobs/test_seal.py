@@ -278,6 +278,27 @@ class UnfinishedTests(SealCase):
         self.assertEqual(self.offsets(), list(range(1, self.last())))
         self.assertEqual(missingIn(pq.read_metadata(self.files()[-1].path).metadata), [])
 
+    def test_deleted(self) -> None:
+        """Where the file of a part is deleted, the next run seals that part again, and no record twice."""
+        self.begun()
+        self.seal("--unfinished")
+        segment = JournalFiles(self.folder).segments(unfinished=True)[-1]
+        parts = [self.last()]
+        for _ in range(2):
+            self.fill(1)
+            self.seal("--unfinished")
+            parts.append(self.last())
+        self.fill(40)
+        self.seal("--unfinished")
+        self.assertGreater(JournalFiles(self.folder).segments()[-1].end, parts[-1])
+        for span in ((parts[0], parts[1]), (parts[1], parts[2])):
+            (file,) = [file for file in self.files() if (file.first, file.next) == span]
+            os.unlink(file.path)
+            self.assertEqual(self.seal("--unfinished"), ["1 segments sealed"])
+            self.assertEqual(self.offsets(), list(range(1, self.last())))
+            self.assertIn(span, [(file.first, file.next) for file in self.files()])
+        self.assertLess(segment.start, parts[0])
+
     def test_nothing(self) -> None:
         """A journal without any record has nothing to seal."""
         other = Written(f"{os.path.dirname(self.folder)}/empty")
