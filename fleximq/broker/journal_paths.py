@@ -240,13 +240,15 @@ def _runs(broker: "Broker", client: Client, records: list[Any]) -> list[tuple[En
 
 def _record(record: Any, pack: Callable[[Any], bytes]) -> tuple[str, bytes, bytes, int]:
     """Return topic, header, payload and the code of its content."""
-    if type(record) is dict and len(record) == 2 and type(record.get("topic")) is str and "value" in record:
-        # Most have nothing else, and there may be many.
-        return record["topic"], b"", pack(record["value"]), _CONTENT
     if not isinstance(record, dict) or not isinstance(record.get("topic"), str):
         raise BadRequest("a record must be a map with the string 'topic'")
     payload, content = _payload(record, pack)
-    headers = record.get("headers") or {}
+    headers = record.get("headers")
+    return record["topic"], _header(headers, pack) if headers else b"", payload, content
+
+
+def _header(headers: Any, pack: Callable[[Any], bytes]) -> bytes:
+    """Return the further keys of a record's header, packed; nothing where there are none."""
     if not isinstance(headers, dict) or not all(isinstance(key, str) for key in headers):
         raise BadRequest("'headers' of a record must be a map whose keys are strings")
     kept = {key: value for key, value in headers.items() if key not in _OTHERS}
@@ -256,7 +258,7 @@ def _record(record: Any, pack: Callable[[Any], bytes]) -> tuple[str, bytes, byte
     for key in ("message_id", "correlation_id", "reply_to"):
         if not isinstance(kept.get(key, ""), str):
             raise BadRequest(f"{key!r} must be a string")
-    return record["topic"], header, payload, content
+    return header
 
 
 def _payload(record: dict[Any, Any], pack: Callable[[Any], bytes]) -> tuple[bytes, int]:
