@@ -24,8 +24,8 @@ DDL = "id BIGINT, place STRING, temperature DOUBLE, ok BOOLEAN, text STRING"
 class Material:
     """``rows`` messages of ``size`` bytes, in maps of five fields.
 
-    ``journal`` is where they are kept, ``crc`` the sum of all payloads' check sums, ``parquet`` is a
-    folder for files of the same rows, ``sealed`` one for the sealed history of the journal.
+    ``journal`` is where they are kept, ``crc`` the sum of all payloads' check sums, ``parquet`` is a folder
+    for files of the same rows, ``sealed`` one for the sealed history of the journal.
     """
 
     def __init__(self, folder: Path, rows: int, size: int) -> None:

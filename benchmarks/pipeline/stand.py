@@ -23,6 +23,8 @@ from fleximq.pipeline.jobs.seal import SEAL
 
 #: What Parquet files are packed with, ours and the peer's.
 _CONF = {"spark.sql.parquet.compression.codec": "zstd"}
+#: The share of rows that are sealed: half a day of 25 is not, which is the average where that is done daily.
+SEALED = 0.98
 
 
 @contextmanager
@@ -40,10 +42,6 @@ def broker(journal: Path) -> Iterator[str]:
         yield f"tcp://127.0.0.1:{peer.port}"
     finally:
         program.stop()
-
-
-#: The share of rows that are sealed: half a day of 25 is not, which is the average where that is done daily.
-SEALED = 0.98
 
 
 class Doing:

@@ -101,8 +101,6 @@ def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinishe
 
     found: list[Slice] = []
     for segment in journal.segments(unfinished):
-        if segment.start == segment.end:
-            continue
         for start, end in uncovered(sealed, segment.start, segment.end):
             whole = (start, end) == (segment.start, segment.end)
             found.append(segment if whole or end is None else journal.part(segment, start, end))

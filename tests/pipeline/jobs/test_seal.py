@@ -27,7 +27,12 @@ if not skip:
 
 
 class SealCase(SynchronousTestCase):
-    """``written`` is a journal of several segments; ``sealed`` is where each becomes a file of its own."""
+    """``written`` is a journal of several segments; ``sealed`` is where they become files, each one of its own.
+
+    ``fileBytes`` is about the most that a file takes.
+    """
+
+    fileBytes = 1
 
     def setUp(self) -> None:
         self.spark = sharedSession()
@@ -38,7 +43,7 @@ class SealCase(SynchronousTestCase):
         self.written = Written(self.folder, segmentBytes=4000)
         self.fill(50)
         self.addCleanup(self.written.close)
-        self.patch(seal, "FILE_BYTES", 1)
+        self.patch(seal, "FILE_BYTES", self.fileBytes)
 
     def fill(self, number: int) -> None:
         """Write some records of two topics."""
@@ -66,6 +71,14 @@ class SealCase(SynchronousTestCase):
         rows = self.spark.read.parquet(f"{self.sealed}/*").select("offset").collect()
         return sorted(row.offset for row in rows)
 
+    def isAll(self, end: int) -> None:
+        """See that all files together have each record before an offset once, as the source has it."""
+        table = self.spark.read.parquet(f"{self.sealed}/*")
+        source = self.spark.read.format("fleximq").option("columns", ",".join(table.columns)).load(self.folder)
+        expected = sorted(source.where(f"offset < {end}").collect(), key=lambda row: row.offset)
+        self.assertEqual(sorted(table.collect(), key=lambda row: row.offset), expected)
+        self.assertEqual([row.offset for row in expected], list(range(1, end)))
+
 
 class SealTests(SealCase):
     """What there is afterwards."""
@@ -77,11 +90,7 @@ class SealTests(SealCase):
         self.assertGreater(len(segments), 3)
         self.assertEqual([file[1:] for file in self.files()], [(each.start, each.end) for each in segments])
         end = segments[-1].end
-        table = self.spark.read.parquet(f"{self.sealed}/*")
-        source = self.spark.read.format("fleximq").option("columns", ",".join(table.columns)).load(self.folder)
-        expected = sorted(source.where(f"offset < {end}").collect(), key=lambda row: row.offset)
-        self.assertEqual(sorted(table.collect(), key=lambda row: row.offset), expected)
-        self.assertEqual([row.offset for row in expected], list(range(1, end)))
+        self.isAll(end)
 
     def test_again(self) -> None:
         """What is sealed stays as it is; only what came since is done."""
@@ -158,9 +167,7 @@ class SealTests(SealCase):
 class NeighboursTests(SealCase):
     """Segments that one run seals share files."""
 
-    def setUp(self) -> None:
-        super().setUp()
-        self.patch(seal, "FILE_BYTES", 1 << 30)
+    fileBytes = 1 << 30
 
     def test_rows(self) -> None:
         """Each task gets as much, which is one file; nothing is missing, and none is there twice."""
@@ -218,9 +225,7 @@ class NeighboursTests(SealCase):
 class UnfinishedTests(SealCase):
     """The last segment is sealed in parts."""
 
-    def setUp(self) -> None:
-        super().setUp()
-        self.patch(seal, "FILE_BYTES", 1 << 30)
+    fileBytes = 1 << 30
 
     def begun(self, number: int = 1) -> None:
         """Write some records, behind which the last segment still has room."""
@@ -248,11 +253,7 @@ class UnfinishedTests(SealCase):
         # The rest of the one that was unfinished, and those behind it that are finished now.
         self.seal()
         end = JournalFiles(self.folder).segments()[-1].end
-        self.assertEqual(self.offsets(), list(range(1, end)))
-        table = self.spark.read.parquet(f"{self.sealed}/*")
-        source = self.spark.read.format("fleximq").option("columns", ",".join(table.columns)).load(self.folder)
-        expected = sorted(source.where(f"offset < {end}").collect(), key=lambda row: row.offset)
-        self.assertEqual(sorted(table.collect(), key=lambda row: row.offset), expected)
+        self.isAll(end)
 
     def test_transaction(self) -> None:
         """What was staged before a part was sealed and published behind it is in the later part, once."""
