@@ -27,6 +27,7 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.payloads.spark_types import sparkType
 from fleximq.pipeline.reader.batch_reader import BatchReader
 from fleximq.pipeline.reader.decoding import Decoding
+from fleximq.pipeline.reader.long_lived import settle
 from fleximq.pipeline.reader.options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
 from fleximq.pipeline.writer.sink import BatchSink, StreamSink
@@ -58,6 +59,7 @@ class FlexiMQSource(DataSource):
 
         :raises OptionRefused: an option is wrong.
         """
+        settle()
         options = SourceOptions.of(self.options)
         return ddlOf(options.columns, options.decoding.ddl() if options.decoding else {})
 

@@ -28,7 +28,10 @@ _SHAPE_BYTES = 32
 #: Frames with so many records, on average, are put together piece by piece, others record by record.
 _LONG = 32
 #: Columns that have one text only, of at most so many letters, are made with so many records, and then cut.
-_SHORT, _SAME = 40, 1 << 14
+_SHORT, _SAME = 40, _RECORDS
+#: The most bytes that a column of strings can have.
+_MOST = 0x7FFFFFFF
+_DISORDER = "the ends of what stands in a frame do not ascend"
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
 Numbers = npt.NDArray[Any]
@@ -110,7 +113,6 @@ class _Portion:
         self._ends = np.cumsum(counts)
         self._starts = self._ends - counts
         self._number = int(self._ends[-1])
-        self._rows = np.arange(self._number)
         kind = views.u8[at + 6]
         staged = kind == Kind.STAGED
         sparse = kind == Kind.SPARSE_RECORDS
@@ -119,10 +121,15 @@ class _Portion:
         shape = at + HEADER_BYTES
         shape = np.where(staged, shape + 8 + _padded(views.u32[shape // 4].astype(np.int64)), shape)
         self._layOut(shape, np.where(sparse, 8 * counts, 0), at + views.u32[at // 4 + 2])
-        self.offsets = np.repeat(np.where(first < 0, views.i64[at // 8 + 5], first) - self._starts, counts) + self._rows
+        first = np.where(first < 0, views.i64[at // 8 + 5], first)
+        numbers = np.arange(self._number)
+        if (first[1:] == first[:-1] + counts[:-1]).all():
+            self.offsets = numbers + first[0]
+        else:
+            self.offsets = np.repeat(first - self._starts, counts) + numbers
         if sparse.any():
             rows = np.repeat(sparse, counts)
-            place = np.repeat((shape + _SHAPE_BYTES) // 8 - self._starts, counts) + self._rows
+            place = np.repeat((shape + _SHAPE_BYTES) // 8 - self._starts, counts) + numbers
             self.offsets[rows] = views.i64[place[rows]]
         self.times = self._column(views.i64, 8, self._timesAt)
 
@@ -184,10 +191,11 @@ class _Portion:
         if wanted.until < FOREVER:
             conditions.append(times < wanted.until)
         if not wanted.topics.all:
-            names, codes = self._topicNames()
-            those = np.array([name in wanted.topics for name in names.to_pylist()], bool)
+            topics = self._topicNames()
+            those = np.array([name in wanted.topics for name in topics.dictionary.to_pylist()], bool)
             if not those.all():
-                conditions.append(those[codes])
+                entries = self._entries(self._topicOfAt, self._topics)
+                conditions.append(those[topics.indices.to_numpy()][entries])
         if not conditions:
             return None
         rows = np.flatnonzero(np.logical_and.reduce(conditions))
@@ -213,9 +221,10 @@ class _Portion:
             elif name == "journal":
                 found.append(_same(journal, number))
             elif name == "topic":
-                found.append(_named(*self._topicNames(), rows))
+                entries = self._entries(self._topicOfAt, self._topics)
+                found.append(_named(self._topicNames(), _at(entries, rows)))
             elif name == "dialect":
-                found.append(_named(*self._dialectNames(), rows))
+                found.append(self._dialects(rows))
             elif name == "publisher":
                 found.append(pa.array(_at(self._publisherIds(), rows)))
             elif name == "content":
@@ -227,71 +236,75 @@ class _Portion:
                 found.append(pa.array(_at(self.times, rows)).cast(pa.timestamp("us", tz="UTC")))
         return found
 
-    def _topicNames(self) -> tuple[pa.Array, Numbers]:
-        """Return the topics, each once, and of each record which it is."""
-        entries = self._entries(self._topicOfAt, self._topics)
-        return self._names(self._topicEndsAt, self._topicNamesAt, self._topicBytes, self._topics, entries)
+    def _topicNames(self) -> pa.DictionaryArray:
+        """Return the topics of all frames' lists."""
+        return self._names(self._topicEndsAt, self._topicNamesAt, self._topicBytes, self._topics)
 
     def _publisherIds(self) -> Numbers:
-        of = self._places(self._publisherOfAt, self._publishers)
-        ids: Numbers = self._views.u32[np.repeat(self._publisherIdsAt // 4, self._counts) + of]
-        return ids.astype(np.int64)
+        number = self._publishers
+        ids = _joined(self._views.u32, self._publisherIdsAt // 4, number, np.cumsum(number) - number)
+        found: Numbers = ids.astype(np.int64)[self._entries(self._publisherOfAt, number)]
+        return found
 
-    def _dialectNames(self) -> tuple[pa.Array, Numbers]:
-        """Return the dialects, each once, and of each record which it is; a plug-in's is in its publisher's name."""
+    def _dialects(self, rows: Numbers | None) -> pa.Array:
+        """Return the dialects of the records at these places; a plug-in's is in its publisher's name."""
         codes = self._column(self._views.u16, 2, self._dialectsAt)
         if len(codes) and codes[0] != OTHER_DIALECT and (codes == codes[0]).all():
-            return pa.array([_NAMES.get(int(codes[0]), str(codes[0]))], pa.string()), np.zeros(len(codes), np.int64)
+            return _same(_dialect(codes[0]), len(codes) if rows is None else len(rows))
         known, which = np.unique(codes, return_inverse=True)
-        names = [_NAMES.get(int(code), str(code)) for code in known]
+        names = list(map(_dialect, known))
         if OTHER_DIALECT in known:
-            entries = self._entries(self._publisherOfAt, self._publishers)
-            publishers, of = self._names(
-                self._publisherEndsAt, self._publisherNamesAt, self._publisherBytes, self._publishers, entries
+            publishers = self._names(
+                self._publisherEndsAt, self._publisherNamesAt, self._publisherBytes, self._publishers
             )
-            other = codes == OTHER_DIALECT
-            which = np.where(other, len(names) + of, which)
-            names += [name.partition("-")[0] for name in publishers.to_pylist()]
-        return pa.array(names, pa.string()), which
-
-    def _places(self, at: Numbers, number: Numbers) -> Numbers:
-        """Return a column of places in a list that each frame has, with so many entries."""
-        of = self._column(self._views.u32, 4, at)
-        if (of >= np.repeat(number, self._counts)).any():
-            raise FrameError("a record names a topic or a publisher that its frame has not")
-        return of
+            of = publishers.indices.to_numpy()[self._entries(self._publisherOfAt, self._publishers)]
+            which = np.where(codes == OTHER_DIALECT, len(names) + of, which)
+            names += [name.partition("-")[0] for name in publishers.dictionary.to_pylist()]
+        return pa.array(names, pa.string()).take(pa.array(_at(which, rows)))
 
     def _entries(self, at: Numbers, number: Numbers) -> Numbers:
-        """Return the same as places in all lists, one behind the other."""
-        entries: Numbers = self._places(at, number) + np.repeat(np.cumsum(number) - number, self._counts)
+        """Return what records name in a list that each frame has: places in all lists, one behind the other.
+
+        :param at: where the columns begin that name it; ``number``: how many entries each list has.
+        """
+        of = self._column(self._views.u32, 4, at)
+        ends = np.cumsum(number)
+        entries: Numbers = np.repeat(ends - number, self._counts) + of
+        if (entries >= np.repeat(ends, self._counts)).any():
+            raise FrameError("a record names a topic or a publisher that its frame has not")
         return entries
 
-    def _names(
-        self, endsAt: Numbers, namesAt: Numbers, size: Numbers, number: Numbers, entries: Numbers
-    ) -> tuple[pa.Array, Numbers]:
-        """Return the names of all frames' lists, each once, and of each entry which it is."""
+    def _names(self, endsAt: Numbers, namesAt: Numbers, size: Numbers, number: Numbers) -> pa.DictionaryArray:
+        """Return the names of all frames' lists, one behind the other."""
         starts, ends = _spans(self._views.i32, endsAt, namesAt, size, number)
         encoded = _cut(self._views.arrow, starts, ends).dictionary_encode()
         names = [name.decode("utf-8", "replace") for name in encoded.dictionary.to_pylist()]
-        codes = encoded.indices.to_numpy()
-        return pa.array(names, pa.string()), codes[entries]
+        return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(names, pa.string()))
 
     def _blobs(self, endsAt: Numbers, blobsAt: Numbers, size: Numbers, rows: Numbers | None) -> pa.Array:
         """Return headers or payloads of the records at these places."""
+        if rows is None and self._number >= _LONG * len(blobsAt) and size.sum() <= _MOST:
+            return self._allBlobs(endsAt, blobsAt, size)
         starts, ends = _spans(self._views.i32, endsAt, blobsAt, size, self._counts)
-        if rows is None and self._number >= _LONG * len(blobsAt):
-            # Each frame has them in Arrow's own form.
-            places = zip(endsAt.tolist(), blobsAt.tolist(), size.tolist(), self._counts.tolist(), strict=True)
-            pieces = [self._blobsOf(*place) for place in places]
-            return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
         return _cut(self._views.arrow, _at(starts, rows), _at(ends, rows))
 
-    def _blobsOf(self, endsAt: int, blobsAt: int, size: int, count: int) -> pa.Array:
-        """Return headers or payloads of one frame."""
-        arrow = self._views.arrow
-        return pa.Array.from_buffers(
-            pa.binary(), count, [None, arrow.slice(endsAt, 4 * (count + 1)), arrow.slice(blobsAt, size)]
+    def _allBlobs(self, endsAt: Numbers, blobsAt: Numbers, size: Numbers) -> pa.Array:
+        """Return those of all records: each frame has them in Arrow's own form."""
+        views, counts, places = self._views, self._counts, endsAt // 4
+        behind = np.cumsum(size)
+        offsets = np.empty(self._number + 1, np.int32)
+        offsets[0] = 0
+        np.add(
+            _joined(views.i32, places + 1, counts, self._starts),
+            np.repeat((behind - size).astype(np.int32), counts),
+            out=offsets[1:],
         )
+        # If these are right, ends that ascend over all frames do so within each.
+        right = not views.i32[places].any() and (views.i32[places + counts] == size).all()
+        if not right or (offsets[1:] < offsets[:-1]).any():
+            raise FrameError(_DISORDER)
+        blobs = _joined(views.u8, blobsAt, size, behind - size)
+        return pa.Array.from_buffers(pa.binary(), self._number, [None, pa.py_buffer(offsets), pa.py_buffer(blobs)])
 
 
 def _joined(view: Numbers, at: Numbers, counts: Numbers, starts: Numbers) -> Numbers:
@@ -329,11 +342,15 @@ def _repeated(text: str) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), _SAME)
 
 
-def _named(names: pa.Array, codes: Numbers, rows: Numbers | None) -> pa.Array:
+def _named(names: pa.DictionaryArray, entries: Numbers) -> pa.Array:
     """Return the names that records have."""
-    if len(names) == 1:
-        return _same(names[0].as_py(), len(codes) if rows is None else len(rows))
-    return names.take(pa.array(_at(codes, rows)))
+    if len(names.dictionary) == 1:
+        return _same(names.dictionary[0].as_py(), len(entries))
+    return names.dictionary_decode().take(pa.array(entries))
+
+
+def _dialect(code: int) -> str:
+    return _NAMES.get(int(code), str(code))
 
 
 def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, number: Numbers) -> tuple[Numbers, Numbers]:
@@ -343,7 +360,7 @@ def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, numb
     starts = base + _joined(view, endsAt // 4, number, first)
     ends = base + _joined(view, endsAt // 4 + 1, number, first)
     if (starts < base).any() or (starts > ends).any() or (ends > np.repeat(blobsAt + size, number)).any():
-        raise FrameError("the ends of what stands in a frame do not ascend")
+        raise FrameError(_DISORDER)
     return starts, ends
 
 
@@ -356,7 +373,7 @@ def _cut(buffer: pa.Buffer, starts: Numbers, ends: Numbers) -> pa.Array:
     if not len(starts):
         return pa.array([], pa.binary())
     low = int(starts.min())
-    if int(ends.max()) - low > 0x7FFFFFFF:
+    if int(ends.max()) - low > _MOST:
         raise FrameError("frames that are read together are too far apart")
     offsets = np.empty(2 * len(starts), np.int32)
     offsets[0::2] = starts - low

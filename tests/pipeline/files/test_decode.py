@@ -1,7 +1,10 @@
 """Many frames at once give the same records as one after the other."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import product
+from struct import pack, pack_into
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -204,11 +207,25 @@ class AnyFramesTests(SynchronousTestCase):
             at = data.draw(st.sampled_from(places)).at
             length = readHeader(buffer, at).length
             changed[at + data.draw(st.integers(64, length - 1))] = data.draw(st.integers(0, 255))
-        try:
-            for batch in decodeFrames(bytes(changed), places, COLUMNS, JOURNAL, Selection(Topics(frozenset({"a"})))):
-                batch.validate(full=True)
-        except FrameError:
-            pass
+        for long, topics in product((1, 1000), (Topics(frozenset({"a"})), Topics())):
+            try:
+                with patch.object(decode, "_LONG", long):
+                    for batch in decodeFrames(bytes(changed), places, COLUMNS, JOURNAL, Selection(topics)):
+                        batch.validate(full=True)
+            except FrameError:
+                pass
+
+    def test_ends(self) -> None:
+        """Ends of payloads that do not ascend from 0 to all there is are refused in long frames, too."""
+        made = [each for number in range(2) for each in encodeRecords([appended(*[b"abc"] * 40)], 1 + 40 * number)]
+        buffer, (first, second) = joined(made)
+        shape = second.at + 64
+        ends = buffer.index(b"".join(pack("<i", 3 * place) for place in range(41)), shape)
+        for place, value in [(0, 1), (0, -1), (20, 64), (20, 56), (20, -1), (20, 0x7FFFFFFF), (40, 119), (40, 121)]:
+            changed = bytearray(buffer)
+            pack_into("<i", changed, ends + 4 * place, value)
+            self.assertRaises(FrameError, rowsOf, bytes(changed), [first, second], Selection())
+        self.assertEqual(len(rowsOf(buffer, [first, second], Selection())), 80)
 
 
 class BatchesTests(SynchronousTestCase):

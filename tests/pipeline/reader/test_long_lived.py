@@ -17,6 +17,11 @@ _GARBAGE = (
     "for _ in range(3): settle(); counts.append(gc.get_freeze_count()); kept += [[] for _ in range(100)]\n"
     "print(*(after - before for before, after in zip(counts, counts[1:])))"
 )
+_PLANNING = (
+    "import gc; from fleximq.pipeline.source import FlexiMQSource;"
+    "gc.disable(); before = gc.get_freeze_count();"
+    "FlexiMQSource({'path': 'x'}).schema(); print(gc.get_freeze_count() - before)"
+)
 #: Page faults for fifty portions and fifty batches, one after the other, behind the first few.
 _MEMORY = """
 import resource
@@ -71,6 +76,10 @@ class LongLivedTests(SynchronousTestCase):
         self.assertGreater(first, 1000)
         self.assertGreaterEqual(second, 100)
         self.assertEqual(third, 0)
+
+    def test_planning(self) -> None:
+        """So it does where Spark only makes a source."""
+        self.assertGreater(self.said(_PLANNING, SPARK_REUSE_WORKER="1")[0], 1000)
 
     def test_elsewhere(self) -> None:
         """A process that is not Spark's is left alone."""
