@@ -75,6 +75,8 @@ def main(arguments: Sequence[str]) -> int:
             for scene in SCENES:
                 if not options.scenes or scene.name in options.scenes:
                     print(f"{scene.name}, {master} ...", file=sys.stderr, flush=True)
+                    if not options.quick:
+                        stand.use("")  # each scene has a new Java, in which no way was compiled longer than another
                     stand.use(master)
                     goals = scene.goals if master in scene.masters else ()
                     named = replace(scene, title=f"{scene.title}, {master}", goals=goals)

@@ -1,4 +1,4 @@
-"""What Spark is started with; test_installed.py starts it."""
+"""What Spark is started with; tests.installed_pipeline starts it."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Does what docs/pipeline-tutorial.rst says, block by block as it is written; only the port is another.
 
-``python -m tests.pipeline.tutorial`` does it as well, and puts its chart into docs/.
+``python -m tests.installed_pipeline.tutorial`` does it as well, and puts its chart into docs/.
 """
 
 import os

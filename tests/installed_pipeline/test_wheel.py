@@ -17,8 +17,8 @@ from typing import NamedTuple
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests import readme
+from tests.installed_pipeline.tutorial import QUICKLY, TEXT, Tutorial
 from tests.pipeline.installed import missing
-from tests.pipeline.tutorial import QUICKLY, TEXT, Tutorial
 from tests.plugins.test_installed import ROOT, Environment
 
 if not missing:

@@ -6,8 +6,8 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests import readme
+from tests.installed_pipeline.tutorial import DOCS, PICTURE, TEXT, Tutorial
 from tests.pipeline.installed import missing as skip
-from tests.pipeline.tutorial import DOCS, PICTURE, TEXT, Tutorial
 
 if not skip:
     from tests.pipeline.session import sharedSession
