@@ -131,8 +131,8 @@ class MainTests(SynchronousTestCase):
         """Each part beside the rest is counted, those that fail, too."""
         source = (
             "import tests.run as run\n"
-            "passes = 'tests.test_run.TotalsTests.test_text'\n"
-            "run.parts = lambda names, beside: ([passes], [['tests.nowhere'], [passes, passes]])\n"
+            "passing = [f'tests.test_run.TotalsTests.test_{name}' for name in ('text', 'green', 'together')]\n"
+            "run.parts = lambda names, beside: (passing[:1], [['tests.nowhere'], passing[1:]])\n"
             "raise SystemExit(run.main(['--temp-directory', 'trial']))\n"
         )
         folder = self.mktemp()

@@ -30,6 +30,9 @@ _GLANCE_BYTES = 256 * KIBIBYTE
 _GLANCE_MILLISECONDS = 50
 #: While it is full, who waits for more looks so often whether the connection is still there, in seconds.
 _PAUSE = 5.0
+#: The longest that the system is asked to wait, in seconds: a signal that came just before, or that it gave to another
+#: thread, does not end the wait, and Python hears of it behind that.
+SIGNALS = 1.0
 #: Answers that nobody waits for are left out while more than this waits to be sent.
 _OWED_BYTES = MEBIBYTE
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -232,7 +235,7 @@ class WireSocket:
         # While somebody sends, he pays what is owed.
         pays = self._owed and not self._sending.locked()
         assert self._poll is not None
-        self._poll.toRead(bool(pays), None if timeout is None else math.ceil(max(timeout, 0) * 1000))
+        self._poll.toRead(bool(pays), math.ceil(max(0.0, SIGNALS if timeout is None else min(timeout, SIGNALS)) * 1000))
 
     def _readOnce(self) -> None:
         with self._changed:
@@ -397,7 +400,7 @@ class _Polls:
         self._out = connected.writeFileno() if isinstance(connected, PipeSocket) else self._in
         self._reads, self._sends = select.poll(), select.poll()
 
-    def toRead(self, orSend: bool, milliseconds: int | None) -> None:
+    def toRead(self, orSend: bool, milliseconds: int) -> None:
         """Wait until something can be read, or else sent."""
         self._watch(self._reads, True, orSend)
         self._reads.poll(milliseconds)

@@ -1,7 +1,9 @@
 """One socket between several threads: nobody is left waiting, and no message is torn."""
 
+import signal
 import socket
 import threading
+import time
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -62,6 +64,28 @@ class ReadingTests(WireSocketCase):
         self.peer.publish("a", 1)
         self.assertTrue(self.waitFor(1, 0))
         self.assertFalse(self.waitFor(2, 0))
+
+    def test_signal(self) -> None:
+        """A signal is heard by who waits without end, even if the system gives it to another thread."""
+
+        class Interrupted(Exception):
+            pass
+
+        def interrupt(*_: object) -> None:
+            raise Interrupted
+
+        def give() -> None:
+            time.sleep(0.1)  # the wait has begun, or begins with it: both have to end
+            signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+        self.addCleanup(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, interrupt))
+        late = threading.Timer(PATIENCE / 4, self.peer.publish, ("a", 1))
+        late.start()
+        self.addCleanup(late.cancel)
+        other = InThread(give)
+        self.assertRaises(Interrupted, self.wire.waitFor, lambda: self.heard, None)
+        other.result()
+        self.assertEqual(self.heard, [])
 
     def test_several(self) -> None:
         """Of several that wait each gets what it waits for, whoever reads it."""

@@ -18,6 +18,7 @@ from fleximq.cli.talking.running import out, say, talking
 from fleximq.cli.talking.values import addReading, readerOf, shown
 from fleximq.client.errors import Answered
 from fleximq.client.events import Request
+from fleximq.client.wire_socket import SIGNALS
 from fleximq.errors import SettingError
 from fleximq.status import Status
 
@@ -95,7 +96,8 @@ def _run(arguments: Namespace, address: Address) -> int:
     with address.connect() as client:
         client.serve(arguments.path, served)
         say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {client.id} {arguments.path}")
-        served.over.wait()
+        while not served.over.wait(SIGNALS):
+            pass
     return 0
 
 

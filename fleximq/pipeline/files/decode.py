@@ -337,7 +337,7 @@ def _same(text: str, number: int) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), number)
 
 
-@lru_cache(32)
+@lru_cache(8)
 def _repeated(text: str) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), _SAME)
 
