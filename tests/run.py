@@ -1,7 +1,7 @@
 """Runs trial over the tests and says at the end, on a line of its own, how many passed.
 
 ``python -m tests.run`` runs everything below ``tests``; names of packages, modules, classes or tests may follow. What
-each ``--beside`` names has a process of its own meanwhile, whose output comes behind that of the others.
+``--beside`` names has a process of its own meanwhile, whose output comes behind that of the others.
 The totals come from trial's own result: ``120 passed, 0 failed`` or ``118 passed, 1 failed, 1 skipped``. Errors,
 failures and unexpected successes count as failed; skips and expected failures as skipped. The exit code is 0 only
 if something passed and nothing failed.
@@ -14,8 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import chain, count
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,27 +64,25 @@ class Totals(NamedTuple):
         return f"{self.passed} passed, {self.failed} failed{skipped}"
 
 
-def parts(names: Sequence[str], beside: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return what is to be run here, and what beside it in each process: nothing, if only some tests are asked for.
-
-    :param beside: the names for each process, with commas between them.
-    """
-    if list(names) != [ALL]:
+def parts(names: Sequence[str], beside: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what is to be run here, and what beside it: nothing, if only some tests are asked for."""
+    if list(names) != [ALL] or not beside:
         return list(names), []
     found = [
         f"{ALL}.{module.name}"
         for module in pkgutil.iter_modules([str(Path(__file__).parent)])
         if module.ispkg or module.name.startswith("test_")
     ]
-    there = [part.split(",") for part in beside]
-    elsewhere = set(chain.from_iterable(there))
-    return [name for name in found if name not in elsewhere], there
+    return [name for name in found if name not in beside], list(beside)
 
 
 @contextmanager
 def running(names: Sequence[str], temporary: str) -> Iterator[list[Totals]]:
     """Run these in a process of their own; the list that is yielded has its totals in the end."""
     totals: list[Totals] = []
+    if not names:
+        yield totals
+        return
     command = [sys.executable, "-m", "tests.run", "--temp-directory", temporary, *names]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -105,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run what the command line names, print the totals and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description="Run the tests with trial.")
     parser.add_argument("names", nargs="*", default=[ALL], help="dotted names; default: tests")
-    parser.add_argument("--beside", action="append", default=[], help="what runs at the same time, e.g. a.b,a.c")
+    parser.add_argument("--beside", action="append", default=[], help="a package that runs at the same time")
     parser.add_argument("--totals", type=Path, help="a file that the totals are written to as well")
     parser.add_argument("--temp-directory", default="_trial_temp", help="where the tests run")
     options = parser.parse_args(arguments)
@@ -113,13 +110,11 @@ def main(arguments: Sequence[str]) -> int:
     settings.register_profile("busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")
     here, there = parts(options.names, options.beside)
-    with ExitStack() as stack:
-        folders = (f"{options.temp_directory}-{number}" for number in count(1))
-        others = [stack.enter_context(running(part, folder)) for part, folder in zip(there, folders, strict=False)]
+    with running(there, f"{options.temp_directory}-beside") as others:
         result = TrialRunner(TreeReporter, workingDirectory=options.temp_directory).run(
             TestLoader().loadByNames(here, recurse=True)
         )
-    totals = sum(chain.from_iterable(others), Totals.of(result))
+    totals = sum(others, Totals.of(result))
     if options.totals is not None:
         options.totals.write_text(f"{totals}\n")
     print(totals, flush=True)

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from io import StringIO
-from itertools import chain
 from pathlib import Path
 
 from twisted.trial import reporter
@@ -97,15 +96,16 @@ class PartsTests(SynchronousTestCase):
 
     def test_all(self) -> None:
         """Everything is run once, here or there."""
-        here, there = parts([ALL], ["tests.pipeline", "tests.wire,tests.web"])
-        self.assertEqual(there, [["tests.pipeline"], ["tests.wire", "tests.web"]])
+        here, there = parts([ALL], ["tests.pipeline"])
+        self.assertEqual(there, ["tests.pipeline"])
         tests = {path.stem if path.is_file() else path.name for path in (ROOT / "tests").iterdir()}
         wanted = {
             f"tests.{name}"
             for name in tests
             if name.startswith("test_") or (ROOT / "tests" / name / "__init__.py").exists()
         }
-        self.assertEqual(sorted([*here, *chain.from_iterable(there)]), sorted(wanted))
+        self.assertEqual(set(here) | set(there), wanted)
+        self.assertEqual(len(here) + len(there), len(wanted))
 
     def test_some(self) -> None:
         """Where names are given, nothing runs beside them."""
@@ -128,11 +128,10 @@ class MainTests(SynchronousTestCase):
         self.assertEqual((code, last, written), (0, "1 passed, 0 failed", "1 passed, 0 failed\n"))
 
     def test_beside(self) -> None:
-        """Each part beside the rest is counted, those that fail, too."""
+        """A part that fails beside the rest is counted."""
         source = (
             "import tests.run as run\n"
-            "passing = [f'tests.test_run.TotalsTests.test_{name}' for name in ('text', 'green', 'together')]\n"
-            "run.parts = lambda names, beside: (passing[:1], [['tests.nowhere'], passing[1:]])\n"
+            "run.parts = lambda names, beside: (['tests.test_run.TotalsTests.test_text'], ['tests.nowhere'])\n"
             "raise SystemExit(run.main(['--temp-directory', 'trial']))\n"
         )
         folder = self.mktemp()
@@ -142,9 +141,8 @@ class MainTests(SynchronousTestCase):
             [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, timeout=60
         )
         lines = ended.stdout.decode().splitlines()
-        self.assertEqual((ended.returncode, lines[-1]), (1, "3 passed, 1 failed"))
+        self.assertEqual((ended.returncode, lines[-1]), (1, "1 passed, 1 failed"))
         self.assertIn("0 passed, 1 failed", lines)
-        self.assertIn("2 passed, 0 failed", lines)
 
     def test_unknownName(self) -> None:
         """A name that cannot be loaded is a failure, not an empty run."""
