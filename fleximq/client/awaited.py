@@ -27,7 +27,7 @@ from fleximq.client.web_socket import conversationOn
 from fleximq.endpoints.urls import Url
 from fleximq.errors import BrokerError, SettingError
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("fleximq.client.awaited")
 #: Answers requests to a path: with a value, or with what has one when it is awaited.
 Function = Callable[[Request], Any]
 

@@ -35,7 +35,7 @@ from fleximq.client.wire_socket import WireSocket
 from fleximq.endpoints.urls import Url
 
 __all__ = ["Client", "Start", "Subscription", "connect"]
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("fleximq.client.blocking")
 #: The keeper looks so often whether there is anything to do, in seconds.
 _LOOK = 1.0
 

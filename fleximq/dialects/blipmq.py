@@ -27,7 +27,7 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pacing import admittedRuns, overRate
 from fleximq.dialects.patient import PORTION, PatientProtocol, Reason
 from fleximq.dialects.quick_ack import quickAcks
-from fleximq.dialects.session import State, StreamSession
+from fleximq.dialects.session import NamedLogger, State, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
     AuthenticationFailed,
@@ -76,6 +76,7 @@ class BlipSession(StreamSession):
     message is being read back or on its way to the disk, it calls ``goOn`` when it was.
     """
 
+    _log = NamedLogger("fleximq.dialects.blipmq.BlipSession")
     dialect = "blipmq"
     #: Who this is, from AUTH on; nothing that asks for it is reached earlier.
     _me: Client

@@ -24,7 +24,7 @@ from fleximq.dialects.fleximq_voice import correlation
 from fleximq.dialects.keepalive import KeepAlive
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.pacing import admittedSpans, overRate
-from fleximq.dialects.session import State
+from fleximq.dialects.session import NamedLogger, State
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
     BadRequest,
@@ -57,6 +57,7 @@ _LARGE = 1 << 16
 class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
 
+    _log = NamedLogger("fleximq.dialects.fleximq.FlexiSession")
     _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:

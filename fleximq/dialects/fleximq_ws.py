@@ -9,6 +9,7 @@ from typing import Any
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiSession
+from fleximq.dialects.session import NamedLogger
 from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
 from fleximq.dialects.websocket_outbox import FramingOutbox
 from fleximq.dialects.websocket_protocol import UNSUPPORTED
@@ -22,6 +23,7 @@ ROOM = MEBIBYTE
 class FlexiFace(WebSocketFace):
     """Feeds a FlexiMQ session from a WebSocket as from a stream."""
 
+    _log = NamedLogger("fleximq.dialects.fleximq_ws.FlexiFace")
     kinds = frozenset({BINARY})
     outboxClass = FramingOutbox
     joinsLater = True

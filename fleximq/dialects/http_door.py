@@ -28,7 +28,7 @@ from fleximq.security.principal import Admitted
 from fleximq.security.protection import nameProxy
 from fleximq.security.whence import whence
 
-_log = Logger()
+_log = Logger("fleximq.dialects.http_door")
 
 _END = b"\r\n\r\n"
 

@@ -17,7 +17,7 @@ from fleximq.dialects.identity_form import IDENTITY_FORM, RECALLING, IdentitySou
 from fleximq.dialects.keepalive import KeepAlive
 from fleximq.dialects.pacing import admittedTexts, overRate
 from fleximq.dialects.replaying import Replaying
-from fleximq.dialects.session import Session, State
+from fleximq.dialects.session import NamedLogger, Session, State
 from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
 from fleximq.dialects.websocket_outbox import WebSocketOutbox
 from fleximq.errors import BrokerError, Forbidden, NotKept, NotPermitted, NotRecorded, Unauthorized
@@ -50,6 +50,7 @@ _CODES = {
 class IdentitySession(Session):
     """One Identity client's conversation. Nothing it says closes its connection, but for a frame over the limit."""
 
+    _log = NamedLogger("fleximq.dialects.identity_ws.IdentitySession")
     dialect = "identity"
     #: Runs are rendered by the first who writes them, or reads of the past; for slow readers when all have written.
     form = RECALLING
@@ -232,6 +233,7 @@ def _beginning(channel: str) -> bytes:
 class IdentityFace(WebSocketFace):
     """Feeds an Identity session with texts; a binary message is read as text, or ignored if it is none."""
 
+    _log = NamedLogger("fleximq.dialects.identity_ws.IdentityFace")
     kinds = frozenset({TEXT, BINARY})
     session: IdentitySession
 

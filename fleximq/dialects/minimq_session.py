@@ -26,7 +26,7 @@ from fleximq.dialects.minimq_messages import SOURCE, TurnedAway, renderAnswers, 
 from fleximq.dialects.minimq_wait import WaitingConsume
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.patient import PORTION
-from fleximq.dialects.session import State, StreamSession
+from fleximq.dialects.session import NamedLogger, State, StreamSession
 from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.security.principal import Admitted
 from fleximq.wire.mini_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
@@ -48,6 +48,7 @@ class MiniSession(StreamSession):
     :param newId: makes the ids of v1.0 messages.
     """
 
+    _log = NamedLogger("fleximq.dialects.minimq_session.MiniSession")
     dialect = "minimq"
     stays = False  # the document has a connection for each command
     #: Who this is, from the first line on.

@@ -57,6 +57,14 @@ class State(Enum):
     CLOSED = "closed"
 
 
+class NamedLogger(Logger):
+    """A class attribute that logs under the given name, whichever module the class is defined in."""
+
+    def __get__(self, instance: object, owner: type | None = None) -> "NamedLogger":
+        """Return the logger itself; Twisted's would return one named after the class."""
+        return self
+
+
 @implementer(IConversation)
 class Session(metaclass=ABCMeta):
     """One peer's conversation; subclasses say what goes over the wire.

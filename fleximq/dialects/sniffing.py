@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from fleximq.dialects.handover import Handover
 from fleximq.security.whence import whence
 
-_log = Logger()
+_log = Logger("fleximq.dialects.sniffing")
 
 #: Methods that make a word followed by a space the begin of HTTP.
 HTTP_METHODS = frozenset({b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT", b"TRACE"})

@@ -15,6 +15,8 @@ from fleximq.broker.values import Client
 from fleximq.dialects.held import Chunk, Held
 from fleximq.dialects.slow_consumer import Reader
 
+_log = Logger("fleximq.dialects.turn.Turn")
+
 #: Sheets of a large backlog that are freed at a time, about 30 us; 64 MiB at once would take 2 ms.
 _FREED = 16
 
@@ -32,7 +34,6 @@ class Turn:
     Set ``open`` while a read is worked through, and ``reader`` to whose it is; call :meth:`flush` at its end.
     """
 
-    _log = Logger()
     __slots__ = ("_clock", "_unpacked", "_waiting", "open", "reader")
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -76,7 +77,7 @@ class Turn:
                 try:
                     outbox.flush()
                 except Exception:
-                    self._log.failure("what waits for one connection could not be written")
+                    _log.failure("what waits for one connection could not be written")
         if self._unpacked:
             for held in self._unpacked:
                 held.pack()

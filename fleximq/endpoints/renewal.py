@@ -17,7 +17,7 @@ from zope.interface import implementer
 from fleximq.endpoints.tls import TlsFiles, serverContext
 from fleximq.errors import SettingError
 
-_log = Logger()
+_log = Logger("fleximq.endpoints.renewal")
 
 #: Seconds between two looks at the files.
 PAUSE = 1.0

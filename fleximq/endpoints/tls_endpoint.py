@@ -18,7 +18,7 @@ from zope.interface import implementer
 from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.security.whence import whence
 
-_log = Logger()
+_log = Logger("fleximq.endpoints.tls_endpoint")
 
 #: Seconds that a peer has for taking what waits and for saying that it has heard that the connection is closed.
 LINGER = 30.0

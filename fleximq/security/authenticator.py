@@ -18,6 +18,8 @@ from fleximq.security.principal import Principal
 from fleximq.security.way import Way
 from fleximq.security.whence import whence
 
+_log = Logger("fleximq.security.authenticator.Authenticator")
+
 #: What is counted for each wrong attempt.
 WRONG = "refused: wrong credentials"
 #: Where all peers on this machine come from; their wrong attempts count together.
@@ -33,8 +35,6 @@ class Authenticator:
 
     :param counted: called with :data:`WRONG` and 1 for each wrong attempt.
     """
-
-    _log = Logger()
 
     def __init__(
         self, ways: Sequence[Way], attempts: Attempts, clock: IReactorTime, counted: Callable[[str, int], object]
@@ -89,7 +89,7 @@ class Authenticator:
             self._unsaid += 1
             return
         self._quietUntil = now + QUIET
-        self._log.info(
+        _log.info(
             "Refusing {peer}: wrong credentials ({more} more since the last such line)",
             peer=whence(address),
             more=self._unsaid,

@@ -19,6 +19,8 @@ from fleximq.security.protection import Protection
 from fleximq.security.schemes import waysOf
 from fleximq.settings import Settings
 
+_log = Logger("fleximq.security.door.Security")
+
 
 class Security:
     """Holds the ways in and the permissions.
@@ -27,8 +29,6 @@ class Security:
     :param allowAnonymous: whether who shows no credentials comes in, from everywhere.
     :param attempts: what is known of wrong attempts, for the one that will take this one's place.
     """
-
-    _log = Logger()
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Security:
         for way in ways:
             way.useReactor(reactor)
             for sentence in way.warnings:
-                cls._log.warn("{sentence}", sentence=sentence)
+                _log.warn("{sentence}", sentence=sentence)
         attempts = attempts or Attempts(reactor)
         authenticator = Authenticator(ways, attempts, reactor, counted) if ways else None
         permissions = Permissions(settings.roles, settings.principals)

@@ -20,6 +20,8 @@ from fleximq.security.line import Line
 from fleximq.security.names import isName
 from fleximq.security.principal import IPrincipal, Principal
 
+_log = Logger("fleximq.security.way.Way")
+
 #: What a client of the broker can show; the last is what Twisted's own checkers know instead of a password of ours.
 SHOWN = (IToken, IPassword, IApiKey, ICertificate, IUsernamePassword)
 #: How often a checker that does not say so is asked at a time.
@@ -32,8 +34,6 @@ class Way:
     :param scheme: the name by which it was chosen; stands in each principal that it vouches for.
     :raises SettingError: it checks nothing that a client can show.
     """
-
-    _log = Logger()
 
     def __init__(self, scheme: str, checker: ICredentialsChecker) -> None:
         self.scheme = scheme
@@ -86,7 +86,7 @@ class Way:
         except (BrokerError, CancelledError):
             raise
         except Exception:
-            self._log.failure("Credentials cannot be checked by {scheme}", scheme=self.scheme)
+            _log.failure("Credentials cannot be checked by {scheme}", scheme=self.scheme)
             raise NoCapacity("the credentials cannot be checked now") from None
         return principal  # type: ignore[no-any-return]
 

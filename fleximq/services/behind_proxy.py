@@ -19,7 +19,7 @@ from zope.interface import alsoProvides
 from fleximq.dialects.handover import Handover
 from fleximq.security.whence import whence
 
-_log = Logger()
+_log = Logger("fleximq.services.behind_proxy")
 
 #: What is counted when a connection is closed because nothing came.
 SILENT = "refused: no PROXY header, or nothing behind it, before the handshake deadline"

@@ -22,7 +22,7 @@ from fleximq.settings import Settings
 from fleximq.wire.mini_message import deliveryId, idAt
 from fleximq.wire.ulids import newUlid
 
-_log = Logger()
+_log = Logger("fleximq.services.broker")
 
 
 def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn, journal: IJournal) -> Broker:

@@ -37,7 +37,7 @@ CLIENT_ID = "FLEXIMQ_CLIENT_ID"
 #: What systemd tells the broker is not meant for its children.
 _NOT_INHERITED = ("NOTIFY_SOCKET", "LISTEN_", "CREDENTIALS_DIRECTORY", "WATCHDOG_")
 
-_log = Logger()
+_log = Logger("fleximq.services.children")
 
 
 class ChildService(Service):

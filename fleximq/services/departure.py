@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TextIO
 
 from twisted.logger import Logger
 
-_log = Logger()
+_log = Logger("fleximq.services.departure")
 
 #: ``twistd`` reads so many bytes from the process that becomes the daemon, its two leading ones included.
 STATUS_BYTES = 100

@@ -26,7 +26,7 @@ from fleximq.interfaces import (
 )
 from fleximq.settings import Settings
 
-_log = Logger()
+_log = Logger("fleximq.services.extensions")
 
 #: Seconds that an extension has for its end; the broker does not wait longer.
 FAREWELL = 10.0

@@ -33,6 +33,8 @@ from fleximq.security.place import placeOf
 from fleximq.security.rates import Turnstile
 from fleximq.security.whence import whence
 
+_log = Logger("fleximq.services.gate.Gate")
+
 #: What is counted where a connection is closed at once.
 TOO_MANY_WAIT = "refused: too many connections wait to be let in"
 TOO_MANY_THERE = "refused: too many connections from one address"
@@ -57,8 +59,6 @@ class Gate:
     :param connects: how often an address may connect.
     :param flapping: knows who has to stay away.
     """
-
-    _log = Logger()
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Gate:
             self._unsaid[reason] += 1
             return
         self._quietUntil = now + QUIET
-        self._log.warn(
+        _log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
             peer=whence(address),
             reason=reason.removeprefix("refused: "),

@@ -25,7 +25,7 @@ LAST = 1.0
 #: Seconds between two looks at who is still there, and at least so many times what a look takes.
 _LOOK, _REST = 0.01, 4
 
-_log = Logger()
+_log = Logger("fleximq.services.guests")
 
 
 class Guests:

@@ -32,7 +32,7 @@ from fleximq.settings import Settings
 if TYPE_CHECKING:
     from fleximq.journal.journal import DiskJournal, Recovered
 
-_log = Logger()
+_log = Logger("fleximq.services.journal")
 
 #: Seconds between two looks at what has expired, and whether the journal's files are there.
 CLEANING = 60.0

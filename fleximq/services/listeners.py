@@ -21,7 +21,7 @@ from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.endpoints.tls_endpoint import TlsEndpoint
 from fleximq.endpoints.unix_path import makeFolder, sweep
 
-_log = Logger()
+_log = Logger("fleximq.services.listeners")
 
 #: Connections that are accepted before others have their turn again.
 AT_ONCE = 10

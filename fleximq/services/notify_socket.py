@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from twisted.logger import Logger
 
-_log = Logger()
+_log = Logger("fleximq.services.notify_socket")
 
 #: Seconds that telling may take where the manager does not read.
 PATIENCE = 1.0

@@ -17,7 +17,7 @@ from fleximq.services.gate import Gate
 from fleximq.services.reload import Party
 from fleximq.settings import Settings
 
-_log = Logger()
+_log = Logger("fleximq.services.parties")
 
 
 def securityParty(security: Security, broker: Broker, reactor: Any, counted: Callable[[str, int], object]) -> Party:

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from fleximq.services.listeners import ListenerService
 from fleximq.services.notify_socket import NotifySocket
 
-_log = Logger()
+_log = Logger("fleximq.services.readiness")
 
 
 class Readiness(Service):

@@ -17,7 +17,7 @@ from fleximq.settings import Settings
 #: Checks new settings, or raises SettingError; returns what makes a part of the broker follow them, and never fails.
 Party = Callable[[Settings], Callable[[], None]]
 
-_log = Logger()
+_log = Logger("fleximq.services.reload")
 
 
 class Reload:

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 
 from fleximq.services.departure import removePidfile
 
-_log = Logger()
+_log = Logger("fleximq.services.signals")
 
 #: What asks the broker to stop.
 STOP = (signal.SIGTERM, signal.SIGINT)

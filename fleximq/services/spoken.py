@@ -16,7 +16,7 @@ from fleximq.errors import SettingError
 from fleximq.interfaces import IDialect
 from fleximq.web.welcome import Way
 
-_log = Logger()
+_log = Logger("fleximq.services.spoken")
 
 
 class Spoken(NamedTuple):

@@ -15,7 +15,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-_log = Logger()
+_log = Logger("fleximq.services.watchdog")
 
 #: The share of the time that the service manager waits, after which it is fed again.
 SHARE = 0.5

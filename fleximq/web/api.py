@@ -22,7 +22,7 @@ from fleximq.settings import Settings
 from fleximq.web.shown import shownSettings
 from fleximq.web.visit import Page, Reply, Visit, jsonReply, numberOf
 
-_log = Logger()
+_log = Logger("fleximq.web.api")
 
 #: So many dead letters are given back by one request if it does not say how many.
 LETTERS = 1000

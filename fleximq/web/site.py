@@ -23,7 +23,7 @@ from fleximq.web.rebinding import checkHost, checkPost
 from fleximq.web.visit import JSON, HttpRefusal, Page, Reply, Visit, jsonReply, numberOf
 from fleximq.web.welcome import SERVER, OneRequestChannel, Way, WelcomePage, WelcomeSite
 
-_log = Logger()
+_log = Logger("fleximq.web.site")
 
 Renewed = Callable[[Admitted], Admitted]
 

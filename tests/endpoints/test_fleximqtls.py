@@ -13,7 +13,6 @@ from twisted.plugin import getPlugins
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.endpoints import tls_endpoint
 from fleximq.endpoints.endpoint_string import BACKLOG
 from fleximq.endpoints.listen import Listen
 from fleximq.endpoints.tls_endpoint import LINGER, TlsEndpoint
@@ -37,7 +36,7 @@ class FleximqtlsCase(SynchronousTestCase):
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""
-        if event.get("log_namespace") == tls_endpoint.__name__:
+        if event.get("log_namespace") == "fleximq.endpoints.tls_endpoint":
             self.log.append(formatEvent(event))
 
     def text(self, inner: str = "tcp:1", **named: object) -> str:

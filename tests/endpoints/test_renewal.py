@@ -39,7 +39,7 @@ class RenewalTests(SynchronousTestCase):
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""
-        if event.get("log_namespace") == renewal.__name__:
+        if event.get("log_namespace") == "fleximq.endpoints.renewal":
             self.log.append(formatEvent(event))
 
     def show(self, made: Made) -> None:

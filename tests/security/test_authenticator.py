@@ -8,6 +8,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import AuthenticationFailed, JoinRejected, NoCapacity, Unauthorized
+from fleximq.security import authenticator
 from fleximq.security.attempts import AT_ONCE, FIRST_DELAY, Attempts
 from fleximq.security.authenticator import WRONG, Authenticator
 from fleximq.security.credentials import ApiKey, Token
@@ -139,7 +140,7 @@ class AuthenticatorTests(SynchronousTestCase):
     def test_fewLines(self) -> None:
         """A flood of wrong attempts is two lines of the log in two seconds."""
         lines: list[Any] = []
-        self.patch(Authenticator, "_log", type("L", (), {"info": lambda _, text, **each: lines.append(each)})())
+        self.patch(authenticator, "_log", type("L", (), {"info": lambda _, text, **each: lines.append(each)})())
         self.asks(Answers({}))
         for _ in range(AT_ONCE):
             self.identify().addErrback(lambda _: None)

@@ -12,6 +12,7 @@ from zope.interface.verify import verifyObject
 from fleximq.errors import AuthenticationFailed, SettingError, Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.rights import EVERYTHING
+from fleximq.security import door
 from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import ApiKey, Token
 from fleximq.security.door import Security
@@ -160,7 +161,7 @@ class SecurityTests(SynchronousTestCase):
     def test_warns(self) -> None:
         """A file that is open to others is said in the log."""
         lines: list[str] = []
-        self.patch(Security, "_log", type("L", (), {"warn": lambda _, text, sentence: lines.append(sentence)})())
+        self.patch(door, "_log", type("L", (), {"warn": lambda _, text, sentence: lines.append(sentence)})())
         os.chmod(self.path, 0o644)
         self.locked()
         self.assertEqual(lines, [f"{self.path} is open to others than its owner: chmod 600 {self.path}"])

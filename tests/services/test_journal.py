@@ -16,7 +16,6 @@ from fleximq.errors import JournalError
 from fleximq.journal.memory import MemoryJournal
 from fleximq.journal.retention import Freed
 from fleximq.records import ClientIds
-from fleximq.services import journal as module
 from fleximq.services.bell import Bell
 from fleximq.services.journal import CLEANING, JournalService, makeJournal, restore
 from fleximq.settings import Settings
@@ -120,7 +119,7 @@ class JournalServiceTests(SynchronousTestCase):
         self.reactor.callFromThread = lambda call: call()
 
         def observe(event: Any) -> None:
-            if event.get("log_namespace") == module.__name__:
+            if event.get("log_namespace") == "fleximq.services.journal":
                 self.texts.append(formatEvent(event))
 
         globalLogPublisher.addObserver(observe)

@@ -21,7 +21,6 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from fleximq.endpoints.endpoint_string import BACKLOG
 from fleximq.endpoints.listen import Listen
-from fleximq.services import listeners
 from fleximq.services.listeners import AT_ONCE, BREATH, ListenerService, acceptFew, spelt
 
 
@@ -44,7 +43,7 @@ def logged(test: SynchronousTestCase) -> Callable[[], list[str]]:
     texts: list[str] = []
 
     def observe(event: Any) -> None:
-        if event.get("log_namespace") == listeners.__name__:
+        if event.get("log_namespace") == "fleximq.services.listeners":
             texts.append(formatEvent(event))
 
     globalLogPublisher.addObserver(observe)

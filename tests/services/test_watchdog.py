@@ -7,7 +7,6 @@ from twisted.internet.task import Clock
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.services import watchdog
 from fleximq.services.watchdog import WatchdogService, pauseOf
 
 
@@ -46,7 +45,7 @@ class WatchdogTests(SynchronousTestCase):
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""
-        if event.get("log_namespace") == watchdog.__name__:
+        if event.get("log_namespace") == "fleximq.services.watchdog":
             self.log.append(formatEvent(event))
 
     def feed(self) -> None:

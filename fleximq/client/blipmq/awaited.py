@@ -21,7 +21,7 @@ from fleximq.limits import BLIP_FRAME_BYTES, MEBIBYTE
 from fleximq.wire.blip_frame import COUNTED_BYTES
 from fleximq.wire.blip_payload import Nack, encodePublish
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("fleximq.client.blipmq.awaited")
 #: How many deliveries are fetched ahead.
 PREFETCH = 64
 #: Publications go out in portions of so many bytes.

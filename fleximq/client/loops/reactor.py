@@ -35,7 +35,7 @@ from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
 
-_log = Logger()
+_log = Logger("fleximq.client.loops.reactor")
 #: Where one certificate of a PEM file ends.
 _END = b"-----END CERTIFICATE-----"
 #: What a peer says in TLS that does not trust a certificate, or wants one.

@@ -21,7 +21,7 @@ from fleximq.client.settings import PATIENCE, ClientSettings, State
 from fleximq.endpoints.urls import Url
 from fleximq.wire.mini_message import MiniMessage
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("fleximq.client.minimq.awaited")
 #: So many PRODUCEs are on their way at once.
 _TOGETHER = 1000
 #: The pauses while a reply is waited for.

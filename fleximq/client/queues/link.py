@@ -18,7 +18,7 @@ from fleximq.client.settings import PATIENCE, ClientSettings, State
 from fleximq.endpoints.urls import Url
 from fleximq.errors import BrokerError
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("fleximq.client.queues.link")
 #: After so many signs of life that were asked for in vain, a connection is given up.
 _IN_VAIN = 3
 

@@ -19,7 +19,7 @@ from fleximq.client.queues.link import Link
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("fleximq.client.queues.pulling")
 
 T = TypeVar("T")
 

@@ -22,6 +22,8 @@ from fleximq.security.credentials import IToken
 from fleximq.security.names import isName
 from fleximq.security.principal import Principal
 
+_log = Logger("fleximq.security.checkers.json_web_tokens.JsonWebTokens")
+
 #: A token may have so many characters.
 LONGEST = 16 * KIBIBYTE
 #: The most that clocks may be apart, in seconds.
@@ -48,7 +50,6 @@ class Rule(NamedTuple):
 class JsonWebTokens:
     """Knows tokens by their signature."""
 
-    _log = Logger()
     credentialInterfaces = (IToken,)
 
     def __init__(self, keys: signing_keys.Keys, rule: Rule = Rule()) -> None:  # noqa: B008
@@ -67,9 +68,9 @@ class JsonWebTokens:
             key = self._keyFor(jwt.get_unverified_header(credentials.token))
             return self._principalOf(self._claims(credentials.token, key), key)
         except WrongClaim as error:
-            self._log.warn("A token that is signed rightly cannot be used: {reason}", reason=str(error))
+            _log.warn("A token that is signed rightly cannot be used: {reason}", reason=str(error))
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            self._log.debug("A token is not valid: {reason}", reason=type(error).__name__)
+            _log.debug("A token is not valid: {reason}", reason=type(error).__name__)
         raise UnauthorizedLogin()
 
     def vouch(self, principal: Principal) -> Principal | None:

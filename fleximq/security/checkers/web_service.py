@@ -26,6 +26,8 @@ from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Pas
 from fleximq.security.principal import Principal
 from fleximq.security.remembered import Remembered
 
+_log = Logger("fleximq.security.checkers.web_service.WebService")
+
 #: How often the service is asked at a time.
 AT_ONCE = 32
 #: For how many seconds it is known, at most, that credentials are wrong.
@@ -60,7 +62,6 @@ class WebService:
     :param wall: returns the time in seconds since 1970.
     """
 
-    _log = Logger()
     credentialInterfaces = (IToken, IPassword, IApiKey)
     atOnce = AT_ONCE
 
@@ -147,7 +148,7 @@ class WebService:
         now = self._reactor.seconds()
         if now >= self._quietUntil:
             self._quietUntil = now + QUIET
-            self._log.error(
+            _log.error(
                 "Nobody can be let in by {url}: {reason}", url=self._service.url.partition("?")[0], reason=reason
             )
 

@@ -14,6 +14,7 @@ from twisted.web.server import Site
 from zope.interface.verify import verifyObject
 
 from fleximq.errors import NoCapacity
+from fleximq.security.checkers import web_service
 from fleximq.security.checkers.web_options import webService
 from fleximq.security.checkers.web_service import REFUSED_FOR, Service, WebService
 from fleximq.security.checking import ICautious, IManyAtOnce, INeedsReactor, IRemembering, IVouching
@@ -51,7 +52,7 @@ class WebServiceTests(SynchronousTestCase):
         self.now = 1000.0
         self.complaints: list[str] = []
         log = type("L", (), {"error": lambda _, text, url, reason: self.complaints.append(reason)})()
-        self.patch(WebService, "_log", log)
+        self.patch(web_service, "_log", log)
         self.checker = WebService(Service(URL, 5.0, 60.0, (("X", "y"),)), self.agent, lambda: self.now)
         self.checker.useReactor(self.clock)
 
