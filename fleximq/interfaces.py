@@ -5,7 +5,7 @@ from typing import Any
 
 from zope.interface import Attribute, Interface
 
-from fleximq.message import Message
+from fleximq.values.message import Message
 
 
 class ISource(Interface):
@@ -22,7 +22,7 @@ class IRunSource(ISource):
     """A source with something quicker for the journal than its messages; one that is none is asked for those."""
 
     def run(body: Any) -> Any:
-        """Return a run as a :class:`fleximq.records.Run`: payloads in the publisher's form, and headers.
+        """Return a run as a :class:`fleximq.values.records.Run`: payloads in the publisher's form, and headers.
 
         A header is a MessagePack map without the topic, or no bytes where nothing else is to be kept.
         """
@@ -34,7 +34,7 @@ class IForm(Interface):
     def render(envelope: Any, body: Any, count: int) -> Any:
         """Return what each subscriber of this form is handed for this run.
 
-        :param envelope: the :class:`fleximq.broker.values.Envelope` that all messages of the run share.
+        :param envelope: the :class:`fleximq.broker.envelope.Envelope` that all messages of the run share.
         :param body: the run as its publisher's dialect gave it.
         :param count: the number of messages in it, at least 1.
         """
@@ -83,7 +83,7 @@ class IBrokerObserver(Interface):
     """Is told what happens in the broker: metrics, audit, presence. What it raises is logged and hurts nobody."""
 
     def clientJoined(client: Any) -> None:
-        """A :class:`fleximq.broker.values.Client` was given its id."""
+        """A :class:`fleximq.broker.envelope.Client` was given its id."""
 
     def clientLeft(client: Any, reason: str) -> None:
         """A client is gone; ``reason`` is a short constant phrase, fit for counting."""
@@ -193,7 +193,8 @@ class IJournal(Interface):
         """Call once ``crowded`` is False; at once if it is."""
 
     def note(event: Any) -> None:
-        """Keep one of the notes of :mod:`fleximq.records`, behind what was appended so far; nobody waits for it."""
+        """Keep one of the notes of :mod:`fleximq.values.records`, behind what was appended so far; nobody waits for
+        it."""
 
     def fetch(offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         """Read messages back, in order, until they have about ``most`` bytes, at least one.
@@ -206,15 +207,16 @@ class IJournal(Interface):
     ) -> None:
         """Read what was committed from an offset on, of topics that are wanted, about ``most`` bytes.
 
-        ``found`` is given :class:`fleximq.records.Batch` objects and the offset to go on from, ``end`` at the end, and
+        ``found`` is given :class:`fleximq.values.records.Batch` objects and the offset to go on from, ``end`` at the
+        end, and
         the same offset again if the journal could not be read.
         """
 
     def bounds() -> Mapping[str, Any]:
-        """Return the :class:`fleximq.records.Bounds` of each topic that has messages."""
+        """Return the :class:`fleximq.values.records.Bounds` of each topic that has messages."""
 
     def behind(offset: int) -> Any:
-        """Return how much stands from an offset on, about: :class:`fleximq.records.Waiting`."""
+        """Return how much stands from an offset on, about: :class:`fleximq.values.records.Waiting`."""
 
     def offsetAt(time: int, found: Callable[[int], None]) -> None:
         """Find the first offset that was appended at this time (microseconds since 1970) or later, else ``end``."""
@@ -282,7 +284,7 @@ class IExtensionContext(Interface):
     """What an extension is given of the broker. What it registers here is taken back when it stops."""
 
     broker = Attribute("""The :class:`fleximq.broker.broker.Broker`, to join it as a client or to ask it.""")
-    settings = Attribute("""The :class:`fleximq.settings.Settings` in effect.""")
+    settings = Attribute("""The :class:`fleximq.config.settings.Settings` in effect.""")
     reactor = Attribute("""The reactor, for its timers and threads.""")
 
     def observe(observer: Any) -> None:

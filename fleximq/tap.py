@@ -6,16 +6,16 @@ from typing import Any
 
 from twisted.application.service import IService
 
+from fleximq.config.log_options import LogFormat
 from fleximq.errors import SettingError
-from fleximq.log_options import LogFormat
-from fleximq.options import Options
 from fleximq.services.compose import compose
-from fleximq.services.departure import Departure
-from fleximq.services.garbage import GarbageService
-from fleximq.services.json_log import inJson
-from fleximq.services.listeners import ListenerService
+from fleximq.services.network.listeners import ListenerService
+from fleximq.services.process.garbage_collection import GarbageService
+from fleximq.services.process.json_log import inJson
+from fleximq.services.process.signals import SignalService
+from fleximq.services.process.startup_failure import Departure
 from fleximq.services.reload import Reload
-from fleximq.services.signals import SignalService
+from fleximq.startup.options import Options
 
 __all__ = ["Options", "makeService"]
 

@@ -4,8 +4,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fleximq.message import Message
-from fleximq.records import Batch, dialectCode, runOf
+from fleximq.values.message import Message
+from fleximq.values.records import Batch, dialectCode, runOf
 
 
 class Record(NamedTuple):

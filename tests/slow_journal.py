@@ -10,8 +10,8 @@ from zope.interface import implementer
 
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
-from fleximq.message import Message
-from fleximq.records import Bounds, Waiting
+from fleximq.values.message import Message
+from fleximq.values.records import Bounds, Waiting
 from tests.journal_records import Record, batchOf, recordsOf
 
 

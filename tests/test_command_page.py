@@ -2,8 +2,8 @@
 
 import json
 
+from fleximq.cli.client_commands.broker_options import KEYS, profile
 from fleximq.cli.main import COMMANDS
-from fleximq.cli.talking.address import KEYS, profile
 from tests import readme
 from tests.pages import ROOT, ShellCase
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.extension_options import extensions
-from fleximq.option_values import flag, texts
-from fleximq.settings import OPTIONS
+from fleximq.config.extension_options import extensions
+from fleximq.config.option_values import flag, texts
+from fleximq.config.settings import OPTIONS
 
 ROOT = Path(__file__).parents[1]
 

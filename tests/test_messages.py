@@ -5,7 +5,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.wire.blip_frame import FrameType
+from fleximq.wire.blipmq_frame import FrameType
 from fleximq.wire.flexi_rules import RULES, MessageType
 
 PARTS = re.split(

@@ -5,12 +5,12 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.broker.envelope import Client, Envelope
 from fleximq.broker.presence import OwnMessages
-from fleximq.broker.topics import Topic
-from fleximq.broker.values import Client, Envelope
+from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
-from fleximq.message import Content, Message
+from fleximq.values.message import Content, Message
 from tests.slow_journal import SlowJournal
 
 

@@ -10,7 +10,7 @@ import msgpack
 import numpy as np
 
 from fleximq.client.blocking import Client
-from fleximq.client.conversation import Packed
+from fleximq.client.protocol.conversation import Packed
 
 TOPICS = 10
 #: Neighbouring messages of one topic.

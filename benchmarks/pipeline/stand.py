@@ -18,7 +18,7 @@ from benchmarks.peers.program import Program, freePort
 from benchmarks.pipeline.material import Material
 from fleximq.client.blocking import connect
 from fleximq.pipeline.command.job import Job
-from fleximq.pipeline.command.session import Session
+from fleximq.pipeline.command.spark_session import Session
 from fleximq.pipeline.jobs.seal import SEAL
 
 #: What Parquet files are packed with, ours and the peer's.

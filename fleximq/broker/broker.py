@@ -10,48 +10,48 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from fleximq.broker import paths
-from fleximq.broker.admin import Admin
-from fleximq.broker.backlog import ANY
+from fleximq.broker.authorization import permit
 from fleximq.broker.clients import Clients
-from fleximq.broker.dead_letters import DeadLetters
+from fleximq.broker.consumer_groups import Groups
+from fleximq.broker.consumers.checkpoints import Keeper
+from fleximq.broker.consumers.dead_letters import DeadLetters
+from fleximq.broker.consumers.openings import Openings
+from fleximq.broker.consumers.polled_subscriptions import Subscription
+from fleximq.broker.consumers.queue_admin import Admin
+from fleximq.broker.consumers.state_log import Noting
+from fleximq.broker.consumers.subscription_access import Polling, reasonOf
+from fleximq.broker.consumers.work_queue_access import WorkQueues
+from fleximq.broker.consumers.work_queues import TopicQueue
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.broker.delivering import Delivering
-from fleximq.broker.feed import Outlet
-from fleximq.broker.groups import Groups
-from fleximq.broker.idempotence import Kept
-from fleximq.broker.keeper import Keeper
-from fleximq.broker.listening import Listening
-from fleximq.broker.listings import Names
-from fleximq.broker.making import MakeQueue
-from fleximq.broker.names import isOwn
-from fleximq.broker.noting import Noting
+from fleximq.broker.envelope import BROKER_ID, Client, Delivery, Envelope
 from fleximq.broker.observers import Counts, Observers
-from fleximq.broker.once import Once, idempotenceOf
-from fleximq.broker.openings import Openings
-from fleximq.broker.permitting import permit
-from fleximq.broker.polling import Polling, reasonOf
+from fleximq.broker.paths import path_table
+from fleximq.broker.paths.arguments import Names
+from fleximq.broker.pending_requests import OpenRequests
 from fleximq.broker.presence import Presence
-from fleximq.broker.publishing import Publishing
+from fleximq.broker.publishing.deduplication import Once, idempotenceOf
+from fleximq.broker.publishing.fan_out import Delivering
+from fleximq.broker.publishing.idempotence import Kept
+from fleximq.broker.publishing.pending_commits import Recording
+from fleximq.broker.publishing.slow_path import Publishing
+from fleximq.broker.publishing.transactions import Transactions
+from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.record_watchers import RecordWatchers
-from fleximq.broker.recording import Recording
-from fleximq.broker.replay import Replays, Start
-from fleximq.broker.requests import OpenRequests
+from fleximq.broker.replay.client_subscriptions import Listening
+from fleximq.broker.replay.feed import Outlet
+from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.rules import Rules
-from fleximq.broker.subscriptions import Subscription
 from fleximq.broker.taps import Taps
 from fleximq.broker.time_to_live import TimesToLive
-from fleximq.broker.topic_queues import TopicQueue
-from fleximq.broker.topics import SYSTEM, Topic, TopicTable
+from fleximq.broker.topics.names import isOwn
+from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import Ledger
-from fleximq.broker.transactions import Transactions
-from fleximq.broker.values import BROKER_ID, Client, Delivery, Envelope
-from fleximq.broker.work_queues import WorkQueues
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
-from fleximq.message import Message
-from fleximq.patterns import anyOf
 from fleximq.rights import EVERYTHING, Action
+from fleximq.values.message import Message
+from fleximq.values.patterns import anyOf
 
 _NOBODY: tuple[None, None] = (None, None)
 
@@ -459,16 +459,17 @@ class Broker:
         :raises NotFound: the broker does not answer this path.
         :raises NotPermitted: not to this client.
         """
-        return paths.argumentBytes(client, path)
+        return path_table.argumentBytes(client, path)
 
     def ask(self, client: Client, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
-        """Give the broker's own answer to a path, see :mod:`fleximq.broker.paths`; perhaps before this returns.
+        """Give the broker's own answer to a path, see :mod:`fleximq.broker.paths.path_table`; perhaps before this
+        returns.
 
         :param client: who asks: it needs the right to ``read`` the path, for some paths ``admin``.
         :param answer: given a value for MessagePack, or the :class:`~fleximq.errors.BrokerError` that stands for it.
         :raises BrokerError: there is no such path, or its arguments are wrong; ``answer`` is not called then.
         """
-        paths.answer(self, client, path, arguments, answer)
+        path_table.answer(self, client, path, arguments, answer)
 
     def journalHealth(self) -> dict[str, Any] | None:
         """Return how the journal is, see :meth:`fleximq.interfaces.IJournal.health`; None if all lives in memory."""

@@ -7,7 +7,7 @@ the one register.
 
 from collections.abc import Callable, Iterator
 
-from fleximq.broker.values import FIRST_CLIENT_ID, LAST_CLIENT_ID, Client
+from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, Client
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IPeer
 

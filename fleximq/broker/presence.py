@@ -10,11 +10,11 @@ from typing import Any
 import msgpack
 from zope.interface import implementer
 
-from fleximq.broker.topics import TopicTable
-from fleximq.broker.values import Client, Envelope
+from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, IRunSource
-from fleximq.message import Content, Message
-from fleximq.records import Run, runOf
+from fleximq.values.message import Content, Message
+from fleximq.values.records import Run, runOf
 
 JOINED = "$sys/clients/joined"
 LEFT = "$sys/clients/left"

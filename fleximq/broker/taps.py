@@ -13,7 +13,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.topics import TopicTable
+from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IForm, ISubscriber
 
 #: So many publications in a row may fail before a tap is taken off.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from fleximq.patterns import anyOf
+from fleximq.values.patterns import anyOf
 
 #: So many topics' times are remembered.
 _KNOWN = 4096

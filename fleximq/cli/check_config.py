@@ -7,15 +7,15 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from fleximq.checking import faults
 from fleximq.cli.command import Command
 from fleximq.cli.toml_text import asToml
+from fleximq.config.settings import Settings
+from fleximq.config.settings_file import read
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
-from fleximq.reloading import Difference, dangers, difference
-from fleximq.security.schemes import warnings
-from fleximq.settings import Settings
-from fleximq.settings_file import read
+from fleximq.security.authentication.schemes import warnings
+from fleximq.startup.configuration_check import faults
+from fleximq.startup.setting_changes import Difference, dangers, difference
 
 
 def check(path: str) -> tuple[Settings | None, list[str]]:

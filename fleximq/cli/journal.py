@@ -13,19 +13,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleximq.cli.command import Command
+from fleximq.config.journal_options import checkPattern
+from fleximq.config.option_values import spelledSize
 from fleximq.errors import JournalError, SettingError
-from fleximq.journal.files import Files
-from fleximq.journal.identity import readIdentity
-from fleximq.journal.lock import Lock
-from fleximq.journal.recovery import recover
-from fleximq.journal.rehearsal import Rehearsal
-from fleximq.journal.survey import Finding, Survey
-from fleximq.journal.tally import tallyOf
-from fleximq.journal_options import checkPattern
-from fleximq.message import Content
-from fleximq.option_values import spelledSize
-from fleximq.patterns import anyOf
-from fleximq.records import CONTENTS, DIALECTS, Batch, Bounds
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.folder_files import readIdentity
+from fleximq.journal.files.lock import Lock
+from fleximq.journal.files.survey import Finding, Survey
+from fleximq.journal.files.topic_counts import tallyOf
+from fleximq.journal.recovery.recovery import recover
+from fleximq.journal.recovery.repair_preview import Rehearsal
+from fleximq.values.message import Content
+from fleximq.values.patterns import anyOf
+from fleximq.values.records import CONTENTS, DIALECTS, Batch, Bounds
 from fleximq.wire.messagepack_json import toJson
 
 _NAMES = {code: name for name, code in DIALECTS.items()}

@@ -5,22 +5,22 @@ import sys
 from collections.abc import Sequence
 
 from fleximq import __version__
+from fleximq.cli.bench.command import BENCH
 from fleximq.cli.check_config import CHECK_CONFIG
+from fleximq.cli.client_commands.broker_command import PIPE_CLOSED
+from fleximq.cli.client_commands.notify import NOTIFY
+from fleximq.cli.client_commands.ping import PING
+from fleximq.cli.client_commands.pub import PUB
+from fleximq.cli.client_commands.req import REQ
+from fleximq.cli.client_commands.serve import SERVE
+from fleximq.cli.client_commands.sub import SUB
+from fleximq.cli.client_commands.tail import TAIL
+from fleximq.cli.client_commands.top import TOP
+from fleximq.cli.completion import completion
+from fleximq.cli.credential_files import APIKEY, TOKEN
 from fleximq.cli.journal import JOURNAL
-from fleximq.cli.keys import APIKEY, TOKEN
 from fleximq.cli.passwd import PASSWD
-from fleximq.cli.talking.bench import BENCH
-from fleximq.cli.talking.completion import completion
-from fleximq.cli.talking.notify import NOTIFY
-from fleximq.cli.talking.ping import PING
-from fleximq.cli.talking.pub import PUB
-from fleximq.cli.talking.req import REQ
-from fleximq.cli.talking.running import PIPE_CLOSED
-from fleximq.cli.talking.serve import SERVE
-from fleximq.cli.talking.sub import SUB
-from fleximq.cli.talking.tail import TAIL
-from fleximq.cli.talking.top import TOP
-from fleximq.command_line import Words
+from fleximq.config.argument_parser import Words
 
 
 def parser() -> Words:

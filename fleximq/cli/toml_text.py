@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
-from fleximq.option_values import size, spelledSize
-from fleximq.permission_options import Granted
-from fleximq.rate_options import Rate, byteRate, spelledByteRate
+from fleximq.config.option_values import size, spelledSize
+from fleximq.config.permission_options import Granted
+from fleximq.config.rate_options import Rate, byteRate, spelledByteRate
+from fleximq.config.settings import OPTIONS, TABLES, Option, Settings
 from fleximq.rights import Action
-from fleximq.security.schemes import shown
-from fleximq.settings import OPTIONS, TABLES, Option, Settings
+from fleximq.security.authentication.schemes import shown
 
 #: An option of an extension by such a name is not shown.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)

@@ -11,11 +11,11 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Unpack
 
-from fleximq.client.awaited import AwaitedClient, AwaitedSubscription
-from fleximq.client.dial import checkTls
-from fleximq.client.loops.asyncio import AsyncioLoop
+from fleximq.client.loops.asyncio_loop import AsyncioLoop
+from fleximq.client.loops.loop_client import AwaitedClient, AwaitedSubscription
 from fleximq.client.settings import ClientSettings, Wishes
-from fleximq.endpoints.urls import Url
+from fleximq.client.sockets import checkTls
+from fleximq.values.urls import Url
 
 Client = AwaitedClient
 Subscription = AwaitedSubscription

@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Any, TypedDict
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.conversation import packed
 from fleximq.client.events import unpacked
-from fleximq.client.inbox import FULL
+from fleximq.client.protocol.conversation import packed
+from fleximq.client.protocol.inbox import FULL
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 

@@ -11,12 +11,12 @@ from typing import Any, Unpack
 
 from twisted.internet.defer import Deferred
 
-from fleximq.client.awaited import AwaitedClient, AwaitedSubscription, Function
-from fleximq.client.deferred import DeferredClient, DeferredSubscription
-from fleximq.client.dial import checkTls
+from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription
+from fleximq.client.loops.loop_client import AwaitedClient, AwaitedSubscription, Function
 from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.settings import PATIENCE, ClientSettings, Start, Wishes
-from fleximq.endpoints.urls import Url
+from fleximq.client.sockets import checkTls
+from fleximq.values.urls import Url
 
 __all__ = ["Client", "Subscription", "connect"]
 
@@ -56,7 +56,8 @@ class Client(DeferredClient[AwaitedClient]):
         return self._inner.id
 
     def publish(self, topic: str, value: object, /, **keys: Any) -> "Deferred[None]":
-        """Publish a value, see :meth:`AwaitedClient.publish <fleximq.client.awaited.AwaitedClient.publish>`."""
+        """Publish a value, see :meth:`AwaitedClient.publish
+        <fleximq.client.loops.loop_client.AwaitedClient.publish>`."""
         self._inner.claim()
         return Deferred.fromCoroutine(self._inner.publish(topic, value, **keys))
 
@@ -107,7 +108,8 @@ class Client(DeferredClient[AwaitedClient]):
     ) -> "Deferred[Subscription]":
         """Subscribe to a topic or pattern, and fire when the broker has done it.
 
-        Parameters and errors as :meth:`AwaitedClient.subscribe <fleximq.client.awaited.AwaitedClient.subscribe>`.
+        Parameters and errors as :meth:`AwaitedClient.subscribe
+        <fleximq.client.loops.loop_client.AwaitedClient.subscribe>`.
         """
 
         async def subscribed() -> Subscription:
@@ -141,6 +143,6 @@ class Subscription(DeferredSubscription[AwaitedSubscription]):
     def next(self, timeout: float | None = None) -> "Deferred[Any]":
         """Fire with the next delivery; None if none came within ``timeout`` seconds, or if this was closed.
 
-        Errors as :meth:`AwaitedSubscription.next <fleximq.client.awaited.AwaitedSubscription.next>`.
+        Errors as :meth:`AwaitedSubscription.next <fleximq.client.loops.loop_client.AwaitedSubscription.next>`.
         """
         return Deferred.fromCoroutine(self._inner.next(timeout))

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from twisted.internet.interfaces import IReactorTime
 
 from fleximq.broker.broker import Broker
-from fleximq.dialects.envelope_cache import Purse
-from fleximq.dialects.seldom import Seldom
-from fleximq.dialects.slow_consumer import DISCONNECT, Policy
-from fleximq.dialects.turn import Turn
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.envelope_cache import Purse
+from fleximq.dialects.connection.log_limit import Seldom
+from fleximq.dialects.connection.slow_consumer import DISCONNECT, Policy
+from fleximq.dialects.connection.write_turn import Turn
 from fleximq.interfaces import IAdmission
-from fleximq.security.allowances import Rates
-from fleximq.security.flapping import Flapping
-from fleximq.settings import Settings
+from fleximq.security.rates.client_rates import Rates
+from fleximq.security.rates.flapping import Flapping
 
 
 @dataclass(slots=True, eq=False)

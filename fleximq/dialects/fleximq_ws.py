@@ -8,11 +8,11 @@ is bounded here.
 from typing import Any
 
 from fleximq.dialects.context import Context
-from fleximq.dialects.fleximq import FlexiSession
+from fleximq.dialects.fleximq.session import FlexiSession
 from fleximq.dialects.session import NamedLogger
-from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
-from fleximq.dialects.websocket_outbox import FramingOutbox
-from fleximq.dialects.websocket_protocol import UNSUPPORTED
+from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
+from fleximq.dialects.websocket.frame_outbox import FramingOutbox
+from fleximq.dialects.websocket.protocol import UNSUPPORTED
 from fleximq.limits import MEBIBYTE
 from fleximq.wire.websocket_frame import BINARY
 

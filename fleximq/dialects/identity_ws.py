@@ -10,16 +10,16 @@ from functools import partial
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.values import Client, Envelope
+from fleximq.broker.envelope import Client, Envelope
+from fleximq.dialects.connection.connection_rate import admittedTexts, overRate
+from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
-from fleximq.dialects.identity_channels import ChannelList
-from fleximq.dialects.identity_form import IDENTITY_FORM, RECALLING, IdentitySource, recordTexts
-from fleximq.dialects.keepalive import KeepAlive
-from fleximq.dialects.pacing import admittedTexts, overRate
-from fleximq.dialects.replaying import Replaying
+from fleximq.dialects.identity.channel_list import ChannelList
+from fleximq.dialects.identity.form import IDENTITY_FORM, RECALLING, IdentitySource, recordTexts
+from fleximq.dialects.replay_outlet import Replaying
 from fleximq.dialects.session import NamedLogger, Session, State
-from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
-from fleximq.dialects.websocket_outbox import WebSocketOutbox
+from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
+from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
 from fleximq.errors import BrokerError, Forbidden, NotKept, NotPermitted, NotRecorded, Unauthorized
 from fleximq.interfaces import ISubscriber
 from fleximq.security.principal import Admitted

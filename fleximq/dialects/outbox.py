@@ -4,8 +4,8 @@ A delivery costs one append to a list, 0.1 us; everything that one turn brought 
 the transport is a plain socket and idle, the bytes go to the kernel at once, which saves a round through the
 reactor and a copy: 12 us less per request and reply. What the peer does not read is held here up to a byte budget,
 the mark, counted together with what the transport has not sent; while it does not keep up, the policy of
-:mod:`fleximq.dialects.slow_consumer` decides on every further delivery. How bytes are held is told in
-:mod:`fleximq.dialects.held`.
+:mod:`fleximq.dialects.connection.slow_consumer` decides on every further delivery. How bytes are held is told in
+:mod:`fleximq.dialects.connection.write_backlog`.
 
 What a peer that does not keep up takes in a form of its own is rendered behind everybody's writes, and not at all where
 the policy would leave it out: 125 us for 16 messages of 4 KiB that become base64, for which 20 others waited before.
@@ -18,11 +18,11 @@ from twisted.internet.interfaces import IPullProducer, IPushProducer
 from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
-from fleximq.broker.feed import LateRun
+from fleximq.broker.replay.feed import LateRun
 from fleximq.broker.traffic import Traffic
-from fleximq.dialects.held import Chunk, Held
-from fleximq.dialects.slow_consumer import DISCONNECT, Block, Policy, Reader
-from fleximq.dialects.turn import Turn
+from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, Policy, Reader
+from fleximq.dialects.connection.write_backlog import Chunk, Held
+from fleximq.dialects.connection.write_turn import Turn
 
 __all__ = ["ENOUGH", "Chunk", "Outbox", "markOf"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from twisted.plugin import getPlugins
 
-from fleximq.dialects.sniffing import Decision, mayBeClaimed
+from fleximq.dialects.connection.protocol_detection import Decision, mayBeClaimed
 from fleximq.errors import SettingError
 from fleximq.interfaces import IBrokerExtension, IDialect
 

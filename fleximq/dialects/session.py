@@ -1,7 +1,7 @@
 """What all sessions share: how a connection comes in, how it ends, and where errors are answered.
 
 A session speaks one dialect with one peer. It knows its bytes and the broker, but not what carries them: a *face*
-(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket`) gives it an outbox and feeds it.
+(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket.face`) gives it an outbox and feeds it.
 
 The states, and what moves a connection from one to the next::
 
@@ -25,18 +25,18 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.broker.values import Client
+from fleximq.broker.envelope import Client
 from fleximq.dialects.answers import Answers
+from fleximq.dialects.connection.connection_rate import Pace
+from fleximq.dialects.connection.expiry import Expiry
 from fleximq.dialects.context import Context
-from fleximq.dialects.expiry import Expiry
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pacing import Pace
 from fleximq.errors import BrokerError, TooLarge, Unauthorized
 from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
+from fleximq.security.peer_address import whence
 from fleximq.security.place import peerOf
 from fleximq.security.principal import Admitted
-from fleximq.security.whence import whence
 
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0

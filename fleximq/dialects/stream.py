@@ -15,12 +15,12 @@ from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from fleximq.dialects.connection.connection_rate import readMost
+from fleximq.dialects.connection.credential_check import Early, Wait, certificateOf
+from fleximq.dialects.connection.read_pauses import Reading
 from fleximq.dialects.context import Context
-from fleximq.dialects.early import Early, Wait, certificateOf
-from fleximq.dialects.holding_back import holdBack
 from fleximq.dialects.outbox import Outbox, markOf
-from fleximq.dialects.pacing import readMost
-from fleximq.dialects.reading import Reading
+from fleximq.dialects.publisher_backpressure import holdBack
 from fleximq.dialects.session import State, StreamSession
 
 #: A connection is read in portions of the first size. While it fills them they grow to the last, which carries a

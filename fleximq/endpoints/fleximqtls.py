@@ -12,7 +12,7 @@ from twisted.internet.endpoints import serverFromString
 
 from fleximq.endpoints.endpoint_string import INNER, withBacklog
 from fleximq.endpoints.renewal import RenewingCertificate
-from fleximq.endpoints.tls import TlsFiles
+from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import TlsEndpoint
 from fleximq.errors import SettingError
 

@@ -1,6 +1,6 @@
 """What stands behind ``--listen``: ``[DIALECT+]ENDPOINT`` as a value.
 
-The endpoint is a URL (:mod:`fleximq.endpoints.urls`) or whatever Twisted's ``serverFromString`` takes. It is tried
+The endpoint is a URL (:mod:`fleximq.values.urls`) or whatever Twisted's ``serverFromString`` takes. It is tried
 when the value is made, without a reactor and without binding anything, so that a mistake is one sentence before the
 broker starts. docs/dialects.rst, "One port".
 """
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from twisted.internet.endpoints import TCP4ServerEndpoint, UNIXServerEndpoint, serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint
 
+from fleximq.config.settings import Settings
 from fleximq.endpoints.endpoint_string import BACKLOG, PROXY, TLS, EndpointString, layersOf, withBacklog
 from fleximq.endpoints.fleximqtls import secondsOf
 from fleximq.endpoints.pipe_name import isWindowsPath, pipeName
 from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
-from fleximq.endpoints.tls import TlsFiles
+from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import TlsEndpoint
-from fleximq.endpoints.urls import Url, isUrl
 from fleximq.errors import SettingError
-from fleximq.settings import Settings
+from fleximq.values.urls import Url, isUrl
 
 #: What may stand before the ``+`` where no plug-in adds to it.
 DIALECTS = ("fleximq", "blipmq", "minimq", "identity")

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from fleximq.endpoints.tls import TlsFiles, serverContext
+from fleximq.endpoints.tls_context import TlsFiles, serverContext
 from fleximq.errors import SettingError
 
 _log = Logger("fleximq.endpoints.renewal")
@@ -30,7 +30,7 @@ class RenewingCertificate:
     ``expires`` is the end of the present certificate, in seconds since 1970.
 
     :param seconds: a clock that never goes back.
-    :raises SettingError: the files cannot be used, in the words of :func:`fleximq.endpoints.tls.serverContext`.
+    :raises SettingError: the files cannot be used, in the words of :func:`fleximq.endpoints.tls_context.serverContext`.
     """
 
     def __init__(self, files: TlsFiles, seconds: Callable[[], float] = time.monotonic) -> None:

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.endpoints.renewal import RenewingCertificate
-from fleximq.security.whence import whence
+from fleximq.security.peer_address import whence
 
 _log = Logger("fleximq.endpoints.tls_endpoint")
 

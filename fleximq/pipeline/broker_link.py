@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused, RequestFailed, Untrusted
-from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PipelineError, TooLarge
 from fleximq.status import Status
+from fleximq.values.urls import Url
 from fleximq.wire.large_value import unpackedApart
 
 #: Seconds for which a broker that is away, or keeps nothing at the moment, is waited for.

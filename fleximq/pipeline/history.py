@@ -16,16 +16,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from fleximq.errors import JournalError
-from fleximq.patterns import expressionOf
 from fleximq.pipeline.errors import PipelineError
-from fleximq.pipeline.files.layout import Bounds
+from fleximq.pipeline.files.journal_files import Bounds
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.files.selection import FOREVER, Topics
-from fleximq.pipeline.lake.sealed import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
-from fleximq.pipeline.reader.decoding import MADE, decoded, needed
+from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
+from fleximq.pipeline.reader.decoded_columns import MADE, decoded, needed
 from fleximq.pipeline.reader.journals import Journal, Journals
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, RecordsMissing, resolved
-from fleximq.pipeline.reader.options import SourceOptions
+from fleximq.pipeline.reader.source_options import SourceOptions
+from fleximq.values.patterns import expressionOf
 
 _log = logging.getLogger("fleximq.pipeline")
 

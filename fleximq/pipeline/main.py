@@ -11,14 +11,15 @@ import traceback
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from fleximq import __version__, option_values
-from fleximq.command_line import Words
+from fleximq import __version__
+from fleximq.config import option_values
+from fleximq.config.argument_parser import Words
 from fleximq.errors import JournalError, SettingError
-from fleximq.pipeline.command.failures import sentenceOf
 from fleximq.pipeline.command.job import Job, option
-from fleximq.pipeline.command.running import OneRun
-from fleximq.pipeline.command.settings import choose
+from fleximq.pipeline.command.job_run import OneRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.failures import sentenceOf
+from fleximq.pipeline.settings import choose
 
 PROGRAM = "fleximq-pipeline"
 #: What each job does, in the order in which the help shows them; each is the module of its name.

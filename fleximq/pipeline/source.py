@@ -24,12 +24,12 @@ from pyspark.sql.types import (
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
-from fleximq.pipeline.payloads.spark_types import sparkType
 from fleximq.pipeline.reader.batch_reader import BatchReader
-from fleximq.pipeline.reader.decoding import Decoding
+from fleximq.pipeline.reader.decoded_columns import Decoding
 from fleximq.pipeline.reader.long_lived import settle
-from fleximq.pipeline.reader.options import SourceOptions
+from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
+from fleximq.pipeline.spark_types import sparkType
 from fleximq.pipeline.writer.sink import BatchSink, StreamSink
 
 _TYPES: dict[str, DataType] = {

@@ -6,11 +6,11 @@ from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from fleximq.interfaces import IAdmission
+from fleximq.security.anonymous_access import Protection
 from fleximq.security.principal import Admitted
-from fleximq.security.protection import Protection
 
 if TYPE_CHECKING:
-    from fleximq.security.door import Security
+    from fleximq.security.access_policy import Security
 
 
 @implementer(IAdmission)
@@ -34,7 +34,7 @@ class Admission:
         return self._security.refusal(self._protection, address)
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
-        """See :meth:`fleximq.security.door.Security.admit`. Cancel it when the connection is lost."""
+        """See :meth:`fleximq.security.access_policy.Security.admit`. Cancel it when the connection is lost."""
         return Deferred.fromCoroutine(self._security.admit(credentials, address))
 
     def renewed(self, admitted: Admitted) -> Admitted:

@@ -8,8 +8,8 @@ have not are the principal ``anonymous``. As soon as anything is written, what i
 import re
 from collections.abc import Iterable, Mapping
 
+from fleximq.config.permission_options import AUTHENTICATED, EVERYONE, PRINCIPAL, Granted
 from fleximq.interfaces import IRights
-from fleximq.permission_options import AUTHENTICATED, EVERYONE, PRINCIPAL, Granted
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import ANONYMOUS, Principal
 from fleximq.security.rights import Answers, Rights

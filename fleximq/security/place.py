@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Hashable
 
-from fleximq.security.protection import isLocal
+from fleximq.security.anonymous_access import isLocal
 
 
 def placeOf(address: object) -> Hashable | None:

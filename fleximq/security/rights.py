@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from zope.interface import implementer
 
 from fleximq.interfaces import IRights
-from fleximq.patterns import anyOf, overlap
 from fleximq.rights import Action
+from fleximq.values.patterns import anyOf, overlap
 
 #: So many answers are remembered for all together, and only for names of so many characters.
 ANSWERS, NAME_CHARACTERS = 16_384, 256

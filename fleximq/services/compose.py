@@ -9,39 +9,39 @@ from twisted.application.service import MultiService
 from twisted.internet.interfaces import IProtocolFactory
 
 from fleximq.broker.broker import Broker
-from fleximq.checking import configurationOf
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.slow_consumer import Policy, policyOf
+from fleximq.dialects.connection.write_turn import Turn
 from fleximq.dialects.context import Context
-from fleximq.dialects.origins import Origins
+from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
-from fleximq.dialects.slow_consumer import Policy, policyOf
-from fleximq.dialects.turn import Turn
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.endpoints.web import WebListen
-from fleximq.security.door import Security
-from fleximq.security.protection import Protection
-from fleximq.services.behind_proxy import ProxiedFactory
-from fleximq.services.bell import Bell
-from fleximq.services.broker import BrokerService, makeBroker
-from fleximq.services.certificates import Certificates
-from fleximq.services.children import ChildService
-from fleximq.services.departure import Departure
-from fleximq.services.entrance import Entrance
-from fleximq.services.extensions import ExtensionContext, ExtensionService
-from fleximq.services.gate import Gate
-from fleximq.services.guests import Guests
+from fleximq.security.access_policy import Security
+from fleximq.security.anonymous_access import Protection
+from fleximq.services.broker_service import BrokerService, makeBroker
+from fleximq.services.extension_service import ExtensionContext, ExtensionService
 from fleximq.services.health import Health, listenersOf
-from fleximq.services.journal import JournalService, makeJournal, restore
+from fleximq.services.journal_service import JournalService, makeJournal, restore
 from fleximq.services.lag import LagService
-from fleximq.services.listeners import ListenerService
-from fleximq.services.notify_socket import NotifySocket
-from fleximq.services.paces import Paces
+from fleximq.services.network.certificates import Certificates
+from fleximq.services.network.connection_limit import Gate
+from fleximq.services.network.connections import Guests
+from fleximq.services.network.listener_factory import Entrance
+from fleximq.services.network.listeners import ListenerService
+from fleximq.services.network.proxy_protocol import ProxiedFactory
+from fleximq.services.network.rate_limits import Paces
+from fleximq.services.network.spoken import Spoken, speak
 from fleximq.services.parties import brokerParty, contextParty, gateParty, originsOf, originsParty, securityParty
-from fleximq.services.readiness import Readiness
+from fleximq.services.process.child_service import ChildService
+from fleximq.services.process.readiness import Readiness
+from fleximq.services.process.service_manager import NotifySocket
+from fleximq.services.process.startup_failure import Departure
+from fleximq.services.process.wakeup import Bell
+from fleximq.services.process.watchdog import WatchdogService, pauseOf
 from fleximq.services.reload import Reload
-from fleximq.services.spoken import Spoken, speak
-from fleximq.services.watchdog import WatchdogService, pauseOf
-from fleximq.services.web import Web
-from fleximq.settings import Settings
+from fleximq.services.web_site import Web
+from fleximq.startup.configuration_check import configurationOf
 
 #: What is spoken where there is only HTTP.
 _NOTHING = Spoken({}, {}, {}, ())

@@ -5,8 +5,8 @@ from typing import Any
 
 from fleximq.broker.broker import Broker
 from fleximq.services.lag import LagService
-from fleximq.services.listeners import ListenerService
-from fleximq.web.health import Check, Look
+from fleximq.services.network.listeners import ListenerService
+from fleximq.web.health_pages import Check, Look
 
 #: The event loop may be so late, in seconds, before the broker is not ready, or not alive.
 READY_LAG, LIVE_LAG = 1.0, 30.0

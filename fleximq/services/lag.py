@@ -3,7 +3,7 @@
 from twisted.application.service import Service
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from fleximq.journal.commits import Histogram
+from fleximq.values.histogram import Histogram
 
 #: Seconds between two looks.
 EVERY = 1.0

@@ -6,16 +6,16 @@ from typing import Any
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.values import Client
+from fleximq.broker.envelope import Client
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import Context
-from fleximq.dialects.origins import Origins
-from fleximq.dialects.slow_consumer import policyOf
+from fleximq.dialects.http.origins import Origins
 from fleximq.errors import Unauthorized
-from fleximq.security.door import Security
-from fleximq.services.broker import rulesOf
-from fleximq.services.gate import Gate
+from fleximq.security.access_policy import Security
+from fleximq.services.broker_service import rulesOf
+from fleximq.services.network.connection_limit import Gate
 from fleximq.services.reload import Party
-from fleximq.settings import Settings
 
 _log = Logger("fleximq.services.parties")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from twisted.logger import Logger
 
+from fleximq.config.settings import Settings
 from fleximq.errors import Conflict, SettingError
-from fleximq.reloading import Difference, Refused, dangers, difference, merged
-from fleximq.settings import Settings
+from fleximq.startup.setting_changes import Difference, Refused, dangers, difference, merged
 
 #: Checks new settings, or raises SettingError; returns what makes a part of the broker follow them, and never fails.
 Party = Callable[[Settings], Callable[[], None]]

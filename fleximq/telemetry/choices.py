@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from fleximq.config.option_values import seconds, text
 from fleximq.errors import SettingError
-from fleximq.option_values import seconds, text
 
 #: What each exporter needs beside the SDK.
 _EXPORTERS = {"otlp": "opentelemetry.exporter.otlp.proto.http", "console": "opentelemetry.sdk"}

@@ -13,7 +13,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
-from fleximq.broker.values import Envelope
+from fleximq.broker.envelope import Envelope
 from fleximq.interfaces import IForm, IRecordWatcher, ISubscriber
 from fleximq.telemetry.carrier import contextIn
 

@@ -8,7 +8,7 @@ queue costs nothing while nobody looks.
 from collections import deque
 from weakref import WeakKeyDictionary
 
-from fleximq.broker.queues import Queue
+from fleximq.broker.queues.queue import Queue
 
 #: So many notes are kept of one queue; of more every other one goes.
 NOTES = 64

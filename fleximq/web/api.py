@@ -11,16 +11,16 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.listings import listing, number, page, text
-from fleximq.broker.overview import overview
-from fleximq.broker.queues import Queue
-from fleximq.broker.values import Client
+from fleximq.broker.envelope import Client
+from fleximq.broker.paths.arguments import listing, number, page, text
+from fleximq.broker.paths.rows import overview
+from fleximq.broker.queues.queue import Queue
+from fleximq.config.settings import Settings
 from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import Action
-from fleximq.settings import Settings
+from fleximq.web.request import Page, Reply, Visit, jsonReply, numberOf
 from fleximq.web.shown import shownSettings
-from fleximq.web.visit import Page, Reply, Visit, jsonReply, numberOf
 
 _log = Logger("fleximq.web.api")
 

@@ -17,10 +17,10 @@ from prometheus_client.registry import Collector
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
-from fleximq.journal.commits import Histogram
+from fleximq.values.histogram import Histogram
 from fleximq.web.metric_table import METRICS, PREFIX, Kind
-from fleximq.web.survey import Survey, Surveyor
-from fleximq.web.visit import Reply, Visit
+from fleximq.web.queue_survey import Survey, Surveyor
+from fleximq.web.request import Reply, Visit
 
 #: So many different labels of reasons and events there may be; the rest is added up as :data:`REST`.
 MOST_REASONS = 100

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from fleximq.security.host_names import isAddress, isOwnName
-from fleximq.web.visit import JSON, HttpRefusal
+from fleximq.web.request import JSON, HttpRefusal
 
 
 def checkHost(host: str | None, namesTrusted: bool, added: Collection[str] = ()) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from fleximq.settings import OPTIONS, Settings
+from fleximq.config.settings import OPTIONS, Settings
 
 #: Options of which a part is shown, by name -> what each of their values becomes.
 _PARTS: Mapping[str, Callable[[Any], Any]] = {

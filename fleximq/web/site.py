@@ -20,8 +20,8 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
 from fleximq.web.rebinding import checkHost, checkPost
-from fleximq.web.visit import JSON, HttpRefusal, Page, Reply, Visit, jsonReply, numberOf
-from fleximq.web.welcome import SERVER, OneRequestChannel, Way, WelcomePage, WelcomeSite
+from fleximq.web.request import JSON, HttpRefusal, Page, Reply, Visit, jsonReply, numberOf
+from fleximq.web.welcome_page import SERVER, OneRequestChannel, Way, WelcomePage, WelcomeSite
 
 _log = Logger("fleximq.web.site")
 

@@ -23,7 +23,7 @@ _OFFSET_HEAD = msgpack.packb("offset") + b"\xcf"
 def withoutTopic(header: bytes) -> bytes:
     """Return a header without its topic; no bytes if nothing else is in it.
 
-    :param header: one that :func:`fleximq.wire.flexi_header.readHeader` took, as it was sent.
+    :param header: one that :func:`fleximq.wire.fleximq_header.readHeader` took, as it was sent.
     """
     count, pairs = _pairs(header, _TOPIC)
     return _mapHead(count) + pairs if count else b""

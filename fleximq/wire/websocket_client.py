@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from fleximq.errors import BadFraming
-from fleximq.wire.buffer import ReceiveBuffer
+from fleximq.wire.receive_buffer import ReceiveBuffer
 from fleximq.wire.websocket_frame import CLOSE, HEAD_BYTES, PONG, endOfFrame, frameHead
 
 #: RFC 6455, section 1.3: what a server puts behind the key before it hashes.

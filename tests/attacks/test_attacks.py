@@ -5,8 +5,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleximq.dialects.pacing import PAUSED
-from fleximq.services.gate import TOO_MANY_THERE, TOO_MANY_WAIT, TOO_OFTEN
+from fleximq.dialects.connection.connection_rate import PAUSED
+from fleximq.services.network.connection_limit import TOO_MANY_THERE, TOO_MANY_WAIT, TOO_OFTEN
 from tests.attacks.case import AttackCase
 from tests.certificates import makeCertificate
 

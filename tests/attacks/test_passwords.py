@@ -11,14 +11,14 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.config.settings import Settings
 from fleximq.errors import NoCapacity, Unauthorized
-from fleximq.security.attempts import AT_ONCE, LONGEST_DELAY, MOST_PLACES, Attempts
-from fleximq.security.authenticator import WRONG
+from fleximq.security.access_policy import Security
+from fleximq.security.anonymous_access import Protection
+from fleximq.security.authentication.attempt_delays import AT_ONCE, LONGEST_DELAY, MOST_PLACES, Attempts
+from fleximq.security.authentication.authenticator import WRONG
 from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import Token
-from fleximq.security.door import Security
-from fleximq.security.protection import Protection
-from fleximq.settings import Settings
 from tests.attacks.case import AttackCase
 from tests.fuzz.run import resident
 from tests.security.secrets_on_disk import CHEAP

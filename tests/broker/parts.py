@@ -8,12 +8,12 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import Client, Envelope
 from fleximq.broker.rules import Rules
-from fleximq.broker.values import Client, Envelope
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IBrokerObserver, IForm, IJournal, IPeer, ISource, ISubscriber
-from fleximq.journal.memory import MemoryJournal
-from fleximq.message import Content, Message
+from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.values.message import Content, Message
 
 
 def raising(error: Exception) -> None:

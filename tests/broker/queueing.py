@@ -9,10 +9,10 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.making import MakeQueue
-from fleximq.broker.queues import Queue
-from fleximq.broker.values import Delivery
-from fleximq.message import Content, Message
+from fleximq.broker.envelope import Delivery
+from fleximq.broker.queues.queue import Queue
+from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.values.message import Content, Message
 
 #: Seconds for which the tests' queues hide a delivery.
 RETRY = 30.0

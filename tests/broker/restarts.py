@@ -7,10 +7,10 @@ import msgpack
 from twisted.internet.task import Clock
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.values import Client, Delivery, Envelope
+from fleximq.broker.envelope import Client, Delivery, Envelope
 from fleximq.limits import Limits
-from fleximq.message import Content, Message
-from fleximq.records import Batch
+from fleximq.values.message import Content, Message
+from fleximq.values.records import Batch
 from tests.broker.parts import OneByOne, makeBroker
 from tests.journal_records import batchOf
 from tests.slow_journal import SlowJournal

@@ -8,8 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import Client, Envelope
 from fleximq.broker.rules import Rules
-from fleximq.broker.values import Client, Envelope
 from fleximq.errors import (
     ClientNotFound,
     Forbidden,

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.clients import BLOCK, Clients
-from fleximq.broker.values import BROKER_ID, FIRST_CLIENT_ID, LAST_CLIENT_ID
+from fleximq.broker.envelope import BROKER_ID, FIRST_CLIENT_ID, LAST_CLIENT_ID
 from fleximq.errors import NoCapacity
 from tests.broker.parts import Friend
 

@@ -5,8 +5,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.broker.envelope import Client
 from fleximq.broker.observers import Counts, Observers
-from fleximq.broker.values import Client
 from fleximq.interfaces import IBrokerObserver
 from tests.broker.parts import Witness
 

@@ -7,12 +7,12 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.broker.envelope import BROKER_ID, Client
 from fleximq.broker.presence import OwnMessages, Presence
-from fleximq.broker.topics import TopicTable
-from fleximq.broker.values import BROKER_ID, Client
+from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, ISource
 from fleximq.limits import Limits
-from fleximq.message import Content, Message
+from fleximq.values.message import Content, Message
 from tests.broker.parts import Collector, makeBroker
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.values import Delivery
+from fleximq.broker.envelope import Delivery
 from tests.broker.restarts import Restarts
 
 RETRY = 30.0

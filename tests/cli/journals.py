@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from fleximq.journal.columns import encodeRecords
-from fleximq.journal.files import Files
-from fleximq.journal.filling import Appended
-from fleximq.journal.frame import Frame, seal
-from fleximq.journal.identity import identify
-from fleximq.journal.marks import SegmentStart, encodeSegment
-from fleximq.message import Content, Message
-from fleximq.records import dialectCode, runOf
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.folder_files import identify
+from fleximq.journal.format.column_builder import Appended
+from fleximq.journal.format.control_frames import SegmentStart, encodeSegment
+from fleximq.journal.format.frame import Frame, seal
+from fleximq.journal.format.record_columns import encodeRecords
+from fleximq.values.message import Content, Message
+from fleximq.values.records import dialectCode, runOf
 
 #: 2026-01-01, in microseconds.
 BEGIN = 1_767_225_600_000_000

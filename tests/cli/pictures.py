@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
-from fleximq.cli.benching.course import Course
-from fleximq.cli.benching.plan import Plan
-from fleximq.cli.benching.result import figures
-from fleximq.cli.benching.result import picture as benchPicture
-from fleximq.cli.benching.roles import Done
-from fleximq.cli.talking.address import Address
-from fleximq.cli.talking.top import Look, described, screen
+from fleximq.cli.bench.plan import Plan
+from fleximq.cli.bench.report import figures
+from fleximq.cli.bench.report import picture as benchPicture
+from fleximq.cli.bench.roles import Done
+from fleximq.cli.bench.run import Course
+from fleximq.cli.client_commands.broker_options import Address
+from fleximq.cli.client_commands.top import Look, described, screen
 
 DOCS = Path(__file__).parents[2] / "docs"
 _WIDTH = 100

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq import __version__
 from fleximq.cli.main import main
-from fleximq.settings import Settings
+from fleximq.config.settings import Settings
 
 
 class CheckConfigTests(SynchronousTestCase):

@@ -7,7 +7,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.check_config import check
-from fleximq.settings import OPTIONS, Settings
+from fleximq.config.settings import OPTIONS, Settings
 
 NAMES = "authenticated", "operator"
 EXAMPLE = Path(__file__).parents[2] / "docs" / "fleximq.toml"

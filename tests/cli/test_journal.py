@@ -13,12 +13,9 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.main import main
-from fleximq.groups import dumped
-from fleximq.journal.columns import encodeStaged
-from fleximq.journal.files import Files
-from fleximq.journal.frame import HEADER_BYTES
-from fleximq.journal.lock import Lock
-from fleximq.journal.marks import (
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.lock import Lock
+from fleximq.journal.format.control_frames import (
     Checkpoint,
     Gap,
     Lost,
@@ -28,9 +25,12 @@ from fleximq.journal.marks import (
     encodeLost,
     encodeTransaction,
 )
-from fleximq.journal.notes import encodeNotes
-from fleximq.message import Content
-from fleximq.records import Forgotten, Reached
+from fleximq.journal.format.frame import HEADER_BYTES
+from fleximq.journal.format.notes import encodeNotes
+from fleximq.journal.format.record_columns import encodeStaged
+from fleximq.values.message import Content
+from fleximq.values.records import Forgotten, Reached
+from fleximq.values.state_records import dumped
 from tests.cli.journals import BEGIN, Folder, appended, flip, message, records
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.toml_text import asToml, spelled
-from fleximq.extension_options import Chosen
-from fleximq.settings import Settings
+from fleximq.config.extension_options import Chosen
+from fleximq.config.settings import Settings
 
 VALUES = st.recursive(
     st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

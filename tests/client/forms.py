@@ -25,7 +25,7 @@ from twisted.internet.epollreactor import EPollReactor
 from fleximq.client import asyncio as onAsyncio
 from fleximq.client import blocking
 from fleximq.client import twisted as onTwisted
-from fleximq.client.awaited import AwaitedClient, AwaitedSubscription
+from fleximq.client.loops.loop_client import AwaitedClient, AwaitedSubscription
 
 #: Seconds that any call may take; they cost nothing while the client does as it should.
 PATIENCE = 60.0

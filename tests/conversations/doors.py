@@ -14,10 +14,10 @@ from cryptography.x509 import load_pem_x509_certificate
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock
 
-from fleximq.cli.keys import setSecret
+from fleximq.cli.credential_files import setSecret
+from fleximq.config.settings import Settings
 from fleximq.services.compose import compose
 from fleximq.services.reload import Reload
-from fleximq.settings import Settings
 from tests.certificates import makeCertificate
 from tests.conversations.clients import counted
 from tests.dialects.conversations import Peer

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fleximq.journal import journal as module
-from fleximq.journal.journal import DiskJournal
-from fleximq.journal.writer import Log
+from fleximq.journal import disk_journal as module
+from fleximq.journal.disk_journal import DiskJournal
+from fleximq.journal.writing.writer_thread import Log
 
 
 def hanging(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

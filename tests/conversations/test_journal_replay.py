@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleximq.journal.frame import Kind, readHeader
+from fleximq.journal.format.frame import Kind, readHeader
 from tests.conversations.clients import FlexiClient, WebSocketStream
 from tests.conversations.journaled import JournalCase
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from fleximq.cli.keys import setSecret
+from fleximq.cli.credential_files import setSecret
 from tests.broker_process import BrokerProcess
 from tests.conversations.case import Place, SocketCase
 from tests.conversations.clients import PATIENCE, BlipClient, Ended, FlexiClient, IdentityClient, Stream

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, MiniClient, Stream
-from tests.services.test_behind_proxy import header1, header2
+from tests.services.network.test_proxy_protocol import header1, header2
 
 
 class ProxiedCase(SynchronousTestCase):

@@ -24,13 +24,13 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.broker import Broker
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.write_turn import Turn
 from fleximq.dialects.context import Context
-from fleximq.dialects.turn import Turn
 from fleximq.interfaces import IAdmission, IJournal
-from fleximq.journal.memory import MemoryJournal
-from fleximq.message import Message
-from fleximq.services.broker import rulesOf
-from fleximq.settings import Settings
+from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.services.broker_service import rulesOf
+from fleximq.values.message import Message
 from tests.dialects.admissions import Everybody
 
 #: Where a peer connects from unless a test says otherwise.
@@ -48,7 +48,7 @@ def makeContext(
     Messages without an id are named ``id-1``, ``id-2`` ... in work queues; random digits count up from 0. What an
     observer or a timed action raises is raised here too.
 
-    :param settings: fields of :class:`fleximq.settings.Settings`; the broker's rules follow them.
+    :param settings: fields of :class:`fleximq.config.settings.Settings`; the broker's rules follow them.
     """
     chosen = Settings(**settings)
     turn = Turn(clock)

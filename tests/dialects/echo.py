@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 from fleximq.dialects.session import Session
-from fleximq.dialects.websocket import WebSocketFace, WebSocketFactory
+from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
 from fleximq.errors import BadFraming, BadRequest, BrokerError, TooLarge
 from fleximq.security.principal import Admitted
 from fleximq.wire import websocket_frame

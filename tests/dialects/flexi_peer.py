@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.task import Clock
 
-from fleximq.broker.values import Client
+from fleximq.broker.envelope import Client
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.interfaces import IAdmission, IJournal
 from tests.dialects.conversations import HERE, ConversationCase, Peer, makeContext
@@ -63,7 +63,7 @@ class FlexiPeer(FlexiVoice, Peer):
 class FlexiServer:
     """A broker with a FlexiMQ listener.
 
-    :param settings: fields of :class:`fleximq.settings.Settings`.
+    :param settings: fields of :class:`fleximq.config.settings.Settings`.
     """
 
     def __init__(

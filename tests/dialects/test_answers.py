@@ -5,8 +5,8 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.answers import Answers
+from fleximq.dialects.connection.write_turn import Turn
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.turn import Turn
 
 
 class AnswersTests(SynchronousTestCase):

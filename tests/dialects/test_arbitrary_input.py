@@ -9,8 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.limits import Limits
-from fleximq.wire.blip_frame import FrameType, encodeFrame
-from tests.dialects.blipmq import ack, auth, hello, poll, publish, subscribe
+from fleximq.wire.blipmq_frame import FrameType, encodeFrame
+from tests.dialects.blipmq.case import ack, auth, hello, poll, publish, subscribe
 from tests.dialects.conversations import Peer, makeContext
 
 topics = st.sampled_from(["", "a", "b", "$dead/a", "$sys/a", "é"])

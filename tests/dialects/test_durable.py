@@ -3,17 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-from fleximq.broker import transactions
-from fleximq.broker.values import Envelope
+from fleximq.broker.envelope import Envelope
+from fleximq.broker.publishing import transactions
 from fleximq.dialects.blipmq import BlipFactory
+from fleximq.dialects.connection.slow_consumer import Block
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.dialects.slow_consumer import Block
 from fleximq.limits import Limits
 from tests.broker.parts import OneByOne, text
-from tests.dialects.blipmq import BlipCase, auth, hello, nack, ping, poll, pong, publish, subscribe
+from tests.dialects.blipmq.case import BlipCase, auth, hello, nack, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import Peer, inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer, FlexiServer
-from tests.dialects.minimq import MiniCase
+from tests.dialects.minimq.case import MiniCase
 from tests.dialects.test_fleximq_ws import FlexiWebSocketCase
 from tests.dialects.test_identity_ws import IdentityCase
 from tests.slow_journal import SlowJournal

@@ -15,7 +15,7 @@ from fleximq.limits import KIBIBYTE, Limits
 from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import HERE, ConversationCase, inPieces, makeContext
 from tests.dialects.flexi_peer import FlexiPeer
-from tests.dialects.test_inflation import deflated
+from tests.dialects.websocket.test_inflation import deflated
 from tests.dialects.websocket_peer import BINARY, CLOSE, CONTINUATION, DEFLATE, PING, PONG, TEXT, WebSocketPeer, masked
 from tests.wire.flexi_frames import Heard, cut, frame
 

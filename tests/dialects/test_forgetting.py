@@ -13,7 +13,7 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
-from tests.dialects.blipmq import auth, hello
+from tests.dialects.blipmq.case import auth, hello
 from tests.dialects.conversations import ConversationCase, Peer, makeContext
 from tests.dialects.websocket_peer import BINARY, TEXT, masked
 from tests.wire.flexi_frames import frame

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fleximq.broker.values import Envelope
-from fleximq.message import Content, Message
+from fleximq.broker.envelope import Envelope
+from fleximq.values.message import Content, Message
 from tests.broker.parts import OneByOne
 from tests.dialects.test_identity_ws import IdentityCase
 from tests.dialects.websocket_peer import WebSocketPeer

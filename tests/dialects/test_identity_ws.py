@@ -8,18 +8,18 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.values import Envelope
+from fleximq.broker.envelope import Envelope
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.dialects.identity_form import IdentityForm
+from fleximq.dialects.identity.form import IdentityForm
 from fleximq.dialects.identity_ws import IdentityFactory, IdentitySession
 from fleximq.dialects.session import LINGER
-from fleximq.dialects.websocket_outbox import WebSocketOutbox
+from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import KIBIBYTE, TOPIC_BYTES, Limits
 from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import HERE, ConversationCase, inPieces, makeContext
 from tests.dialects.flexi_peer import FlexiPeer
-from tests.dialects.test_inflation import deflated
+from tests.dialects.websocket.test_inflation import deflated
 from tests.dialects.websocket_peer import BINARY, CLOSE, DEFLATE, PING, PONG, TEXT, Frame, WebSocketPeer, masked, text
 
 

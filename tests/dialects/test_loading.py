@@ -3,9 +3,9 @@
 from typing import Any
 
 from fleximq.limits import Limits
-from tests.dialects.blipmq import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
+from tests.dialects.blipmq.case import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import Peer, inPieces
-from tests.dialects.minimq import MiniCase
+from tests.dialects.minimq.case import MiniCase
 from tests.slow_journal import SlowJournal
 
 #: So little that every second message is only in the journal.

@@ -16,8 +16,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.dialects.connection.write_turn import Turn
 from fleximq.dialects.outbox import ENOUGH, Outbox
-from fleximq.dialects.turn import Turn
 
 MEBIBYTE = 1 << 20
 

@@ -5,13 +5,13 @@ from typing import Any
 from twisted.internet.testing import StringTransport
 from zope.interface import implementer
 
-from fleximq.broker.feed import LateForm, LateRun
-from fleximq.broker.topics import Topic
-from fleximq.broker.values import Client, Envelope
+from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.replay.feed import LateForm, LateRun
+from fleximq.broker.topics.topic_table import Topic
+from fleximq.dialects.connection.slow_consumer import DISCONNECT, DROPPED, Block, Drop
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.slow_consumer import DISCONNECT, DROPPED, Block, Drop
 from fleximq.interfaces import IForm
-from tests.dialects.test_slow_consumer import PolicyCase, Publisher
+from tests.dialects.connection.test_slow_consumer import PolicyCase, Publisher
 
 ENVELOPE = Envelope(Topic("a"), Client(1, "fleximq", "one"), None)
 

@@ -5,10 +5,10 @@ from typing import Any
 from fleximq.errors import Unauthorized
 from fleximq.rights import EVERYTHING
 from fleximq.security.rights import Rights
-from tests.dialects.blipmq import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
+from tests.dialects.blipmq.case import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import Peer, inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
-from tests.dialects.minimq import MiniCase
+from tests.dialects.minimq.case import MiniCase
 from tests.dialects.test_identity_ws import IdentityCase
 from tests.slow_journal import SlowJournal
 

@@ -16,9 +16,9 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.dialects.connection.slow_consumer import Block
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.session import LINGER, State
-from fleximq.dialects.slow_consumer import Block
 from fleximq.dialects.stream import READ_FIRST, READ_LEAST, READ_MOST, READ_SECONDS, WRITE_BYTES, fit, tune
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits

@@ -7,12 +7,12 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.traffic import Traffic
+from fleximq.config.settings import Settings
 from fleximq.services.compose import compose
-from fleximq.settings import Settings
-from fleximq.wire.blip_frame import FrameType
-from fleximq.wire.blip_frame import encodeFrame as blip
-from fleximq.wire.blip_payload import encodeAuth, encodeHello, encodePublish, encodeSubscribe, encodeSubscription
-from fleximq.wire.flexi_message import MessageType, encodeFrame
+from fleximq.wire.blipmq_frame import FrameType
+from fleximq.wire.blipmq_frame import encodeFrame as blip
+from fleximq.wire.blipmq_payload import encodeAuth, encodeHello, encodePublish, encodeSubscribe, encodeSubscription
+from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from tests.dialects.conversations import Peer
 
 

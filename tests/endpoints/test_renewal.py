@@ -13,7 +13,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.endpoints import renewal
 from fleximq.endpoints.renewal import PAUSE, RenewingCertificate
-from fleximq.endpoints.tls import TlsFiles
+from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import TlsFactory
 from fleximq.errors import SettingError
 from tests.certificates import Made, makeCertificate

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from fleximq.wire.blip_frame import BlipScanner
-from fleximq.wire.flexi_layouts import LayoutScanner
-from fleximq.wire.flexi_scanner import FlexiScanner
-from fleximq.wire.mini_line import LineScanner
+from fleximq.wire.blipmq_frame import BlipScanner
+from fleximq.wire.fleximq_layout_b import LayoutScanner
+from fleximq.wire.fleximq_scanner import FlexiScanner
+from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.websocket_frame import isUtf8
 from tests.wire.flexi_frames import NAMES
 

@@ -14,9 +14,9 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.logger import LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from fleximq.services.broker import BrokerService
+from fleximq.config.settings import Settings
+from fleximq.services.broker_service import BrokerService
 from fleximq.services.compose import compose
-from fleximq.settings import Settings
 from tests.fuzz.hostile import Batch
 from tests.fuzz.tongues import FLEXI, FLEXI_WS, OWN_ID, Tongue
 

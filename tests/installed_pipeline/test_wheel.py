@@ -35,7 +35,7 @@ TOOLS = "bash sh dirname basename cat ps uname env readlink id head rm mkdir gre
 PROGRAM = """
 import glob, os, sys, time
 import pyarrow as pa
-from fleximq.pipeline.command.session import Session
+from fleximq.pipeline.command.spark_session import Session
 
 def who(batches):
     time.sleep(1)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from fleximq.journal.files import Files
-from fleximq.journal.journal import DiskJournal
-from fleximq.journal.marks import Lost
-from fleximq.journal.reader import Reader
-from fleximq.journal.writer import Log
-from fleximq.journal_options import Fsync
-from fleximq.records import QOS1, Batch, Run
+from fleximq.config.journal_options import Fsync
+from fleximq.journal.disk_journal import DiskJournal
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.format.control_frames import Lost
+from fleximq.journal.reading.reader_thread import Reader
+from fleximq.journal.writing.writer_thread import Log
+from fleximq.values.records import QOS1, Batch, Run
 
 ALWAYS = Fsync("always")
 

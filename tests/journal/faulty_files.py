@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fleximq.journal.files import Files
+from fleximq.journal.files.file_system import Files
 
 
 class FaultyFiles(Files):

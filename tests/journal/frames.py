@@ -4,16 +4,8 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fleximq.journal.columns import (
-    decodeRecords,
-    decodeStaged,
-    encodeRecords,
-    encodeSparse,
-    encodeStaged,
-)
-from fleximq.journal.filling import Appended
-from fleximq.journal.frame import Frame, FrameHeader, Kind, seal, wholeFrame
-from fleximq.journal.marks import (
+from fleximq.journal.format.column_builder import Appended
+from fleximq.journal.format.control_frames import (
     Checkpoint,
     Committed,
     Gap,
@@ -33,8 +25,16 @@ from fleximq.journal.marks import (
     encodeSegment,
     encodeTransaction,
 )
-from fleximq.journal.notes import decodeNotes, encodeNotes
-from fleximq.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Opened, Reached, Run
+from fleximq.journal.format.frame import Frame, FrameHeader, Kind, seal, wholeFrame
+from fleximq.journal.format.notes import decodeNotes, encodeNotes
+from fleximq.journal.format.record_columns import (
+    decodeRecords,
+    decodeStaged,
+    encodeRecords,
+    encodeSparse,
+    encodeStaged,
+)
+from fleximq.values.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Opened, Reached, Run
 
 #: A time in microseconds since 1970.
 TIME = 1_790_000_000_000_000

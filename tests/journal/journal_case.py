@@ -6,10 +6,10 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files import Files
-from fleximq.journal.found import Found
-from fleximq.journal.journal import DiskJournal, Recovered
-from fleximq.records import Batch, Note
+from fleximq.journal.disk_journal import DiskJournal, Recovered
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.recovery.recovered_state import Found
+from fleximq.values.records import Batch, Note
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import Steps, envelopeTo
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgpack
 
+from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
-from fleximq.journal.expiry import Rules
-from fleximq.journal.retention import Retention
-from fleximq.journal_options import Fsync
-from fleximq.records import Acknowledged, ClientIds, Closed, HandedOut, Note, Opened
+from fleximq.journal.retention.retention_rules import Rules
+from fleximq.journal.retention.segment_removal import Retention
+from fleximq.values.records import Acknowledged, ClientIds, Closed, HandedOut, Note, Opened
 from tests.journal.at_once import ALWAYS, JournalAtOnce, envelope
 from tests.journal.recorder import Recorder
 

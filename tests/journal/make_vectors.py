@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fleximq.journal.frame import Frame, FrameHeader, Kind, readHeader
-from fleximq.records import Batch
+from fleximq.journal.format.frame import Frame, FrameHeader, Kind, readHeader
+from fleximq.values.records import Batch
 from tests.journal.frames import DECODERS, SEGMENT, chained, everyKind
 
 FOLDER = Path(__file__).parent / "vectors"

@@ -19,10 +19,10 @@ from os.path import commonprefix
 from random import Random
 from typing import Any
 
-from fleximq.journal.found import Found
-from fleximq.journal.recovery import TORN
-from fleximq.journal_options import Fsync
-from fleximq.records import Batch
+from fleximq.config.journal_options import Fsync
+from fleximq.journal.recovery.recovered_state import Found
+from fleximq.journal.recovery.recovery import TORN
+from fleximq.values.records import Batch
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.load import TOPICS, WEIGHTS, Load, Queues
 from tests.journal.recorder import WAYS, Recorder, State, crashes

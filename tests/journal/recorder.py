@@ -1,6 +1,7 @@
 """A disk in memory that knows which of its bytes and names a power loss would leave, and rebuilds what it could leave.
 
-It has the operations of :class:`fleximq.journal.files.Files`, and keeps a list of those that change something. For
+It has the operations of :class:`fleximq.journal.files.file_system.Files`, and keeps a list of those that change
+something. For
 every prefix of this list :func:`crashes` gives disks as they may look when the power comes back: what was synced is
 there; of what was written since, any 512 bytes are there or not, in any order; names that were made, changed or taken
 away since their folder was synced have, or have not, become what they were to be.
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 
-from fleximq.journal.files import Files
+from fleximq.journal.files.file_system import Files
 
 #: What a disk writes whole, or not at all.
 SECTOR = 512

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgpack
 
-from fleximq.journal.frame import HEADER_BYTES, FrameHeader, readHeader
-from fleximq.records import Acknowledged, Batch, ClientIds, HandedOut, Opened
+from fleximq.journal.format.frame import HEADER_BYTES, FrameHeader, readHeader
+from fleximq.values.records import Acknowledged, Batch, ClientIds, HandedOut, Opened
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Recorder, State
 

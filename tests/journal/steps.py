@@ -4,14 +4,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from fleximq.journal.appending import GroupCommit
-from fleximq.journal.commit import Commit, Opening, Snapshot
-from fleximq.journal.files import Files
-from fleximq.journal.frame import FrameHeader, wholeFrame
-from fleximq.journal.segment import segmentName
-from fleximq.journal.writer import Log
-from fleximq.journal_options import Fsync
-from fleximq.message import Content, Message
+from fleximq.config.journal_options import Fsync
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.format.frame import FrameHeader, wholeFrame
+from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.writing.commit import Commit, Opening, Snapshot
+from fleximq.journal.writing.group_commit import GroupCommit
+from fleximq.journal.writing.writer_thread import Log
+from fleximq.values.message import Content, Message
 
 JOURNAL = "0123456789abcdef" * 2
 ALWAYS = Fsync("always")

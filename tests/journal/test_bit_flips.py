@@ -6,7 +6,7 @@ from random import Random
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import JournalError
-from fleximq.journal.frame import HEADER_BYTES, Kind
+from fleximq.journal.format.frame import HEADER_BYTES, Kind
 from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder, State
 from tests.journal.small import FIELDS, FOLDER, contents, makeSmall

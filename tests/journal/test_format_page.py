@@ -5,10 +5,10 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.columns import encodeRecords
-from fleximq.journal.frame import Kind
-from fleximq.journal.notes import NOTES
-from fleximq.records import DIALECTS
+from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.notes import NOTES
+from fleximq.journal.format.record_columns import encodeRecords
+from fleximq.values.records import DIALECTS
 from tests.journal import minimal_decoder
 from tests.journal.frames import TIME, appended, written
 

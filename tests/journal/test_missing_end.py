@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from fleximq.journal.files import Files
-from fleximq.journal.journal import behindGap
-from fleximq.journal.marks import Lost
-from fleximq.journal.survey import Finding, Survey
+from fleximq.journal.disk_journal import behindGap
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.survey import Finding, Survey
+from fleximq.journal.format.control_frames import Lost
 from tests.journal.journal_case import JournalCase
 
 

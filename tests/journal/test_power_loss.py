@@ -10,7 +10,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 import fleximq.journal
-from fleximq.journal_options import Fsync
+from fleximq.config.journal_options import Fsync
 from tests.journal.load import EXPIRING, Load
 from tests.journal.power_loss import MODES, Report, explore
 from tests.journal.recorder import Crash, Recorder

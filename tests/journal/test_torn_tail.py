@@ -2,8 +2,8 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.found import Found
-from fleximq.journal.recovery import SKIP
+from fleximq.journal.recovery.recovered_state import Found
+from fleximq.journal.recovery.recovery import SKIP
 from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder, State
 from tests.journal.small import FOLDER, Content, contents, makeSmall

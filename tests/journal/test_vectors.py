@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.frame import Kind, wholeFrame
+from fleximq.journal.format.frame import Kind, wholeFrame
 from tests.journal import minimal_decoder
 from tests.journal.frames import chained
 from tests.journal.make_vectors import FOLDER, NAMES, POSITION, frames, meaning

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from fleximq.pipeline import lake
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.files.layout import JournalFiles
-from fleximq.pipeline.lake.compacting import Wanted, compact
-from fleximq.pipeline.lake.ledger import readLedger
+from fleximq.pipeline.files.journal_files import JournalFiles
+from fleximq.pipeline.lake.compaction import Wanted, compact
+from fleximq.pipeline.lake.table.ledger import readLedger
 from tests.broker_process import BrokerProcess
 from tests.pipeline.publishers import PUBLISHERS, Publisher
 from tests.pipeline.session import sharedSession

@@ -10,9 +10,9 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.message import Content
-from fleximq.pipeline.command.failures import sentenceOf
 from fleximq.pipeline.errors import PipelineError
+from fleximq.pipeline.failures import sentenceOf
+from fleximq.values.message import Content
 from tests.broker_process import BrokerProcess
 from tests.client.scripted import Peer, Scripted
 from tests.pipeline.installed import missing
@@ -21,7 +21,7 @@ from tests.pipeline.written import Written
 if not missing:
     from fleximq.pipeline import lake
     from fleximq.pipeline.jobs import ingest
-    from fleximq.pipeline.lake.spec import tableOf
+    from fleximq.pipeline.lake.table.table_spec import tableOf
     from tests.pipeline.jobs.test_ingest import IngestCase
 else:
     IngestCase = SynchronousTestCase  # type: ignore[assignment, misc]

@@ -14,7 +14,7 @@ from tests.broker_process import BrokerProcess
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.pipeline.lag_listener import together
+    from fleximq.pipeline.lag.query_listener import together
     from tests.pipeline.session import sharedSession
 
 ONE, OTHER = "1" * 32, "2" * 32

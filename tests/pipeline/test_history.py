@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.message import Content
+from fleximq.values.message import Content
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -17,12 +17,12 @@ if not skip:
 
     from fleximq.pipeline import history
     from fleximq.pipeline.errors import OptionRefused, PipelineError
-    from fleximq.pipeline.files.layout import JournalFiles
+    from fleximq.pipeline.files.journal_files import JournalFiles
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.jobs import seal
     from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.lake.sealed import SealedFile, offsetIn, sealedFiles, sealedName, uncovered
-    from fleximq.pipeline.lake.sealing import sealSegments
+    from fleximq.pipeline.lake.sealed_segments import SealedFile, offsetIn, sealedFiles, sealedName, uncovered
+    from fleximq.pipeline.lake.segment_export import sealSegments
     from fleximq.pipeline.reader.offsets import RecordsMissing
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession

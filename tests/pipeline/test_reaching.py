@@ -31,7 +31,7 @@ if not skip:
 
     from fleximq.pipeline.files.selection import Selection
     from fleximq.pipeline.files.slices import Slice
-    from fleximq.pipeline.reader.remote import RemoteJournal, readRemote
+    from fleximq.pipeline.reader.broker_journal import RemoteJournal, readRemote
     from fleximq.pipeline.writer.sink import BatchSink
 
 #: How much of the journal is read: more than one answer has.

@@ -12,7 +12,7 @@ if not skip:
 
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.reader.offsets import Offsets, RecordsMissing
-    from fleximq.pipeline.reader.options import SourceOptions
+    from fleximq.pipeline.reader.source_options import SourceOptions
     from fleximq.pipeline.reader.stream_reader import StreamReader
     from tests.pipeline.written import Written
 

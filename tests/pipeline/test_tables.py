@@ -8,10 +8,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.pipeline.asking.sample import topicsOf
-    from fleximq.pipeline.asking.tables import Tables
     from fleximq.pipeline.errors import OptionRefused
-    from fleximq.pipeline.reader.options import SourceOptions
+    from fleximq.pipeline.query.journal_sample import topicsOf
+    from fleximq.pipeline.query.tables import Tables
+    from fleximq.pipeline.reader.source_options import SourceOptions
     from tests.pipeline.written import Written
 
 NAMES = ("a,b", "a", " b ", 'say "x"', "it's", "tick`s", "line\nbreak", "d.*", "day", "*", "News", "NEWS")

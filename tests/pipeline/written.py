@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fleximq.journal.files import Files
-from fleximq.message import Content, Message
-from fleximq.records import contentOf
+from fleximq.journal.files.file_system import Files
+from fleximq.values.message import Content, Message
+from fleximq.values.records import contentOf
 from tests.journal.at_once import JournalAtOnce, Payloads, envelope
 
 #: What the first record's time is, unless a test says otherwise.

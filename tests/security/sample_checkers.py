@@ -10,7 +10,7 @@ from twisted.cred.strcred import ICheckerFactory
 from twisted.internet.defer import Deferred
 from zope.interface import alsoProvides, implementer
 
-from fleximq.security.checking import IUnguessable
+from fleximq.security.authentication.checker_interfaces import IUnguessable
 from fleximq.security.credentials import IToken
 
 

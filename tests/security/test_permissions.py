@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.config.permission_options import Granted, tables
 from fleximq.interfaces import IRights
-from fleximq.patterns import overlap
-from fleximq.permission_options import Granted, tables
 from fleximq.rights import EVERYTHING
 from fleximq.security.permissions import REMEMBERED, Permissions, spelling
 from fleximq.security.principal import Principal
+from fleximq.values.patterns import overlap
 
 
 def permissions(roles: dict[str, Any] | None = None, principals: dict[str, Any] | None = None) -> Permissions:

@@ -6,9 +6,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.interfaces import IRights
-from fleximq.patterns import anyOf
 from fleximq.rights import EVERYTHING, Action
 from fleximq.security.rights import ANSWERS, NAME_CHARACTERS, Answers, Rights
+from fleximq.values.patterns import anyOf
 
 
 class RightsTests(SynchronousTestCase):

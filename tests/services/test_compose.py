@@ -7,12 +7,12 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
-from fleximq.security.protection import REFUSAL
+from fleximq.security.anonymous_access import REFUSAL
 from fleximq.services.compose import compose
-from fleximq.services.listeners import ListenerService
-from fleximq.settings import Settings
-from fleximq.wire.flexi_message import encodeFrame
+from fleximq.services.network.listeners import ListenerService
+from fleximq.wire.fleximq_frame import encodeFrame
 from tests.dialects.conversations import Peer
 
 JOIN = encodeFrame(0, 0)

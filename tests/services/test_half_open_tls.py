@@ -7,11 +7,11 @@ from twisted.internet.endpoints import quoteStringArgument
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.config.settings import Settings
 from fleximq.dialects.session import LINGER
 from fleximq.endpoints import tls_endpoint
 from fleximq.limits import Limits
 from fleximq.services.compose import compose
-from fleximq.settings import Settings
 from tests.certificates import makeCertificate
 from tests.endpoints.tls_peers import TlsPeer
 

@@ -6,10 +6,10 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.config.settings import Settings
 from fleximq.services.compose import compose
 from fleximq.services.health import LIVE_LAG, READY_LAG, Health, listenersOf
 from fleximq.services.lag import LagService
-from fleximq.settings import Settings
 
 
 class Place(NamedTuple):

@@ -7,12 +7,12 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.config.settings import Settings
 from fleximq.errors import Unauthorized
-from fleximq.reloading import LIVE, Refused
-from fleximq.services.broker import BrokerService
+from fleximq.services.broker_service import BrokerService
 from fleximq.services.compose import compose
 from fleximq.services.reload import Reload
-from fleximq.settings import Settings
+from fleximq.startup.setting_changes import LIVE, Refused
 from tests.dialects.conversations import HERE, Peer
 from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.websocket_peer import WebSocketPeer

@@ -15,7 +15,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.endpoints.listen import Listen
 from fleximq.limits import Limits
-from fleximq.services.gate import Gate
+from fleximq.services.network.connection_limit import Gate
 from tests.certificates import makeCertificate
 from tests.endpoints.tls_peers import Echo, TlsPeer
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.config.settings import Settings
 from fleximq.errors import Conflict, SettingError
-from fleximq.reloading import Difference, Refused
 from fleximq.services.reload import Reload
-from fleximq.settings import Settings
+from fleximq.startup.setting_changes import Difference, Refused
 
 OLD, NEW = Settings(keepalive=1.0), Settings(keepalive=2.0, listen=("tcp:1",))
 

@@ -5,10 +5,10 @@ from typing import Any
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.fleximq_form import FlexiSource
+from fleximq.dialects.fleximq.forms import FlexiSource
 from fleximq.telemetry.carrier import contextIn
-from fleximq.wire.flexi_header import readHeader
-from fleximq.wire.flexi_message import FIXED_BYTES, MessageType, encodeFrame
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
+from fleximq.wire.fleximq_header import readHeader
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -12,18 +12,18 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.rules import Rules
-from fleximq.broker.values import Envelope
+from fleximq.config.settings import Settings
 from fleximq.errors import NotKept
 from fleximq.interfaces import IForm, IRecordWatcher, ISubscriber
-from fleximq.journal.memory import MemoryJournal
-from fleximq.message import Content, Message
-from fleximq.services.extensions import ExtensionContext
-from fleximq.settings import Settings
+from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.services.extension_service import ExtensionContext
 from fleximq.telemetry.choices import Choices
 from fleximq.telemetry.service import TelemetryService
-from fleximq.wire.flexi_message import MessageType, encodeFrame
+from fleximq.values.message import Content, Message
+from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from tests.telemetry.test_carrier import PARENT
 
 
@@ -70,9 +70,9 @@ class TracingCase(SynchronousTestCase):
 
     def publish(self, topic: str, **fields: Any) -> None:
         """Publish a FlexiMQ frame with these header keys."""
-        from fleximq.dialects.fleximq_form import FlexiSource
-        from fleximq.wire.flexi_header import readHeader
-        from fleximq.wire.flexi_message import FIXED_BYTES
+        from fleximq.dialects.fleximq.forms import FlexiSource
+        from fleximq.wire.fleximq_frame import FIXED_BYTES
+        from fleximq.wire.fleximq_header import readHeader
 
         header = msgpack.packb({"topic": topic, **fields})
         source = FlexiSource(FIXED_BYTES + len(header), readHeader(MessageType.PUB, header))

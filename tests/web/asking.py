@@ -10,18 +10,18 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
+from fleximq.config.settings import Settings
 from fleximq.interfaces import IRights
-from fleximq.journal.memory import MemoryJournal
+from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
 from fleximq.services.lag import LagService
-from fleximq.settings import Settings
 from fleximq.web.api import Api
-from fleximq.web.health import Check, HealthPage
+from fleximq.web.health_pages import Check, HealthPage
 from fleximq.web.metrics import Metrics
+from fleximq.web.queue_survey import Surveyor
+from fleximq.web.request import Page
 from fleximq.web.site import WebSite
-from fleximq.web.survey import Surveyor
-from fleximq.web.visit import Page
 
 JSON = "Content-Type: application/json"
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from fleximq.broker.envelope import Envelope
 from fleximq.broker.presence import OwnMessages
-from fleximq.broker.values import Envelope
 from fleximq.errors import Forbidden
-from fleximq.message import Content, Message
 from fleximq.security.principal import Admitted
+from fleximq.values.message import Content, Message
 from tests.web.asking import Granted, SiteCase
 
 

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.web.rebinding import checkHost, checkPost
-from fleximq.web.visit import HttpRefusal
+from fleximq.web.request import HttpRefusal
 
 
 class HostTests(SynchronousTestCase):

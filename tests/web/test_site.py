@@ -2,7 +2,7 @@
 
 from fleximq.errors import Unauthorized
 from fleximq.security.principal import Admitted
-from fleximq.web.visit import Page, Reply, Visit
+from fleximq.web.request import Page, Reply, Visit
 from tests.web.asking import JSON, Granted, SiteCase
 
 

@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from typing import Unpack
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.blipmq.awaited import PREFETCH, AwaitedBlip, AwaitedSubscription
-from fleximq.client.blipmq.errors import Nacked
-from fleximq.client.blipmq.talk import Delivery
+from fleximq.client.blipmq.conversation import Delivery
+from fleximq.client.blipmq.loop_client import PREFETCH, AwaitedBlip, AwaitedSubscription
+from fleximq.client.blipmq_errors import Nacked
+from fleximq.client.queues.blocking import WaitingClient, WaitingPulled
 from fleximq.client.queues.settings import IDLE, QueueWishes
 from fleximq.client.queues.thread import theThread
-from fleximq.client.queues.waiting import WaitingClient, WaitingPulled
 from fleximq.client.settings import PATIENCE, ClientSettings
-from fleximq.endpoints.urls import Url
+from fleximq.values.urls import Url
 
 __all__ = ["Client", "Delivery", "Nacked", "Subscription", "connect"]
 
@@ -46,7 +46,7 @@ class Client(WaitingClient[AwaitedBlip]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
     What is published while the broker is away is kept for it, up to ``buffer`` bytes. Parameters and errors are those
-    of :class:`~fleximq.client.blipmq.awaited.AwaitedBlip`.
+    of :class:`~fleximq.client.blipmq.loop_client.AwaitedBlip`.
     """
 
     def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:

@@ -12,15 +12,15 @@ from typing import Any, Unpack
 from twisted.internet.defer import Deferred
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.blipmq.awaited import PREFETCH, AwaitedBlip, AwaitedSubscription
-from fleximq.client.blipmq.errors import Nacked
-from fleximq.client.blipmq.talk import Delivery
-from fleximq.client.deferred import DeferredClient
+from fleximq.client.blipmq.conversation import Delivery
+from fleximq.client.blipmq.loop_client import PREFETCH, AwaitedBlip, AwaitedSubscription
+from fleximq.client.blipmq_errors import Nacked
+from fleximq.client.loops.deferred import DeferredClient
 from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.queues.deferred import DeferredPulled
 from fleximq.client.queues.settings import IDLE, QueueWishes
 from fleximq.client.settings import PATIENCE, ClientSettings
-from fleximq.endpoints.urls import Url
+from fleximq.values.urls import Url
 
 __all__ = ["Client", "Delivery", "Nacked", "Subscription", "connect"]
 
@@ -44,7 +44,7 @@ class Client(DeferredClient[AwaitedBlip]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
     What is published while the broker is away is kept for it, up to ``buffer`` bytes. Parameters and errors are those
-    of :class:`~fleximq.client.blipmq.awaited.AwaitedBlip`; errors come in the Deferreds.
+    of :class:`~fleximq.client.blipmq.loop_client.AwaitedBlip`; errors come in the Deferreds.
     """
 
     def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> "Deferred[int]":

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fleximq.client.errors import ConnectionLost
+from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.loops.line import Line, Listener
-from fleximq.client.loops.loop import Cancellable, Loop
-from fleximq.client.pending import Pending
+from fleximq.client.protocol.completion import Pending
 from fleximq.limits import KIBIBYTE
 
 #: When so many bytes wait to be written, in the middle of a turn of the loop, whoever sends should drain them.

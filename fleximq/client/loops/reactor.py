@@ -25,15 +25,15 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.client.dial import IPC_FOLDER
 from fleximq.client.errors import ConnectionLost, Untrusted
+from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.loops.line import Line, Listener
-from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.pipes import ownPipes
 from fleximq.client.settings import ClientSettings, Tls
+from fleximq.client.sockets import IPC_FOLDER
 from fleximq.endpoints.standard_streams import StandardStreams
-from fleximq.endpoints.urls import Url
 from fleximq.errors import SettingError
+from fleximq.values.urls import Url
 
 _log = Logger("fleximq.client.loops.reactor")
 #: Where one certificate of a PEM file ends.

@@ -16,13 +16,13 @@ from functools import partial
 from typing import Unpack
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.minimq.awaited import AwaitedConsumer, AwaitedMini, Message
-from fleximq.client.minimq.errors import ConsumeFailed, ProduceFailed
+from fleximq.client.minimq.loop_client import AwaitedConsumer, AwaitedMini, Message
+from fleximq.client.minimq_errors import ConsumeFailed, ProduceFailed
+from fleximq.client.queues.blocking import WaitingClient, WaitingPulled
 from fleximq.client.queues.settings import IDLE, QueueWishes
 from fleximq.client.queues.thread import inThread, theThread
-from fleximq.client.queues.waiting import WaitingClient, WaitingPulled
 from fleximq.client.settings import PATIENCE, ClientSettings
-from fleximq.endpoints.urls import Url
+from fleximq.values.urls import Url
 
 __all__ = ["Client", "ConsumeFailed", "Consumer", "Message", "ProduceFailed", "connect"]
 
@@ -45,7 +45,7 @@ def connect(url: str = "tcp://localhost:7890", **wishes: Unpack[QueueWishes]) ->
 class Client(WaitingClient[AwaitedMini]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
-    Parameters and errors are those of :class:`~fleximq.client.minimq.awaited.AwaitedMini`.
+    Parameters and errors are those of :class:`~fleximq.client.minimq.loop_client.AwaitedMini`.
     """
 
     def produce(

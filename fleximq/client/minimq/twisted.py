@@ -12,14 +12,14 @@ from typing import Any, Unpack
 from twisted.internet.defer import Deferred
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.deferred import DeferredClient
+from fleximq.client.loops.deferred import DeferredClient
 from fleximq.client.loops.reactor import ReactorLoop
-from fleximq.client.minimq.awaited import AwaitedConsumer, AwaitedMini, Function, Message
-from fleximq.client.minimq.errors import ConsumeFailed, ProduceFailed
+from fleximq.client.minimq.loop_client import AwaitedConsumer, AwaitedMini, Function, Message
+from fleximq.client.minimq_errors import ConsumeFailed, ProduceFailed
 from fleximq.client.queues.deferred import DeferredPulled
 from fleximq.client.queues.settings import IDLE, QueueWishes
 from fleximq.client.settings import PATIENCE, ClientSettings
-from fleximq.endpoints.urls import Url
+from fleximq.values.urls import Url
 
 __all__ = ["Client", "ConsumeFailed", "Consumer", "Message", "ProduceFailed", "connect"]
 
@@ -39,7 +39,7 @@ def connect(reactor: Any, url: str = "tcp://localhost:7890", **wishes: Unpack[Qu
 class Client(DeferredClient[AwaitedMini]):
     """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
 
-    Parameters and errors are those of :class:`~fleximq.client.minimq.awaited.AwaitedMini`; errors come in the
+    Parameters and errors are those of :class:`~fleximq.client.minimq.loop_client.AwaitedMini`; errors come in the
     Deferreds.
     """
 

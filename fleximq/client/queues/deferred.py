@@ -4,8 +4,8 @@ from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from fleximq.client.deferred import DeferredSubscription
-from fleximq.client.queues.pulling import Pulled
+from fleximq.client.loops.deferred import DeferredSubscription
+from fleximq.client.queues.prefetch import Pulled
 
 P = TypeVar("P", bound=Pulled[Any])
 T = TypeVar("T")
@@ -17,7 +17,7 @@ class DeferredPulled(DeferredSubscription[P], Generic[P, T]):
     def next(self, timeout: float | None = None) -> "Deferred[T | None]":
         """Acknowledge what was taken before, and fire with the next message; None if none came, or if this was closed.
 
-        Errors as :meth:`fleximq.client.queues.waiting.WaitingPulled.next`.
+        Errors as :meth:`fleximq.client.queues.blocking.WaitingPulled.next`.
         """
         return Deferred.fromCoroutine(self._inner.next(timeout))
 

@@ -3,10 +3,10 @@
 from typing import Any, TypedDict
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.dial import checkTls
 from fleximq.client.settings import ClientSettings, Watcher
-from fleximq.endpoints.urls import Url
+from fleximq.client.sockets import checkTls
 from fleximq.errors import SettingError
+from fleximq.values.urls import Url
 
 #: The pauses between questions to an empty queue.
 IDLE = Backoff(first=0.005, most=0.5, factor=2.0, jitter=0.25)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.asyncio import AsyncioLoop
-from fleximq.client.loops.loop import Loop
+from fleximq.client.loops.asyncio_loop import AsyncioLoop
+from fleximq.client.loops.interfaces import Loop
 
 P = ParamSpec("P")
 T = TypeVar("T")

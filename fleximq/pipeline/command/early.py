@@ -15,7 +15,7 @@ def checkSource(options: Mapping[str, str]) -> None:
     """
     try:
         from fleximq.pipeline.reader.journals import Journals
-        from fleximq.pipeline.reader.options import SourceOptions
+        from fleximq.pipeline.reader.source_options import SourceOptions
     except ImportError as error:
         raise PipelineError(f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it") from error
     chosen = SourceOptions.of(options)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.errors import OptionRefused
 
@@ -72,7 +72,8 @@ def option(
     """Add an option that may stand in the settings file as well, and return it.
 
     :param parser: or a group of one.
-    :param read: one of :mod:`fleximq.option_values`, or the like: takes the option's name, and what was written as text
+    :param read: one of :mod:`fleximq.config.option_values`, or the like: takes the option's name, and what was written
+    as text
         or stands in the file. A list in the file is given to it piece by piece where the option may be repeated.
     :param section: the table of the settings file; that of the job if None.
     :param more: what ``add_argument`` takes.

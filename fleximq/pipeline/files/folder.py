@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fleximq.errors import JournalError
-from fleximq.journal.durable_end import END, readEnd
-from fleximq.journal.files import Files, readWhole, wordsOf
-from fleximq.journal.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
-from fleximq.journal.identity import IDENTITY, readIdentity
-from fleximq.journal.marks import decodeGap
-from fleximq.journal.scan import Whole, framesOf
-from fleximq.journal.segment import segmentName
-from fleximq.journal.window import LARGE, SMALL, Window
+from fleximq.journal.files.durable_end import END, readEnd
+from fleximq.journal.files.file_system import Files, readWhole, wordsOf
+from fleximq.journal.files.folder_files import IDENTITY, readIdentity
+from fleximq.journal.files.frame_scan import Whole, framesOf
+from fleximq.journal.files.window import LARGE, SMALL, Window
+from fleximq.journal.format.control_frames import decodeGap
+from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.writing.active_segment import segmentName
 
 #: How often the end is looked at while it is just being written, and the seconds in between.
 _LOOKS, _BETWEEN = 100, 0.001

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from fleximq.patterns import anyOf
+from fleximq.values.patterns import anyOf
 
 #: Later and larger than all that there is.
 FOREVER = (1 << 63) - 1

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fleximq.journal.damage import frameAt, nextFrame
-from fleximq.journal.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, checkFrame, readHeader
-from fleximq.journal.marks import decodeRemoved
-from fleximq.journal.scan import Whole, framesOf
-from fleximq.journal.window import Window
+from fleximq.journal.files.damage import frameAt, nextFrame
+from fleximq.journal.files.frame_scan import Whole, framesOf
+from fleximq.journal.files.window import Window
+from fleximq.journal.format.control_frames import decodeRemoved
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, checkFrame, readHeader
 
 #: How much is read at once, which is what a batch has: more leaves the processor's cache before it is looked at.
 PORTION = 4 << 20

@@ -5,10 +5,10 @@ Spark is not needed for it.
 
 from argparse import ArgumentParser, Namespace
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.pipeline.command.durations import duration
 from fleximq.pipeline.command.job import Job, Run, counted, option
-from fleximq.pipeline.lake.tables import addTables, tablesOf
+from fleximq.pipeline.lake.table.tables import addTables, tablesOf
 
 
 def _prepare(parser: ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def _run(chosen: Namespace, run: Run) -> None:
     :raises PipelineError: a table cannot be written, or is of a format that compacts itself.
     """
     # What needs pyarrow is not needed for --help.
-    from fleximq.pipeline.lake.compacting import Wanted, compact
+    from fleximq.pipeline.lake.compaction import Wanted, compact
 
     wanted = Wanted(chosen.target_bytes, chosen.older_than / 1_000_000, chosen.many)
     for table in tablesOf(chosen.lake, chosen.table):

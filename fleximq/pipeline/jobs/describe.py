@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.pipeline.command.job import Job, Run, addSource, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 if TYPE_CHECKING:
-    from fleximq.pipeline.asking.overview import Topic
     from fleximq.pipeline.files.selection import Selection
+    from fleximq.pipeline.query.overview import Topic
     from fleximq.pipeline.reader.journals import SlicePartition
 
 Facts = dict[str, Any]
@@ -58,10 +58,10 @@ def _journals(given: dict[str, str], run: Run) -> Facts:
     """Return the journals, and what of them is in each topic; what is damaged is told and passed over."""
     from dataclasses import replace
 
-    from fleximq.pipeline.asking.overview import overview
     from fleximq.pipeline.files.selection import Selection
+    from fleximq.pipeline.query.overview import overview
     from fleximq.pipeline.reader.journals import Journals
-    from fleximq.pipeline.reader.options import SourceOptions
+    from fleximq.pipeline.reader.source_options import SourceOptions
 
     options = SourceOptions.of(given)
     journals = Journals(options)
@@ -84,7 +84,7 @@ def _journals(given: dict[str, str], run: Run) -> Facts:
 
 def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: Run) -> Iterator[Any]:
     """Yield all records of some partitions, and say how far that is; ends early if the run is to end."""
-    from fleximq.pipeline.asking.overview import COLUMNS
+    from fleximq.pipeline.query.overview import COLUMNS
     from fleximq.pipeline.reader.journals import read
 
     for place, part in enumerate(parts):
@@ -124,10 +124,10 @@ def _groups(options: dict[str, str]) -> list[Facts]:
 
 def _tables(lake: str) -> Iterator[Facts]:
     """Yield what is known of each table of a lake, for each journal that it has."""
-    from fleximq.pipeline.lake.columns import readColumns
-    from fleximq.pipeline.lake.formats import formatOf
-    from fleximq.pipeline.lake.naming import OWN
-    from fleximq.pipeline.lake.ranges import ranges
+    from fleximq.pipeline.lake.completeness import ranges
+    from fleximq.pipeline.lake.table.columns import readColumns
+    from fleximq.pipeline.lake.table.file_names import OWN
+    from fleximq.pipeline.lake.table.format import formatOf
     from fleximq.pipeline.payloads.ddl import written
 
     try:
@@ -178,7 +178,7 @@ def _write(facts: Facts, run: Run) -> None:
 
 
 def _section(run: Run, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
-    from fleximq.pipeline.asking.shown import aligned
+    from fleximq.pipeline.query.query_output import aligned
 
     run.out.write(f"{title}\n\n")
     cells = [["" if row.get(name) is None else str(row[name]) for name in names] for row in rows]

@@ -8,16 +8,16 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.patterns import anyOf
 from fleximq.pipeline.command.durations import duration
 from fleximq.pipeline.command.job import Job, Run, option
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.lake.tables import addTables, tablesOf
+from fleximq.pipeline.lake.table.tables import addTables, tablesOf
+from fleximq.values.patterns import anyOf
 
 if TYPE_CHECKING:
-    from fleximq.pipeline.lake.aging import Rule
+    from fleximq.pipeline.lake.expiration import Rule
 
 
 class Keep(NamedTuple):
@@ -59,7 +59,7 @@ def _run(chosen: Namespace, run: Run) -> None:
     :raises PipelineError: a table cannot be written.
     """
     # What needs pyarrow is not needed for --help.
-    from fleximq.pipeline.lake.aging import agedOut
+    from fleximq.pipeline.lake.expiration import agedOut
 
     if not chosen.keep:
         raise OptionRefused("--keep AGE is needed: it says what stays, such as 90d")
@@ -76,7 +76,7 @@ def _run(chosen: Namespace, run: Run) -> None:
 
 def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: Run) -> None:
     """Say which patterns match no topic of the tables: they may be written wrong, and no topic be kept for so long."""
-    from fleximq.pipeline.lake.aging import topicsOf
+    from fleximq.pipeline.lake.expiration import topicsOf
 
     patterns = {pattern for pattern, _ in rules if pattern is not None}
     if not patterns:

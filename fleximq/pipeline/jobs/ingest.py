@@ -11,7 +11,7 @@ from os import makedirs
 from os.path import abspath, expanduser
 from typing import TYPE_CHECKING, Any
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.pipeline.command.durations import duration, interval
 from fleximq.pipeline.command.early import checkSource
 from fleximq.pipeline.command.job import Job, Run, addSource, counted, option, place, sourceOptions, starting
@@ -19,7 +19,7 @@ from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:
     from fleximq.pipeline.lag import Reporter
-    from fleximq.pipeline.lake.spec import TableSpec
+    from fleximq.pipeline.lake.table.table_spec import TableSpec
 
 FORMATS = ("parquet", "delta", "iceberg")
 #: About so many bytes of journals make a batch, and so many of them a task, unless something else is said.
@@ -106,7 +106,7 @@ def _addPace(group: Any) -> None:
 
 
 def _table(name: str, written: object) -> "TableSpec":
-    from fleximq.pipeline.lake.spec import tableOf
+    from fleximq.pipeline.lake.table.table_spec import tableOf
 
     return tableOf(name, written)
 
@@ -126,7 +126,7 @@ def run(chosen: Namespace, run: Run) -> None:
     """
     if not chosen.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
-    from fleximq.pipeline.lake.feeding import Feeding
+    from fleximq.pipeline.lake.ingest_driver import Feeding
     from fleximq.pipeline.lake.ingesting import Ingest
 
     lake = abspath(expanduser(chosen.lake))
@@ -150,7 +150,7 @@ def run(chosen: Namespace, run: Run) -> None:
 def _ownCheckpoint(lake: str) -> Iterator[str]:
     """Hold the lake's own checkpoint for one query."""
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.lock import feeding
+    from fleximq.pipeline.lake.table.lock import feeding
 
     with ExitStack() as held:
         try:
@@ -167,7 +167,7 @@ def _ownCheckpoint(lake: str) -> Iterator[str]:
 
 
 def _tables(chosen: Namespace) -> "list[TableSpec]":
-    from fleximq.pipeline.lake.spec import TableSpec
+    from fleximq.pipeline.lake.table.table_spec import TableSpec
 
     specs = [_completed(spec, chosen.decode, chosen.schema) for spec in chosen.table or [TableSpec("messages")]]
     names = [spec.name for spec in specs]
@@ -188,7 +188,7 @@ def _completed(spec: "TableSpec", decode: str | None, schema: str | None) -> "Ta
 
 def _source(chosen: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
     """Return the options of the source of the stream."""
-    from fleximq.pipeline.lake.spec import allWanted
+    from fleximq.pipeline.lake.table.table_spec import allWanted
 
     options = sourceOptions(chosen)
     patterns = allWanted(specs)

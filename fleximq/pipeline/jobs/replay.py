@@ -14,16 +14,16 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import Link, Place
 from fleximq.pipeline.command.early import checkSource
 from fleximq.pipeline.command.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.jobs.replay_schedule import Pace
+from fleximq.pipeline.jobs.replay_source import Origin, Piece, Wanted, ofJournals, ofLake
+from fleximq.pipeline.jobs.replay_state import Progress, ReplayState
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Point, pointsOf, timesOf
-from fleximq.pipeline.replaying.pacing import Pace
-from fleximq.pipeline.replaying.replay_state import Progress, ReplayState
-from fleximq.pipeline.replaying.replayed import Origin, Piece, Wanted, ofJournals, ofLake
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.errors import JournalError
-from fleximq.journal.files import Files
+from fleximq.journal.files.file_system import Files
 from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.command.job import SOURCE, Job, Run, option
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.slices import Slice
 
 if TYPE_CHECKING:
-    from fleximq.pipeline.files.layout import JournalFiles
-    from fleximq.pipeline.lake.sealed import SealedFile
+    from fleximq.pipeline.files.journal_files import JournalFiles
+    from fleximq.pipeline.lake.sealed_segments import SealedFile
 
 #: About so many bytes of neighbouring segments are a file at most: Spark needs time for each, and divides large ones.
 FILE_BYTES = 256 * MEBIBYTE
@@ -63,7 +63,7 @@ def _run(chosen: Namespace, run: Run) -> None:
     :raises PipelineError: a segment could not be sealed; the others are.
     """
     # The parts that need pyarrow are not needed for --help.
-    from fleximq.pipeline.lake.sealed import sealedFiles
+    from fleximq.pipeline.lake.sealed_segments import sealedFiles
 
     if not chosen.journal or not chosen.sealed:
         raise OptionRefused("--journal FOLDER and --sealed FOLDER are needed: they say what is sealed, and where")
@@ -84,9 +84,9 @@ def _run(chosen: Namespace, run: Run) -> None:
 
 
 def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
-    from fleximq.pipeline.files.layout import JournalFiles
+    from fleximq.pipeline.files.journal_files import JournalFiles
     from fleximq.pipeline.reader.journals import Journals
-    from fleximq.pipeline.reader.options import SourceOptions
+    from fleximq.pipeline.reader.source_options import SourceOptions
 
     try:
         found = Journals(SourceOptions(tuple(paths))).find()
@@ -97,7 +97,7 @@ def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
 
 def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinished: bool) -> list[Slice]:
     """Return the segments that are not sealed, and of those that are in part what is not."""
-    from fleximq.pipeline.lake.sealed import uncovered
+    from fleximq.pipeline.lake.sealed_segments import uncovered
 
     found: list[Slice] = []
     for segment in journal.segments(unfinished):
@@ -109,7 +109,7 @@ def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinishe
 
 def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: Run) -> tuple[int, int]:
     """Seal segments, those of a file in a task; return how many are, and how many cannot be."""
-    from fleximq.pipeline.lake.sealing import sealSegments
+    from fleximq.pipeline.lake.segment_export import sealSegments
 
     if not todo:
         return 0, 0
@@ -155,7 +155,7 @@ def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
 @contextmanager
 def _sealing(folder: str) -> Iterator[None]:
     """Hold the lock of whoever seals a journal, and remove what earlier ones have left unfinished."""
-    from fleximq.pipeline.lake.sealing import STAGED
+    from fleximq.pipeline.lake.segment_export import STAGED
 
     files = Files()
     try:

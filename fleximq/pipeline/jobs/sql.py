@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.pipeline.command.early import checkLake, checkSource
 from fleximq.pipeline.command.job import Job, Run, addSource, counted, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
@@ -51,8 +51,8 @@ def _run(chosen: Namespace, run: Run) -> None:
     # Its own settings and tables are nobody else's.
     spark = run.session().newSession()
 
-    from fleximq.pipeline.asking.shown import show
-    from fleximq.pipeline.asking.tables import Tables
+    from fleximq.pipeline.query.query_output import show
+    from fleximq.pipeline.query.tables import Tables
     from fleximq.pipeline.source import FlexiMQSource
 
     spark.dataSource.register(FlexiMQSource)

@@ -1,14 +1,15 @@
 """``fleximq-pipeline stats``: what went through each topic in each window of time, as a table and back into topics.
 
 A window is over when the newest message is so much later than its end as messages may be late; then its row is written,
-once, and nothing that comes for it afterwards counts. What a row says is in :mod:`fleximq.pipeline.figures`.
+once, and nothing that comes for it afterwards counts. What a row says is in
+:mod:`fleximq.pipeline.jobs.topic_statistics`.
 """
 
 import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from fleximq import option_values
+from fleximq.config import option_values
 from fleximq.pipeline.command.durations import duration, interval
 from fleximq.pipeline.command.early import checkSource
 from fleximq.pipeline.command.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions, starting
@@ -118,7 +119,7 @@ def start(
     spark: "SparkSession", chosen: Namespace, source: dict[str, str], checkpoint: str, publish: dict[str, str] | None
 ) -> "StreamingQuery":
     """Return the query, which has begun."""
-    from fleximq.pipeline.figures import figures, published, written
+    from fleximq.pipeline.jobs.topic_statistics import figures, published, written
     from fleximq.pipeline.source import FlexiMQSource
 
     spark.dataSource.register(FlexiMQSource)

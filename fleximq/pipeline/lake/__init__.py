@@ -5,7 +5,7 @@ and once; ``ledger`` keeps what the table has of each journal, which ``ranges`` 
 docs/pipeline-lake.rst has the layout. Nothing here knows Spark but ``feed``.
 """
 
-from fleximq.pipeline.lake.ledger import Covered, Gap, Ledger
-from fleximq.pipeline.lake.ranges import audit, ranges
+from fleximq.pipeline.lake.completeness import audit, ranges
+from fleximq.pipeline.lake.table.ledger import Covered, Gap, Ledger
 
 __all__ = ["Covered", "Gap", "Ledger", "audit", "ranges"]

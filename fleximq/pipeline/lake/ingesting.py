@@ -12,9 +12,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from fleximq.pipeline.command.job import Run
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lag import Reporter
-from fleximq.pipeline.lake.feed import LAKE, NAME, TABLES, FeedSource
-from fleximq.pipeline.lake.feeding import Feeding, Told, keepOffsets
-from fleximq.pipeline.lake.spec import packed
+from fleximq.pipeline.lake.ingest_driver import Feeding, Told, keepOffsets
+from fleximq.pipeline.lake.ingest_stream import LAKE, NAME, TABLES, FeedSource
+from fleximq.pipeline.lake.table.table_spec import packed
 
 #: Seconds between two looks at what the query does.
 _LOOK = 0.2

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
-from fleximq.pipeline.payloads.formats import FAULTS, Format, annotation, exact
+from fleximq.pipeline.payloads.typed_values import FAULTS, Format, annotation, exact
 
 #: A clause is cut behind so many characters.
 LONGEST = 300

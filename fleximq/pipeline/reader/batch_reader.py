@@ -12,8 +12,8 @@ from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
 from fleximq.pipeline.reader.long_lived import settle
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, checked, resolved
-from fleximq.pipeline.reader.options import SourceOptions
 from fleximq.pipeline.reader.pushdown import Push, pushed
+from fleximq.pipeline.reader.source_options import SourceOptions
 
 _log = logging.getLogger("fleximq.pipeline")
 

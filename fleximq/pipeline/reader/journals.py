@@ -12,19 +12,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from fleximq.errors import JournalError
-from fleximq.journal.files import Files, wordsOf
-from fleximq.journal.identity import readIdentity
+from fleximq.journal.files.file_system import Files, wordsOf
+from fleximq.journal.files.folder_files import readIdentity
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.files.layout import JournalFiles, readSlice
-from fleximq.pipeline.files.reading import Missing
+from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
 from fleximq.pipeline.files.selection import Selection
+from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.files.slices import Slice
-from fleximq.pipeline.reader.decoding import Decoding, decoded, needed
+from fleximq.pipeline.reader.broker_journal import RemoteJournal, readRemote
+from fleximq.pipeline.reader.decoded_columns import Decoding, decoded, needed
 from fleximq.pipeline.reader.long_lived import settle
 from fleximq.pipeline.reader.offsets import RecordsMissing
-from fleximq.pipeline.reader.options import SourceOptions
-from fleximq.pipeline.reader.remote import RemoteJournal, readRemote
+from fleximq.pipeline.reader.source_options import SourceOptions
 
 _log = logging.getLogger("fleximq.pipeline")
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fleximq.pipeline.files.selection import Selection
-from fleximq.pipeline.reader.group_progress import GroupProgress
+from fleximq.pipeline.lag.stream_progress import GroupProgress
 from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
 from fleximq.pipeline.reader.offsets import (
     LATEST,
@@ -32,7 +32,7 @@ from fleximq.pipeline.reader.offsets import (
     ordered,
     resolved,
 )
-from fleximq.pipeline.reader.options import SourceOptions
+from fleximq.pipeline.reader.source_options import SourceOptions
 
 _log = logging.getLogger("fleximq.pipeline")
 

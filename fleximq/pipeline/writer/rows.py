@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fleximq.limits import MEBIBYTE
-from fleximq.message import Content, Message
 from fleximq.pipeline.errors import RowRefused
-from fleximq.records import contentOf
+from fleximq.values.message import Content, Message
+from fleximq.values.records import contentOf
 
 #: The most records in one portion: so many the broker takes at once.
 RECORDS = 50_000

@@ -18,9 +18,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from fleximq.client.conversation import Packed
 from fleximq.client.errors import ClientError
-from fleximq.message import Content
+from fleximq.client.protocol.conversation import Packed
 from fleximq.pipeline.broker_link import Link
 from fleximq.pipeline.errors import (
     BrokerGone,
@@ -32,7 +31,8 @@ from fleximq.pipeline.errors import (
 )
 from fleximq.pipeline.writer.rows import Record, Rows
 from fleximq.pipeline.writer.sink_options import SinkOptions, checkColumns
-from fleximq.records import CONTENTS
+from fleximq.values.message import Content
+from fleximq.values.records import CONTENTS
 
 _log = logging.getLogger("fleximq.pipeline")
 #: Keys of a header that a message has by itself.

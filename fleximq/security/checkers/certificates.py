@@ -10,8 +10,8 @@ from twisted.cred.error import UnauthorizedLogin
 from zope.interface import implementer
 
 from fleximq.errors import SettingError
-from fleximq.security import arguments
-from fleximq.security.checking import IUnguessable
+from fleximq.security.authentication import arguments
+from fleximq.security.authentication.checker_interfaces import IUnguessable
 from fleximq.security.credentials import ICertificate
 from fleximq.security.names import isName
 from fleximq.security.principal import Principal

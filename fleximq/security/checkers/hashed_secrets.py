@@ -16,7 +16,7 @@ from zope.interface import implementer
 
 from fleximq.errors import SettingError
 from fleximq.security import entries
-from fleximq.security.checking import ICautious, IUnguessable, IVouching
+from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
 from fleximq.security.credentials import IApiKey, IToken
 from fleximq.security.principal import Principal
 

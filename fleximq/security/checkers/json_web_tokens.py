@@ -10,14 +10,14 @@ from twisted.cred.error import UnauthorizedLogin
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from fleximq.config.option_values import seconds
 from fleximq.errors import SettingError
 from fleximq.limits import KIBIBYTE
-from fleximq.option_values import seconds
-from fleximq.security import arguments
+from fleximq.security.authentication import arguments
+from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
 from fleximq.security.checkers import signing_keys
+from fleximq.security.checkers.claims import WrongClaim, find, grantsOf, rolesOf
 from fleximq.security.checkers.signing_keys import SigningKey
-from fleximq.security.checking import ICautious, IUnguessable, IVouching
-from fleximq.security.claims import WrongClaim, find, grantsOf, rolesOf
 from fleximq.security.credentials import IToken
 from fleximq.security.names import isName
 from fleximq.security.principal import Principal

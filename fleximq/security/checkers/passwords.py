@@ -19,11 +19,17 @@ from zope.interface import implementer
 
 from fleximq.errors import SettingError
 from fleximq.security import entries
-from fleximq.security.checking import ICautious, IManyAtOnce, INeedsReactor, IRemembering, IVouching
+from fleximq.security.authentication.checker_interfaces import (
+    ICautious,
+    IManyAtOnce,
+    INeedsReactor,
+    IRemembering,
+    IVouching,
+)
+from fleximq.security.authentication.result_cache import Remembered
+from fleximq.security.checkers.workers import Workers
 from fleximq.security.credentials import IPassword
 from fleximq.security.principal import Principal
-from fleximq.security.remembered import Remembered
-from fleximq.security.workers import Workers
 
 #: How new hashes are made: what OWASP asks for at least. Kibibytes, and passes over them.
 MEMORY, PASSES = 19 * 1024, 2

@@ -11,7 +11,7 @@ from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
 
 from fleximq.limits import KIBIBYTE
-from fleximq.security.claims import WrongClaim, grantsOf, rolesOf
+from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf
 from fleximq.security.names import isName
 from fleximq.security.principal import Principal
 

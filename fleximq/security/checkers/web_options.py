@@ -7,9 +7,10 @@ from twisted.internet.ssl import Certificate, trustRootFromCertificates
 from twisted.python.url import URL
 from twisted.web.client import BrowserLikePolicyForHTTPS
 
+from fleximq.config.option_values import seconds
 from fleximq.errors import SettingError
-from fleximq.option_values import seconds
-from fleximq.security import arguments, secret_files
+from fleximq.security import secret_files
+from fleximq.security.authentication import arguments
 from fleximq.security.checkers.web_service import Service, WebService
 
 #: The longest that may be waited, and that an answer may be remembered, in seconds.

@@ -19,12 +19,18 @@ from zope.interface import implementer
 
 from fleximq import __version__
 from fleximq.errors import NoCapacity
+from fleximq.security.authentication.checker_interfaces import (
+    ICautious,
+    IManyAtOnce,
+    INeedsReactor,
+    IRemembering,
+    IVouching,
+)
+from fleximq.security.authentication.result_cache import Remembered
+from fleximq.security.checkers.claims import WrongClaim
 from fleximq.security.checkers.web_answer import body, principalOf
-from fleximq.security.checking import ICautious, IManyAtOnce, INeedsReactor, IRemembering, IVouching
-from fleximq.security.claims import WrongClaim
 from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
 from fleximq.security.principal import Principal
-from fleximq.security.remembered import Remembered
 
 _log = Logger("fleximq.security.checkers.web_service.WebService")
 

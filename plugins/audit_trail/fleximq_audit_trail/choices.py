@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fleximq.config.option_values import count, flag, seconds, size, text
 from fleximq.errors import SettingError
-from fleximq.option_values import count, flag, seconds, size, text
 
 
 @dataclass(frozen=True, slots=True)

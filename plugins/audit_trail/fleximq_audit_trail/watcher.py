@@ -7,9 +7,9 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.values import Client, Envelope
+from fleximq.broker.envelope import Client, Envelope
 from fleximq.interfaces import IBrokerObserver, IForm, ISubscriber
-from fleximq.wire.payloads import toText
+from fleximq.wire.payload_conversion import toText
 
 #: Of a payload, at most so many characters are written.
 LONGEST = 4096

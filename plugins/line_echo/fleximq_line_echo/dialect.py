@@ -16,17 +16,17 @@ from typing import Any
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.values import Client, Envelope
+from fleximq.broker.envelope import Client, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import State, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BadRequest, BrokerError, Forbidden
 from fleximq.interfaces import IForm, ISource, ISubscriber
-from fleximq.message import Content, Message
 from fleximq.security.principal import Admitted
-from fleximq.wire.mini_line import LineScanner
-from fleximq.wire.payloads import toText
+from fleximq.values.message import Content, Message
+from fleximq.wire.minimq_line import LineScanner
+from fleximq.wire.payload_conversion import toText
 
 #: The longest line, in bytes.
 LINE_BYTES = 64 * 1024

@@ -16,7 +16,7 @@ from zope.interface import implementer
 
 from fleximq.errors import SettingError
 from fleximq.security import secret_files
-from fleximq.security.checking import ICautious, IVouching
+from fleximq.security.authentication.checker_interfaces import ICautious, IVouching
 from fleximq.security.credentials import IPassword
 from fleximq.security.names import isName
 from fleximq.security.principal import Principal

@@ -9,10 +9,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.connection import Connection
+from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.loops.line import Line, Listener
-from fleximq.client.loops.loop import Cancellable, Loop
 from fleximq.client.settings import ClientSettings
-from fleximq.endpoints.urls import Url
+from fleximq.values.urls import Url
 
 MUCH = b"x" * 65_536
 

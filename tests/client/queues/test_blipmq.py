@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fleximq.cli.keys import setSecret
+from fleximq.cli.credential_files import setSecret
 from fleximq.client.backoff import Backoff
-from fleximq.client.blipmq.errors import Nacked
+from fleximq.client.blipmq_errors import Nacked
 from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed
 from fleximq.client.settings import State
 from fleximq.errors import SettingError

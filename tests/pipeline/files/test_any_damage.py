@@ -11,7 +11,7 @@ from tests.journal.small import FOLDER, makeSmall
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.pipeline.files.layout import JournalFiles, readSlice
+    from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
     from fleximq.pipeline.files.selection import Selection
 
 #: What a broker keeps in DIR/end.

@@ -1,14 +1,14 @@
 """Segments of which nothing is left, made one file by retention while somebody reads from outside."""
 
-from fleximq.journal.segment import segmentName
+from fleximq.journal.writing.active_segment import segmentName
 from tests.journal.recorder import Recorder
-from tests.journal.test_retention import FOLDER, SECOND, RetentionCase
+from tests.journal.retention.test_segment_removal import FOLDER, SECOND, RetentionCase
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.pipeline.files.layout import JournalFiles, readSlice
-    from fleximq.pipeline.files.reading import Missing
+    from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
     from fleximq.pipeline.files.selection import Selection
+    from fleximq.pipeline.files.slice_reader import Missing
     from fleximq.pipeline.files.slices import Slice
 
 

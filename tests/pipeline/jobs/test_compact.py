@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from fleximq.command_line import Words
+from fleximq.config.argument_parser import Words
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.iceberg_case import skip as noIceberg
 
@@ -18,10 +18,10 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
     from fleximq.pipeline.jobs.compact import COMPACT
     from fleximq.pipeline.lake import audit
-    from fleximq.pipeline.lake.columns import Columns, writeColumns
-    from fleximq.pipeline.lake.compacting import Wanted, compact
-    from fleximq.pipeline.lake.formats import setFormat
-    from fleximq.pipeline.lake.publishing import Batch, Publishing
+    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from fleximq.pipeline.lake.compaction import Wanted, compact
+    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.table.format import setFormat
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
     from tests.pipeline.session import sharedSession

@@ -5,7 +5,7 @@ import os
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.command_line import Words
+from fleximq.config.argument_parser import Words
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.describe import DESCRIBE
 from tests.broker_process import BrokerProcess
@@ -15,9 +15,9 @@ if not skip:
     import msgpack
 
     from fleximq.client.blocking import connect
-    from fleximq.message import Content
     from fleximq.pipeline.broker_link import Place
     from fleximq.pipeline.lag import Reporter
+    from fleximq.values.message import Content
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.written import TIME, Written
 

@@ -10,7 +10,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import JournalError
-from fleximq.message import Content
+from fleximq.values.message import Content
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -19,13 +19,13 @@ if not skip:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline import lake
-    from fleximq.pipeline.command.failures import sentenceOf
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
+    from fleximq.pipeline.failures import sentenceOf
     from fleximq.pipeline.jobs.ingest import INGEST
-    from fleximq.pipeline.lake.ledger import Gap
-    from fleximq.pipeline.lake.lock import feeding
-    from fleximq.pipeline.lake.publishing import Publishing
-    from fleximq.pipeline.lake.ranges import dataFiles
+    from fleximq.pipeline.lake.batch_commit import Publishing
+    from fleximq.pipeline.lake.completeness import dataFiles
+    from fleximq.pipeline.lake.table.ledger import Gap
+    from fleximq.pipeline.lake.table.lock import feeding
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 
@@ -267,7 +267,7 @@ class DecodedTests(IngestCase):
 
     def test_identity(self) -> None:
         """Metadata and base64 of the Identity dialect are taken apart where a table says so."""
-        from fleximq.pipeline.lake.spec import tableOf
+        from fleximq.pipeline.lake.table.table_spec import tableOf
 
         self.written.kept("x", b"aGVsbG8=||sent=5", dialect="identity", content=Content.TEXT)
         wanted = {"name": "plain", "topics": ["x"], "identity-metadata": True, "identity-base64": True}

@@ -20,10 +20,10 @@ from fleximq.client.blocking import connect
 from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.jobs import replay as jobs_replay
+from fleximq.pipeline.jobs import replay_source
 from fleximq.pipeline.jobs.replay import REPLAY
-from fleximq.pipeline.replaying import replayed
-from fleximq.pipeline.replaying.pacing import Pace
-from fleximq.pipeline.replaying.replayed import Piece, joined
+from fleximq.pipeline.jobs.replay_schedule import Pace
+from fleximq.pipeline.jobs.replay_source import Piece, joined
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
 from tests.pipeline.installed import missing as skip
@@ -191,8 +191,8 @@ class JournalTests(JournalCase):
 
     def test_pieces(self) -> None:
         """What does not fit into memory at once comes in pieces, in order."""
-        self.patch(replayed, "ROWS", 3)
-        self.patch(replayed, "_GRAIN", 2)
+        self.patch(replay_source, "ROWS", 3)
+        self.patch(replay_source, "_GRAIN", 2)
         self.replay(*self.from_)
         self.assertEqual(self.published(), self.everything)
 
@@ -227,8 +227,8 @@ class CrashTests(JournalCase):
 
     def test_everyStep(self) -> None:
         """Wherever it ends, everything was published once in the end."""
-        self.patch(replayed, "ROWS", 2)
-        self.patch(replayed, "_GRAIN", 2)
+        self.patch(replay_source, "ROWS", 2)
+        self.patch(replay_source, "_GRAIN", 2)
         for name, before in (("write", True), ("write", False), ("commit", True), ("commit", False)):
             self.crashes(name, 1, before=before)
         self.assertEqual(self.replay(*self.from_)[-1], "20 messages were published")
@@ -236,8 +236,8 @@ class CrashTests(JournalCase):
 
     def test_brokerKilled(self) -> None:
         """The broker may be killed and started again meanwhile."""
-        self.patch(replayed, "ROWS", 6)
-        self.patch(replayed, "_GRAIN", 2)
+        self.patch(replay_source, "ROWS", 6)
+        self.patch(replay_source, "_GRAIN", 2)
         self.crashes("commit", 1, before=False)
         port = self.broker.port()
         self.broker.stop(signal.SIGKILL)
@@ -273,7 +273,7 @@ class LakeTests(JournalCase):
 
     def setUp(self) -> None:
         super().setUp()
-        rows = self.spark.read.format("fleximq").option("columns", ",".join(replayed.ALL_COLUMNS))
+        rows = self.spark.read.format("fleximq").option("columns", ",".join(replay_source.ALL_COLUMNS))
         table = rows.load(self.written.folder).toArrow()
         wrong = pa.array(["no map" if topic == "b" else None for topic in table["topic"].to_pylist()], pa.string())
         names = [f"{name}~dlq" if name == "b" else name for name in table["topic"].to_pylist()]
@@ -396,7 +396,7 @@ class PiecesTests(SynchronousTestCase):
 
     def test_joined(self) -> None:
         """Neighbours are one piece as long as they fit; those of another journal are not."""
-        half = replayed.ROWS // 2
+        half = replay_source.ROWS // 2
         grains = [Piece("j", 10 * each, 10 * each + 10, half, 1) for each in range(3)]
         self.assertEqual(list(self.pieces(*grains)), [(0, 20), (20, 30)])
         self.assertEqual(list(self.pieces(grains[0], grains[1]._replace(journal="k"))), [(0, 10), (10, 20)])
@@ -404,7 +404,7 @@ class PiecesTests(SynchronousTestCase):
 
     def test_divided(self) -> None:
         """What is too large is divided, as far as it can be."""
-        large = Piece("j", 0, 10, 10, 3 * replayed.BYTES)
+        large = Piece("j", 0, 10, 10, 3 * replay_source.BYTES)
         self.assertEqual(list(self.pieces(large)), [(0, 4), (4, 8), (8, 10)])
         self.assertEqual(list(self.pieces(large._replace(stop=1))), [(0, 1)])
 
@@ -435,5 +435,5 @@ class OptionsTests(SynchronousTestCase):
     def test_where(self) -> None:
         """A condition that is none is refused in one sentence."""
         rows = sharedSession().sql("SELECT 1 AS offset")
-        error = self.assertRaises(OptionRefused, replayed.Wanted("nothing = 1").of, rows)
+        error = self.assertRaises(OptionRefused, replay_source.Wanted("nothing = 1").of, rows)
         self.assertRegex(str(error), r"^--where cannot be used: [^\n]+$")

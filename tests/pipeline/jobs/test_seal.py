@@ -15,13 +15,13 @@ from tests.pipeline.written import Written
 if not skip:
     import pyarrow.parquet as pq
 
-    from fleximq.journal.files import Files
+    from fleximq.journal.files.file_system import Files
     from fleximq.pipeline.errors import OptionRefused, PipelineError
-    from fleximq.pipeline.files.layout import JournalFiles
+    from fleximq.pipeline.files.journal_files import JournalFiles
     from fleximq.pipeline.jobs import seal
     from fleximq.pipeline.jobs.seal import SEAL, neighbours
-    from fleximq.pipeline.lake.sealed import SEGMENTS, missingIn, sealedFiles
-    from fleximq.pipeline.lake.sealing import STAGED, sealSegments
+    from fleximq.pipeline.lake.sealed_segments import SEGMENTS, missingIn, sealedFiles
+    from fleximq.pipeline.lake.segment_export import STAGED, sealSegments
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.command_line import Words
+from fleximq.config.argument_parser import Words
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.jobs.sql import SQL
 from tests.pipeline.installed import missing as skip
@@ -14,10 +14,10 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     import msgpack
 
-    from fleximq.pipeline.asking.tables import columnsIn
-    from fleximq.pipeline.command.settings import choose
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.jobs.seal import SEAL
+    from fleximq.pipeline.query.tables import columnsIn
+    from fleximq.pipeline.settings import choose
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.written import Written
 

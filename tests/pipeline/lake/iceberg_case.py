@@ -18,10 +18,10 @@ if not skip:
     from pyiceberg.catalog.sql import SqlCatalog
 
     from fleximq.pipeline import lake
-    from fleximq.pipeline.lake.columns import Columns, writeColumns
-    from fleximq.pipeline.lake.formats import setFormat
+    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
     from fleximq.pipeline.lake.iceberg import catalogOf
-    from fleximq.pipeline.lake.publishing import Batch, Publishing
+    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.table.format import setFormat
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
 
 #: The topic of all rows, and the folder of its first day.

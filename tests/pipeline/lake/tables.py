@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.journal.files import Files
-from fleximq.pipeline.lake.columns import BASE
-from fleximq.pipeline.lake.naming import OWN
-from fleximq.pipeline.lake.publishing import STAGED, Staged
-from fleximq.pipeline.lake.ranges import dataFiles
-from fleximq.pipeline.lake.writing import Writer
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.batch_commit import STAGED, Staged
+from fleximq.pipeline.lake.completeness import dataFiles
+from fleximq.pipeline.lake.table.columns import BASE
+from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.parquet_writer import Writer
 
 JOURNAL = "0123456789abcdef0123456789abcdef"
 #: 2023-11-14, 22:13:20 UTC.

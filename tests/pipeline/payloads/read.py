@@ -5,11 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from fleximq.message import Content, Message
 from fleximq.pipeline.payloads.ddl import parsed
 from fleximq.pipeline.payloads.decoder import Decoded, Decoder
 from fleximq.pipeline.payloads.identity import VERBATIM, Identity
-from fleximq.records import contentOf
+from fleximq.values.message import Content, Message
+from fleximq.values.records import contentOf
 
 
 def binary(payloads: Sequence[bytes | None]) -> pa.BinaryArray:

@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.message import Content
+from fleximq.values.message import Content
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -18,7 +18,7 @@ if not skip:
     from fleximq.pipeline.payloads.ddl import parsed
     from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
     from fleximq.pipeline.payloads.identity import Identity
-    from fleximq.pipeline.payloads.inference import inferred
+    from fleximq.pipeline.payloads.schema_inference import inferred
     from tests.pipeline.payloads.read import binary, codes, rowsOf, texts
 
     SCHEMA = parsed(

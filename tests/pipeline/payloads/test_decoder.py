@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.message import Content
+from fleximq.values.message import Content
 from tests.pipeline.installed import missing as skip
 
 if not skip:

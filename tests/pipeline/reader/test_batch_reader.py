@@ -5,17 +5,17 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal import scan
-from fleximq.journal.scan import Hole, Whole
-from fleximq.journal.window import Window
+from fleximq.journal.files import frame_scan
+from fleximq.journal.files.frame_scan import Hole, Whole
+from fleximq.journal.files.window import Window
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import Written
 
 if not skip:
-    from fleximq.pipeline.files import sketch
+    from fleximq.pipeline.files import segment_lookup
     from fleximq.pipeline.reader import batch_reader
     from fleximq.pipeline.reader.batch_reader import BatchReader
-    from fleximq.pipeline.reader.options import SourceOptions
+    from fleximq.pipeline.reader.source_options import SourceOptions
 
 
 class PlanningTests(SynchronousTestCase):
@@ -47,9 +47,9 @@ class PlanningTests(SynchronousTestCase):
 
         def framesOf(window: Window, segment: int | None, start: int, atHead: bool) -> Iterator[Whole | Hole]:
             looked.append(start)
-            return scan.framesOf(window, segment, start, atHead)
+            return frame_scan.framesOf(window, segment, start, atHead)
 
-        self.patch(sketch, "framesOf", framesOf)
+        self.patch(segment_lookup, "framesOf", framesOf)
         self.assertEqual([self.read(), self.read()], [[1], [1]])
         self.assertEqual(looked, [0])
         self.written.kept("a", b"2")

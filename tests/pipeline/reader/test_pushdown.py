@@ -26,8 +26,8 @@ if not skip:
 
     from fleximq.pipeline.files.selection import Selection, Topics
     from fleximq.pipeline.reader.batch_reader import BatchReader
-    from fleximq.pipeline.reader.options import SourceOptions
     from fleximq.pipeline.reader.pushdown import pushed
+    from fleximq.pipeline.reader.source_options import SourceOptions
 
 MOMENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=70)
 

@@ -11,7 +11,7 @@ if not skip:
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.files.selection import Selection, Topics
     from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Point, Points
-    from fleximq.pipeline.reader.options import _KNOWN, SourceOptions
+    from fleximq.pipeline.reader.source_options import _KNOWN, SourceOptions
 
 
 class SourceOptionsTests(SynchronousTestCase):

@@ -9,9 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.errors import SettingError
+from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
 from fleximq.security.checkers import hashed_secrets
 from fleximq.security.checkers.hashed_secrets import LONGEST, apiKeys, hashOf, tokens
-from fleximq.security.checking import ICautious, IUnguessable, IVouching
 from fleximq.security.credentials import ApiKey, IApiKey, IToken, Token
 from tests.security.secrets_on_disk import secretFile
 

@@ -15,8 +15,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.errors import SettingError
+from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
 from fleximq.security.checkers.json_web_tokens import LONGEST, JsonWebTokens, tokens
-from fleximq.security.checking import ICautious, IUnguessable, IVouching
 from fleximq.security.credentials import Token
 from fleximq.security.principal import Principal
 from tests.security.checkers.signed import SECRET, ecKey, jwk, publicPem, rsaKey, token

@@ -11,9 +11,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.errors import SettingError
+from fleximq.security.authentication.checker_interfaces import (
+    ICautious,
+    IManyAtOnce,
+    INeedsReactor,
+    IRemembering,
+    IVouching,
+)
 from fleximq.security.checkers import passwords
 from fleximq.security.checkers.passwords import LONGEST, MEMORY, PASSES, REMEMBERED, Passwords, hashOf
-from fleximq.security.checking import ICautious, IManyAtOnce, INeedsReactor, IRemembering, IVouching
 from fleximq.security.credentials import Password
 from fleximq.security.principal import Principal
 from tests.security.secrets_on_disk import CHEAP, ThreadClock, secretFile

@@ -9,8 +9,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseDone
 
+from fleximq.security.checkers.claims import WrongClaim
 from fleximq.security.checkers.web_answer import LARGEST, body, principalOf
-from fleximq.security.claims import WrongClaim
 from fleximq.security.principal import Principal
 
 

@@ -14,10 +14,16 @@ from twisted.web.server import Site
 from zope.interface.verify import verifyObject
 
 from fleximq.errors import NoCapacity
+from fleximq.security.authentication.checker_interfaces import (
+    ICautious,
+    IManyAtOnce,
+    INeedsReactor,
+    IRemembering,
+    IVouching,
+)
 from fleximq.security.checkers import web_service
 from fleximq.security.checkers.web_options import webService
 from fleximq.security.checkers.web_service import REFUSED_FOR, Service, WebService
-from fleximq.security.checking import ICautious, IManyAtOnce, INeedsReactor, IRemembering, IVouching
 from fleximq.security.credentials import ApiKey, Password, Token
 from fleximq.security.principal import Principal
 from tests.security.checkers.test_web_answer import Response

@@ -11,15 +11,15 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.config.extension_options import Chosen
+from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
-from fleximq.extension_options import Chosen
 from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IForm, ISubscriber
 from fleximq.services.compose import compose
-from fleximq.services.extensions import ExtensionContext
-from fleximq.settings import Settings
-from fleximq.wire.flexi_header import packHeader
-from fleximq.wire.flexi_message import MessageType, encodeFrame
+from fleximq.services.extension_service import ExtensionContext
+from fleximq.wire.fleximq_frame import MessageType, encodeFrame
+from fleximq.wire.fleximq_header import packHeader
 from fleximq_audit_trail.choices import Choices
 from fleximq_audit_trail.service import AuditTrail
 from fleximq_audit_trail.watcher import LONGEST, Watcher

@@ -7,12 +7,12 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.values import Envelope
+from fleximq.broker.envelope import Envelope
+from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.interfaces import IForm, ISource, ISubscriber
-from fleximq.message import Content, Message
 from fleximq.services.compose import compose
-from fleximq.settings import Settings
+from fleximq.values.message import Content, Message
 from fleximq_line_echo.dialect import LINE_BYTES, LINES
 
 HERE = IPv4Address("TCP", "127.0.0.1", 50000)

@@ -13,11 +13,11 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
+from fleximq.security.access_policy import Security
+from fleximq.security.anonymous_access import Protection
 from fleximq.security.credentials import Password
-from fleximq.security.door import Security
-from fleximq.security.protection import Protection
-from fleximq.settings import Settings
 from fleximq_time_codes.checker import LASTING, PERIOD, TimeCodes, codeOf
 
 KEY = b"12345678901234567890"

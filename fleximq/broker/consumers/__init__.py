@@ -1,0 +1,1 @@
+"""Polled subscriptions and work queues on top of queues."""

@@ -1,0 +1,267 @@
+"""One subscription that outlives connections: its own copy of a topic's messages, to be polled one by one.
+
+The rules are those of the BlipMQ document and of docs/dialects.rst: the delivered QoS is the lower of the
+publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: who
+publishes asks :meth:`Subscription.admits` of all subscriptions before any is filled. QoS0 messages are handed out
+once and forgotten; they make room for others, oldest first. Both kinds come in their common order.
+
+A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; when the last
+one is gone, a grace time runs, and after it the subscription expires.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from zope.interface import implementer
+
+from fleximq.broker.deadlines import Deadline, Deadlines
+from fleximq.broker.envelope import Delivery
+from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
+from fleximq.broker.queues.waiting_messages import ANY, Backlog, cost, costOf
+from fleximq.interfaces import IGuard, ISubscriber
+from fleximq.values.message import Message
+
+
+@implementer(ISubscriber, IGuard)
+class Subscription:
+    """One subscription: a queue for what is tracked, and beside it the messages that are not.
+
+    :param id: its number, from 1.
+    :param owner: who may poll it, e.g. an API key; None for anybody without a name.
+    :param qos: 0 or 1, the most that its deliveries have.
+    :param queue: for the tracked messages; must leave the bounds to :meth:`admits` (``dropsOldest=False``).
+    :param kept: whether it outlives the process: its queue is one of the journal's.
+    :param grace: seconds that it lives on after its last connection.
+    :param counted: is told of :data:`fleximq.broker.queues.queue.DROPPED` messages.
+    :param onAttached: is told of each holder that was attached.
+    :param onGraceOver: is called when the grace time is over.
+    """
+
+    form = QUEUED
+
+    def __init__(
+        self,
+        id: int,
+        owner: str | None,
+        topic: str,
+        qos: int,
+        queue: Queue,
+        *,
+        deadlines: Deadlines,
+        grace: float,
+        kept: bool = False,
+        counted: Callable[[str, int], None],
+        onAttached: Callable[[object, "Subscription"], None],
+        onGraceOver: Callable[["Subscription"], None],
+    ) -> None:
+        self.id = id
+        self.owner = owner
+        self.topic = topic
+        self.qos = qos
+        self.kept = kept
+        self._queue = queue
+        self._deadlines = deadlines
+        self._grace = grace
+        self._counted = counted
+        self._onAttached = onAttached
+        self._onGraceOver = onGraceOver
+        self._holders: set[object] = set()
+        self._graceTime: Deadline | None = None
+        self._idleSince = deadlines.seconds()
+        self._closed = False
+        self._untracked = Backlog()
+        # For each untracked message the tag that the last tracked message before it has, or will have.
+        self._after: deque[int] = deque()
+
+    @property
+    def depth(self) -> int:
+        """The number of messages that can be polled now."""
+        return self._queue.depth + len(self._untracked)
+
+    @property
+    def inFlight(self) -> int:
+        """The number of messages that were polled and wait for their acknowledgement."""
+        return self._queue.inFlight
+
+    @property
+    def size(self) -> int:
+        """The cost in bytes of everything waiting and in flight."""
+        return self._queue.size + self._untracked.size
+
+    @property
+    def queue(self) -> Queue:
+        """The queue of what is tracked."""
+        return self._queue
+
+    @property
+    def idleSince(self) -> float | None:
+        """The clock's seconds when its last connection left; None while it has one."""
+        return None if self._holders else self._idleSince
+
+    @property
+    def loading(self) -> bool:
+        """Whether the next message cannot be polled before it was read, see :meth:`whenLoaded`."""
+        return self._queue.loading and not self._isUntrackedNext()
+
+    def whenLoaded(self, call: Callable[[], object]) -> None:
+        """Call once what is being read has come; to be asked for while ``loading``."""
+        self._queue.whenLoaded(call)
+
+    def admits(self, count: int, size: int) -> str | None:
+        """Return None if ``count`` QoS1 messages with ``size`` bytes in them can be kept, else why not.
+
+        A QoS0 subscription keeps no promises and admits everything. Messages of QoS0 are no obstacle, they make
+        room; for publications of QoS0 there is nothing to ask.
+        """
+        return self._queue.admits(count, size) if self.qos else None
+
+    def deliver(self, rendered: Sequence[Message], count: int) -> None:
+        """Put in one run, whose messages all have the QoS of its envelope.
+
+        Over the bounds, QoS0 messages are dropped and counted, oldest first; tracked ones are kept in any case.
+        """
+        if self._closed or not rendered:
+            return
+        if self.qos and rendered[0].qos:
+            self._queue.deliver(rendered, count)
+            if self._untracked:
+                self._makeRoom()
+        else:
+            self._deliverUntracked(rendered)
+
+    def poll(self, holder: object) -> Delivery | None:
+        """Hand out the next message, with the QoS it is delivered with; None if there is none.
+
+        A tag of 0 means that no acknowledgement is expected. The holder is attached by this.
+        """
+        self._use(holder)
+        if self._isUntrackedNext():
+            return self._pollUntracked()
+        return self._queue.take(holder)
+
+    def pollMany(self, holder: object, number: int, most: int = ANY) -> list[Delivery]:
+        """Hand out ``number`` messages or as many as there are; as :meth:`poll` for each, but quicker.
+
+        :param most: no more are handed out when these cost so many bytes.
+        """
+        self._use(holder)
+        if not self._untracked:
+            return self._queue.takeMany(holder, number, most)
+        deliveries: list[Delivery] = []
+        while self._untracked and len(deliveries) < number and most > 0:
+            ahead = self._queue.returned + self._after[0] - self._queue.lastTag
+            if ahead > 0:
+                taken = self._queue.takeMany(holder, min(ahead, number - len(deliveries)), most)
+                if not taken and self._queue.loading:
+                    return deliveries
+                most -= cost([delivery.message for delivery in taken])
+                deliveries += taken
+            else:
+                deliveries.append(self._pollUntracked())
+                most -= costOf(deliveries[-1].message)
+        return deliveries + self._queue.takeMany(holder, number - len(deliveries), most)
+
+    def acknowledge(self, tag: int) -> bool:
+        """Remove the message with this tag for good, also after it has returned; False if it is unknown."""
+        return self._queue.acknowledge(tag)
+
+    def bury(self, delivery: Delivery) -> None:
+        """Take out what was just handed out but cannot be sent: to the dead letters, or dropped if untracked."""
+        if delivery.tag:
+            self._queue.bury(delivery.tag)
+        else:
+            self._counted(DROPPED, 1)
+
+    def discard(self, number: int) -> int:
+        """Throw away what waits, so many messages or as many as can be taken now, and return how many those were."""
+        gone = 0
+        while self._untracked and gone < number:
+            self._pollUntracked()
+            gone += 1
+        deliveries = self._queue.takeMany(None, number - gone)
+        for delivery in deliveries:
+            self._queue.acknowledge(delivery.tag)
+        return gone + len(deliveries)
+
+    def attach(self, holder: object) -> None:
+        """Note that this connection uses the subscription; the grace time stops."""
+        if self._closed or holder in self._holders:
+            return
+        self._holders.add(holder)
+        if self._graceTime is not None:
+            self._graceTime.cancel()
+            self._graceTime = None
+        self._onAttached(holder, self)
+
+    def detach(self, holder: object) -> None:
+        """Note that this connection is gone: what it has in flight returns at once, in order.
+
+        If it was the last one, the grace time begins. Does nothing for a connection that is not attached.
+        """
+        if holder not in self._holders:
+            return
+        self._holders.discard(holder)
+        if not self._holders:
+            self.rest(0.0)
+        self._queue.release(holder)
+
+    def rest(self, seconds: float) -> None:
+        """Begin the grace time, of which so much is over already."""
+        self._idleSince = self._deadlines.seconds() - seconds
+        self._graceTime = self._deadlines.call(max(0.0, self._grace - seconds), self._expire)
+
+    def close(self) -> int:
+        """Drop everything and take nothing in any more.
+
+        :return: how many messages were dropped, those in flight included.
+        """
+        self._closed = True
+        if self._graceTime is not None:
+            self._graceTime.cancel()
+            self._graceTime = None
+        self._holders.clear()
+        dropped = len(self._untracked)
+        self._untracked.clear()
+        self._after.clear()
+        return dropped + self._queue.close()
+
+    def _isUntrackedNext(self) -> bool:
+        return bool(self._untracked) and not self._queue.returned and self._after[0] <= self._queue.lastTag
+
+    def _use(self, holder: object) -> None:
+        if holder not in self._holders:
+            self.attach(holder)
+
+    def _expire(self) -> None:
+        self._graceTime = None
+        self._onGraceOver(self)
+
+    def _deliverUntracked(self, messages: Sequence[Message]) -> None:
+        room = self._queue.maxBytes - self._queue.weight
+        fitting = [message for message in messages if costOf(message) <= room]
+        if len(fitting) < len(messages):
+            self._counted(DROPPED, len(messages) - len(fitting))
+        self._untracked.append(fitting, cost(fitting))
+        self._after.extend([self._queue.lastTag + self._queue.untried] * len(fitting))
+        self._makeRoom()
+
+    def _pollUntracked(self) -> Delivery:
+        self._after.popleft()
+        message = self._untracked.popleft()
+        if message is None:
+            raise IndexError("no untracked message waits")
+        return Delivery(0, message if message.qos == 0 else message._replace(qos=0), 1)
+
+    def _makeRoom(self) -> None:
+        """Drop untracked messages, oldest first, as far as the bounds ask for it."""
+        queue = self._queue
+        kept = queue.depth + queue.inFlight
+        dropped = 0
+        while self._untracked and (
+            kept + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
+        ):
+            self._untracked.dropOldest()
+            self._after.popleft()
+            dropped += 1
+        if dropped:
+            self._counted(DROPPED, dropped)

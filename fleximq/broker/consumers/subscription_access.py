@@ -1,0 +1,99 @@
+"""What belongs to subscriptions that are polled: how they meet topics, clients and the journal.
+
+The rules of each are in :mod:`fleximq.broker.consumers.polled_subscription`, which of them there are in
+:mod:`fleximq.broker.consumers.polled_subscriptions`.
+"""
+
+from collections.abc import Sequence
+
+from fleximq.broker.authorization import permit, permits
+from fleximq.broker.consumers.openings import Openings
+from fleximq.broker.consumers.polled_subscriptions import Subscription, Subscriptions
+from fleximq.broker.envelope import Client, Delivery
+from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.rules import Rules
+from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
+from fleximq.errors import NoCapacity, SubscriptionFailed
+from fleximq.interfaces import IJournal
+from fleximq.rights import Action
+
+
+def reasonOf(journal: IJournal) -> str | None:
+    """Return why the journal keeps nothing at present; None if it does."""
+    health = journal.health()
+    return None if health["state"] == "ok" else str(health["reason"])
+
+
+class Polling:
+    """Opens subscriptions, lets clients take from them, and ends them; ``subscriptions`` are all there are.
+
+    ``limits`` says how many there may be; those that are there stay when it becomes less.
+    """
+
+    def __init__(
+        self, rules: Rules, journal: IJournal, topics: TopicTable, openings: Openings, makeQueue: MakeQueue
+    ) -> None:
+        self.limits = rules.limits
+        self._journal = journal
+        self._topics = topics
+        self._openings = openings
+        self.subscriptions = Subscriptions(
+            makeQueue, grace=rules.grace, keptGrace=rules.durableGrace, onExpired=self._expired
+        )
+
+    def open(self, client: Client, owner: str | None, name: str, qos: int) -> Subscription:
+        """See :meth:`fleximq.broker.broker.Broker.openSubscription`."""
+        permit(client, Action.SUBSCRIBE, name)
+        subscriptions = self.subscriptions
+        if len(subscriptions) >= self.limits.queues:
+            raise NoCapacity(f"there are {len(subscriptions)} subscriptions already")
+        if subscriptions.heldBy(client) >= self.limits.subscriptions:
+            raise SubscriptionFailed(f"more than {self.limits.subscriptions} subscriptions")
+        topic = self._topics.get(name)
+        subscription = subscriptions.open(client, owner, topic.name, qos, kept=self._keeps(qos, topic.name))
+        self._openings.subscribed(subscription)
+        self._topics.subscribe(subscription, name, guard=subscription if qos else None, kept=subscription.kept)
+        return subscription
+
+    def _keeps(self, qos: int, name: str) -> bool:
+        """Tell whether a subscription outlives the broker.
+
+        :raises SubscriptionFailed: it should, but nothing can be kept at present.
+        """
+        if not qos or not self._journal.onDisk or name.startswith(SYSTEM):
+            return False
+        reason = reasonOf(self._journal)
+        if reason is not None:
+            raise SubscriptionFailed(f"the subscription cannot be kept: {reason}")
+        return True
+
+    def poll(self, client: Client, owner: str | None, id: int, number: int, most: int) -> Sequence[Delivery]:
+        """See :meth:`fleximq.broker.broker.Broker.poll`."""
+        subscription = self.subscriptions.find(id, owner)
+        permit(client, Action.SUBSCRIBE, subscription.topic)
+        subscription.attach(client)
+        deliveries = subscription.pollMany(client, number, most)
+        if deliveries and subscription.kept:
+            client.consumed = True
+        return deliveries
+
+    def loading(self, owner: str | None, id: int) -> Subscription | None:
+        """See :meth:`fleximq.broker.broker.Broker.loading`."""
+        subscription = self.subscriptions.find(id, owner)
+        return subscription if subscription.loading else None
+
+    def acknowledge(self, owner: str | None, id: int, tag: int, client: Client | None) -> bool:
+        """See :meth:`fleximq.broker.broker.Broker.acknowledge`."""
+        subscription = self.subscriptions.find(id, owner)
+        if client is not None:
+            permit(client, Action.SUBSCRIBE, subscription.topic)
+            client.consumed = self._journal.onDisk
+        return subscription.acknowledge(tag)
+
+    def narrow(self, client: Client) -> None:
+        """Let go of the subscriptions that a client may not poll any more, as if it had left."""
+        self.subscriptions.detach(client, lambda topic: not permits(client, Action.SUBSCRIBE, topic))
+
+    def _expired(self, subscription: Subscription) -> None:
+        self._openings.subscriptionExpired(subscription)
+        self._topics.unsubscribe(subscription, subscription.topic)

@@ -1,0 +1,119 @@
+"""What belongs to work queues: how they meet topics, clients and the journal.
+
+The rules of each, and which of them there are, are in :mod:`fleximq.broker.consumers.work_queues`.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from fleximq.broker.authorization import permit, permits
+from fleximq.broker.consumers.openings import Openings
+from fleximq.broker.consumers.work_queues import TopicQueue, TopicQueues
+from fleximq.broker.envelope import Client, Delivery, Envelope
+from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.waiting_messages import weigh
+from fleximq.broker.rules import Rules
+from fleximq.broker.topics.names import isOwn
+from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.errors import InvalidTopic, NoCapacity
+from fleximq.interfaces import IJournal
+from fleximq.rights import EVERYTHING, Action
+from fleximq.values.message import Message
+
+
+class WorkQueues:
+    """Lets topics have queues, lets clients take from them, and ends them; ``queues`` are all there are.
+
+    :param idOf: returns the id a message has in a queue, a new one where it brought none.
+    :param lasts: tells whether the queue of this topic never expires.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        journal: IJournal,
+        topics: TopicTable,
+        openings: Openings,
+        makeQueue: MakeQueue,
+        idOf: Callable[[Message], str],
+        lasts: Callable[[str], bool],
+    ) -> None:
+        self._journal = journal
+        self._topics = topics
+        self._openings = openings
+        self.queues = TopicQueues(
+            makeQueue,
+            expiry=rules.queueExpiry,
+            maxQueues=rules.limits.queues,
+            onExpired=self._expired,
+            idOf=idOf,
+            lasts=lasts,
+        )
+
+    def ensure(self, name: str) -> TopicQueue:
+        """Return the queue of a topic, which it has from now on.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NoCapacity: there are as many queues as there may be.
+        """
+        queue = self.queues.get(name)
+        if queue is None:
+            self._topics.get(name)
+            queue, _ = self.queues.ensure(name)
+            self._openings.queueOpened(queue)
+            self._topics.subscribe(queue, name, queue=True, kept=queue.kept)
+        return queue
+
+    def refusal(self, queue: TopicQueue, envelope: Envelope, body: Any, count: int) -> str | None:
+        """Return why a queue does not take what MiniMQ produces; None if it does. The topic is in the table."""
+        size = weigh(envelope.source.messages(body))
+        if queue.everConsumed:
+            return queue.admits(envelope.topic.owed + count, envelope.topic.owedBytes + size)
+        return queue.admits(count, size)
+
+    def expectReplies(self, client: Client, name: str) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.expectReplies`."""
+        if not isOwn(name) and permits(client, Action.CONSUME, name):
+            with suppress(InvalidTopic, NoCapacity):
+                self.ensure(name)
+
+    def consume(self, client: Client, name: str) -> Delivery | None:
+        """See :meth:`fleximq.broker.broker.Broker.consume`."""
+        permit(client, Action.CONSUME, name)
+        queue = self.ensure(name)
+        delivery = self.queues.consume(name, client)
+        if delivery is not None and queue.kept:
+            client.consumed = True
+        return delivery
+
+    def consumeMany(self, client: Client, name: str, number: int, most: int) -> Sequence[Delivery]:
+        """See :meth:`fleximq.broker.broker.Broker.consumeMany`."""
+        permit(client, Action.CONSUME, name)
+        queue = self.ensure(name)
+        deliveries = self.queues.consumeMany(name, number, client, most)
+        if deliveries and queue.kept:
+            client.consumed = True
+        return deliveries
+
+    def whenAvailable(self, client: Client, name: str, call: Callable[[], None]) -> Callable[[], None]:
+        """See :meth:`fleximq.broker.broker.Broker.whenAvailable`."""
+        permit(client, Action.CONSUME, name)
+        return self.ensure(name).whenReady(call)
+
+    def loading(self, name: str) -> TopicQueue | None:
+        """See :meth:`fleximq.broker.broker.Broker.loadingQueue`."""
+        queue = self.queues.get(name)
+        return queue if queue is not None and queue.loading else None
+
+    def acknowledge(self, id: str, client: Client | None) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.acknowledgeMessage`."""
+        if client is not None:
+            client.consumed = self._journal.onDisk
+        restricted = client is not None and client.rights is not EVERYTHING
+        self.queues.acknowledge(id, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
+
+    def _expired(self, queue: TopicQueue) -> None:
+        self._openings.queueExpired(queue)
+        self._topics.unsubscribe(queue, queue.name, queue=True)

@@ -1,0 +1,1 @@
+"""`/broker`, `/journal` and `/pipeline` requests; above the facade."""

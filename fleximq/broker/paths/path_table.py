@@ -1,0 +1,148 @@
+"""What the broker answers to REQs on its own paths, and what it tells there about itself.
+
+Each path takes a map of arguments and gives a value for MessagePack; those of :mod:`fleximq.broker.paths.journal_paths`
+give
+it later. Listings are paged: ``limit`` (1 to 1,000,
+100 by default) entries that come ``after`` a key, and in the answer ``next``, the key to go on after, or nil.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fleximq.broker.authorization import permit, sees
+from fleximq.broker.envelope import Client
+from fleximq.broker.paths.arguments import Arguments, Path, listing, page
+from fleximq.broker.paths.group_paths import GROUP_PATHS
+from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, commit, stage
+from fleximq.broker.paths.rows import overview
+from fleximq.broker.topics.topic_table import Topic
+from fleximq.errors import BadRequest, NotFound
+from fleximq.limits import KIBIBYTE
+from fleximq.rights import Action
+
+if TYPE_CHECKING:
+    from fleximq.broker.broker import Broker
+
+#: The longest arguments of most paths.
+ARGUMENT_BYTES = 64 * KIBIBYTE
+
+
+def about(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
+    """Answer ``/broker/about``: :func:`overview`, and which dialects are spoken, and the time in milliseconds."""
+    return {
+        **overview(broker),
+        "dialects": ["fleximq", "blipmq", "minimq", "identity"],
+        "time": int(time.time() * 1000),
+    }
+
+
+def clients(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
+    """Answer ``/broker/clients``: who is connected, by id."""
+    after, limit = page(arguments, int, 0)
+    return listing("clients", broker.clients, lambda client: client.id, after, limit, _client(broker))
+
+
+def topics(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
+    """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue.
+
+    Left out are those with which the asker may do nothing.
+    """
+    after, limit = page(arguments, str, "")
+    seen = (topic for topic in broker.topics if sees(client, topic.name))
+    return listing("topics", seen, lambda topic: topic.name, after, limit, _topic(broker))
+
+
+def reload(broker: "Broker", client: Client, arguments: Arguments) -> Any:
+    """Answer ``/broker/reload``: let the broker read its settings again.
+
+    The answer names the settings that have ``changed``, and those that need a ``restart`` to change.
+
+    :raises Conflict: something is wrong with them, and nothing has changed; a sentence for each such thing, one a line.
+    """
+    return broker.reload()
+
+
+def _atOnce(tell: Callable[["Broker", Client, Arguments], Any]) -> Path:
+    """Return a path that gives what this returns."""
+    return lambda broker, client, arguments, answer: answer(tell(broker, client, arguments))
+
+
+PATHS: dict[str, Path] = {
+    "/broker/about": _atOnce(about),
+    "/broker/clients": _atOnce(clients),
+    "/broker/topics": _atOnce(topics),
+    "/broker/reload": _atOnce(reload),
+    **JOURNAL_PATHS,
+    **GROUP_PATHS,
+}
+
+
+#: Paths that change what others meet: who asks them needs the right to ``admin``.
+CHANGING = frozenset({"/broker/reload", "/journal/reopen", "/pipeline/forget"})
+
+
+def find(client: Client, path: str) -> Path:
+    """Return what answers a broker path.
+
+    :raises NotFound: there is no such path.
+    :raises NotPermitted: the client may not ask it.
+    """
+    tell = PATHS.get(path)
+    if tell is None:
+        raise NotFound(f"the broker has no path {path!r}")
+    permit(client, Action.ADMIN if path in CHANGING else Action.READ, path)
+    return tell
+
+
+def argumentBytes(client: Client, path: str) -> int:
+    """Return how long the arguments of a path may be, 0 if that is bounded by the size of a message only.
+
+    Reading MessagePack can cost a hundred times its bytes.
+
+    :raises NotFound: there is no such path.
+    :raises NotPermitted: the client may not ask it.
+    """
+    return 0 if find(client, path) in (stage, commit) else ARGUMENT_BYTES
+
+
+def answer(broker: "Broker", client: Client, path: str, arguments: Any, give: Callable[[Any], None]) -> None:
+    """Let a broker path give its answer, now or later.
+
+    :param arguments: a map, or None for none.
+    :raises NotFound: there is no such path.
+    :raises NotPermitted: the client may not ask it.
+    :raises BadRequest: the arguments are no map, or one has a wrong type or value.
+    """
+    tell = find(client, path)
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise BadRequest("the payload of a broker path is a map or empty")
+    tell(broker, client, arguments or {}, give)
+
+
+def _client(broker: "Broker") -> Callable[[Client], dict[str, Any]]:
+    def row(client: Client) -> dict[str, Any]:
+        return {
+            "client_id": client.id,
+            "dialect": client.dialect,
+            "name": client.name,
+            "principal": client.principal,
+            "address": client.address,
+            "connected": round(broker.clock.seconds() - client.joined, 3),
+            "subscriptions": len(client.patterns),
+        }
+
+    return row
+
+
+def _topic(broker: "Broker") -> Callable[[Topic], dict[str, Any]]:
+    def row(topic: Topic) -> dict[str, Any]:
+        queue = broker.queues.get(topic.name)
+        return {
+            "topic": topic.name,
+            "subscribers": topic.subscribers,
+            "published": topic.published,
+            "queued": None if queue is None else queue.depth,
+        }
+
+    return row

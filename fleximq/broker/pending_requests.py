@@ -1,0 +1,108 @@
+"""Requests that wait for their answer, so that nobody waits in vain.
+
+FlexiMQ document 5.1.3: a responder that disconnects leaves its requesters a 502, a deadline that passes a 504. An
+answer closes its request; answers nobody asked for are none of this file's business.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fleximq.broker.deadlines import Deadline, Deadlines
+from fleximq.broker.envelope import Client
+from fleximq.errors import TooManyRequests
+from fleximq.status import Status
+
+Key = tuple[int, int, str]
+
+#: A request whose id and path have so many characters counts twice.
+_CHARACTERS = 1024
+
+
+class _Request(NamedTuple):
+    requester: Client
+    path: str
+    deadline: Deadline | None
+
+
+class OpenRequests:
+    """All REQs that were forwarded and not answered yet.
+
+    ``timeout`` is how many seconds an answer may take, 0 for any time; ``maximum`` how many one client may have open,
+    of which each counts once more for every 1,024 characters of its id and path together. Both may be changed, for
+    requests that come later.
+    """
+
+    def __init__(self, deadlines: Deadlines, timeout: float, maximum: int) -> None:
+        self._deadlines = deadlines
+        self.timeout = timeout
+        self.maximum = maximum
+        self._asked: dict[int, dict[Key, _Request]] = {}
+        self._asking: dict[int, dict[Key, None]] = {}
+        self._weights: dict[int, int] = {}
+
+    def open(self, requester: Client, responder: Client, id: str, path: str) -> None:
+        """Remember a request; the same id to the same responder again takes the earlier one's place.
+
+        :raises TooManyRequests: the requester has as many open as it may.
+        """
+        key = (requester.id, responder.id, id)
+        mine = self._asking.get(requester.id)
+        if mine is None:
+            mine = self._asking[requester.id] = {}
+        if key in mine:
+            self._close(key)
+        weight = _weight(id, path)
+        if len(mine) + self._weights.get(requester.id, 0) + weight >= self.maximum:
+            raise TooManyRequests(f"more than {self.maximum} requests wait for their answer")
+        theirs = self._asked.get(responder.id)
+        if theirs is None:
+            theirs = self._asked[responder.id] = {}
+        deadline = self._deadlines.call(self.timeout, self._expire(key)) if self.timeout else None
+        if weight:
+            self._weights[requester.id] = self._weights.get(requester.id, 0) + weight
+        mine[key] = None
+        theirs[key] = _Request(requester, path, deadline)
+
+    def close(self, requester: Client, responder: Client, id: str) -> bool:
+        """Note that an answer came; False if nobody waits for it."""
+        return self._close((requester.id, responder.id, id)) is not None
+
+    def waiting(self, requester: Client) -> int:
+        """Return how many answers a client waits for."""
+        return len(self._asking.get(requester.id, ()))
+
+    def leave(self, client: Client) -> None:
+        """Drop what a client that is gone had asked, and tell those who asked it (502)."""
+        for key in tuple(self._asking.get(client.id, ())):
+            self._close(key)
+        for key in tuple(self._asked.get(client.id, ())):
+            self._fail(key, Status.BAD_GATEWAY, "the responder disconnected before it answered")
+        self._asking.pop(client.id, None)
+        self._weights.pop(client.id, None)
+        self._asked.pop(client.id, None)
+
+    def _expire(self, key: Key) -> Callable[[], None]:
+        return lambda: self._fail(key, Status.GATEWAY_TIMEOUT, f"no answer within {self.timeout:g} seconds")
+
+    def _fail(self, key: Key, status: Status, words: str) -> None:
+        request = self._close(key)
+        if request is not None and request.requester.peer is not None:
+            request.requester.peer.requestFailed(key[2], request.path, status, words)
+            request.requester.peer.requestDone()
+
+    def _close(self, key: Key) -> _Request | None:
+        theirs = self._asked.get(key[1])
+        request = theirs.pop(key, None) if theirs else None
+        if request is not None:
+            del self._asking[key[0]][key]
+            weight = _weight(key[2], request.path)
+            if weight:
+                self._weights[key[0]] -= weight
+            if request.deadline is not None:
+                request.deadline.cancel()
+        return request
+
+
+def _weight(id: str, path: str) -> int:
+    """Return how often a request counts besides once."""
+    return (len(id) + len(path)) // _CHARACTERS

@@ -1,0 +1,1 @@
+"""From Broker.publish to the subscribers."""

@@ -1,0 +1,93 @@
+"""The careful way of publications: past guards that may refuse them, and through the journal or behind what is there.
+
+What needs no care is delivered at once (:mod:`fleximq.broker.publishing.fan_out`) and never comes by here.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from fleximq.broker.envelope import Envelope
+from fleximq.broker.publishing.fan_out import Delivering
+from fleximq.broker.publishing.guards import admitsAll, admitted
+from fleximq.broker.publishing.idempotence import Kept
+from fleximq.broker.publishing.pending_commits import Recording
+from fleximq.broker.publishing.transactions import Transactions
+from fleximq.broker.queues.waiting_messages import weigh
+from fleximq.errors import NotKept, NotRecorded
+from fleximq.interfaces import IJournal
+
+
+class Publishing:
+    """Takes runs that something may refuse, that are to be kept, or that wait for others."""
+
+    def __init__(
+        self, journal: IJournal, delivering: Delivering, transactions: Transactions, recording: Recording
+    ) -> None:
+        self._onDisk: bool = journal.onDisk
+        self._delivering = delivering
+        self._transactions = transactions
+        self._recording = recording
+
+    def publish(self, envelope: Envelope, body: Any, count: int, kept: Kept | None) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.publish`."""
+        topic = envelope.topic
+        if topic.gone:
+            envelope = self._delivering.present(envelope)
+            topic = envelope.topic
+        if not (topic.guards or self._onDisk):
+            self._delivering.deliver(envelope, body, count)
+            return
+        taken: Sequence[int] = range(count)
+        refused: Sequence[int] = ()
+        size = 0
+        words = ""
+        if (topic.guards or (topic.queues and self._onDisk)) and envelope.qos:
+            size = weigh(envelope.source.messages(body))
+            if not admitsAll(topic, count, size):
+                taken, refused, size, words = admitted(envelope, body)
+                if taken and refused:
+                    body = envelope.source.pick(body, taken)
+        if taken:
+            try:
+                self.bring(envelope, body, len(taken), size, kept and partial(_tell, kept, taken))
+            except NotRecorded as error:
+                raise NotRecorded(error.reason, range(count)) from error
+        if refused:
+            raise NotKept(words, refused)
+
+    def narrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.publishNarrowed`."""
+        envelope = self._delivering.present(envelope)
+        bring = partial(self._delivering.deliverTo, tuple(audience))
+        if envelope.topic.line:
+            self._recording.wait(envelope, body, count, bring)
+        else:
+            bring(envelope, body, count)
+
+    def bring(
+        self, envelope: Envelope, body: Any, count: int, size: int, told: Callable[[str | None], None] | None
+    ) -> None:
+        """Bring a run, which nobody refuses, through the journal, behind what goes through it, or at once.
+
+        :param size: the bytes in its messages, if anybody will ask how many are to come.
+        :param told: called when it is committed (None), or with the reason why it is not kept, if it is to be kept.
+        :raises NotRecorded: the journal takes nothing at present.
+        """
+        if self.isRecorded(envelope):
+            self._recording.keep(envelope, body, count, size, told)
+        elif envelope.topic.line:
+            self._recording.wait(envelope, body, count, self._transactions.deliver)
+        else:
+            self._transactions.deliver(envelope, body, count)
+
+    def isRecorded(self, envelope: Envelope) -> bool:
+        """Tell whether a run goes through the journal."""
+        if not self._onDisk:
+            return False
+        topic = envelope.topic
+        return envelope.durable or topic.always or bool(topic.keepers and envelope.qos)
+
+
+def _tell(kept: Kept, places: Sequence[int], reason: str | None) -> None:
+    kept(reason, places)

@@ -1,0 +1,66 @@
+"""One place that knows how a broker's queues are made: their times and bounds, and whether they outlive the process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleximq.broker.deadlines import Deadlines
+from fleximq.broker.queues.durable_queue import Keeping, KeptQueue
+from fleximq.broker.queues.queue import Queue
+from fleximq.values.message import Message
+
+
+def _forEver(topic: str) -> float | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class MakeQueue:
+    """Makes queues that differ in their names, and in what is given to :meth:`__call__`.
+
+    The first six are those of :class:`fleximq.broker.queues.queue.Queue`. ``livesOf`` returns after how many seconds a
+    topic's messages expire, None for never. ``keeping`` keeps queues in the journal, those that have a key; ``memory``
+    is how many bytes of messages each of them may have in memory.
+    """
+
+    deadlines: Deadlines
+    retryAfter: float
+    maxDeliveries: int
+    maxMessages: int
+    maxBytes: int
+    onDead: Callable[[str, Message], object] | None
+    counted: Callable[[str, int], None]
+    livesOf: Callable[[str], float | None] = _forEver
+    keeping: Keeping | None = None
+    memory: int = 16 << 20
+
+    @property
+    def keeps(self) -> bool:
+        """Whether queues that have a key outlive the process."""
+        return self.keeping is not None
+
+    def __call__(self, name: str, key: str = "", **others: Any) -> Queue:
+        """Return a new queue.
+
+        :param key: by which the journal knows it; without one, or without a journal, it lives in memory.
+        :param others: what else the queue is given, see there.
+        """
+        settings = {
+            "name": name,
+            "deadlines": self.deadlines,
+            "retryAfter": self.retryAfter,
+            "maxDeliveries": self.maxDeliveries,
+            "maxMessages": self.maxMessages,
+            "maxBytes": self.maxBytes,
+            "onDead": self.onDead,
+            "counted": self.counted,
+            "lives": self.livesOf(name),
+            **others,
+        }
+        if self.keeping is not None and key:
+            return KeptQueue(key=key, keeping=self.keeping, memory=self.memory, **settings)
+        return Queue(**settings)
+
+    def but(self, **fields: Any) -> "MakeQueue":
+        """Return one that differs in some fields."""
+        return replace(self, **fields)

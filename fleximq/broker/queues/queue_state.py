@@ -1,0 +1,183 @@
+"""What a restart brings back of one queue: its messages' places, what was handed out, and who may ask for it.
+
+It is what a checkpoint holds, and what the records and notes behind the checkpoint are applied to. All of it may be
+applied again to a state that knows it already, and an acknowledgement may come before the note of the delivery.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleximq.broker.queues.offset_ranges import HOLE, Offsets
+from fleximq.values.records import HandedOut, Opened
+
+
+@dataclass(slots=True)
+class QueueState:
+    """One queue as the journal knows it. Times are microseconds since 1970.
+
+    ``lastTag`` is the arrival number of the latest message that was handed out, or left the queue without that;
+    ``far`` has the offsets of all that came after it. ``handed`` has the tag of each offset that was handed out and
+    not acknowledged; ``attempts`` is how often, by tag, where that is not once: 0 where it is only presumed. ``due`` is
+    until when it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the time
+    when they were the latest to arrive. ``used`` is when somebody last used the queue, 0 for just now; ``consumed``
+    whether somebody ever did.
+    """
+
+    key: str
+    topic: str
+    qos: int
+    id: int
+    owner: str | None
+    seen: int
+    lastTag: int = 0
+    far: Offsets = field(default_factory=Offsets)
+    handed: dict[int, int] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    due: dict[int, int] = field(default_factory=dict)
+    ages: deque[tuple[int, int]] = field(default_factory=deque)
+    used: int = 0
+    consumed: bool = False
+    gone: set[int] = field(default_factory=set)
+
+    @classmethod
+    def opened(cls, note: Opened) -> "QueueState":
+        """Return the state of a queue that was just opened."""
+        return cls(note.key, note.topic, note.qos, note.id, note.owner, note.offset)
+
+    @property
+    def isSubscription(self) -> bool:
+        """Whether this is one subscriber's queue: it takes only messages of QoS1."""
+        return self.key.startswith("s:")
+
+    def arrive(self, offsets: Sequence[int], time: int | None = None) -> None:
+        """Take in what was published at these offsets (ascending).
+
+        :param time: when the last one was, for topics whose messages do not live for ever.
+        """
+        if not len(offsets) or offsets[-1] < self.seen:
+            return
+        if offsets[0] < self.seen:
+            offsets = offsets[bisect_left(offsets, self.seen) :]
+        self.seen = offsets[-1] + 1
+        self.far.extend(offsets)
+        if time is not None:
+            self.ages.append((self.lastTag + len(self.far), time))
+
+    def handedOut(self, note: HandedOut) -> None:
+        """Note that messages were handed out."""
+        self.used = 0
+        self.consumed = True
+        # Of a subscription nothing stays hidden over a restart, for no connection does.
+        time = 0 if self.isSubscription else note.time
+        if note.count > self.lastTag:
+            offsets = self.far.take(note.count - self.lastTag)
+            tags = range(self.lastTag + 1, self.lastTag + 1 + len(offsets))
+            if self.gone or HOLE in offsets:
+                self._hand([pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])], time)
+            else:
+                self.handed.update(zip(offsets, tags, strict=True))
+                if time:
+                    self.due.update(dict.fromkeys(tags, time))
+            self.lastTag += len(offsets)
+        for offset in note.again:
+            tag = self.handed.get(offset)
+            if tag is not None:
+                self.attempts[tag] = self.attempts.get(tag, 1) + 1
+                if time:
+                    self.due[tag] = time
+
+    def _hand(self, pairs: Sequence[tuple[int, int]], time: int) -> None:
+        self.handed.update(pairs)
+        if time:
+            self.due.update({tag: time for _, tag in pairs})
+
+    def _isGone(self, offset: int) -> bool:
+        if offset in self.gone:
+            self.gone.discard(offset)
+            return True
+        return offset == HOLE
+
+    def acknowledged(self, offsets: Sequence[int]) -> None:
+        """Note that these messages are not needed any more."""
+        self.used = 0
+        pop, attempts, due = self.handed.pop, self.attempts, self.due
+        if self.far:
+            # What lies behind these was handed out long ago, and is acknowledged twice.
+            first = self.far.first or 1
+            unknown = [offset for offset in offsets if offset not in self.handed and first <= offset < self.seen]
+            self.gone.update(unknown)
+        for offset in offsets:
+            tag = pop(offset, None)
+            if tag is not None and (attempts or due):
+                attempts.pop(tag, None)
+                due.pop(tag, None)
+
+    def settle(self) -> None:
+        """Leave holes where messages were acknowledged that the notes do not say were handed out."""
+        if self.gone:
+            self.far = self.far.without(self.gone)
+            self.gone = set()
+
+    def presume(self, most: int) -> int:
+        """Take the next messages for handed out and given back, though no note says so, and return how many.
+
+        A crash takes the last notes with it; what they told of can be acknowledged nevertheless. Such a message was
+        delivered 0 times.
+        """
+        offsets = self.far.take(most)
+        first = self.lastTag + 1
+        self.lastTag += len(offsets)
+        for tag, offset in enumerate(offsets, first):
+            if offset != HOLE:
+                self.handed[offset] = tag
+                self.attempts[tag] = 0
+        return len(offsets)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as values that MessagePack has."""
+        tags = array("Q", self.handed.values())
+        return {
+            "key": self.key,
+            "topic": self.topic,
+            "qos": self.qos,
+            "id": self.id,
+            "owner": self.owner,
+            "seen": self.seen,
+            "tag": self.lastTag,
+            "far": self.far.dump(),
+            "offsets": array("Q", self.handed).tobytes(),
+            "tags": tags.tobytes(),
+            "attempts": [list(self.attempts), list(self.attempts.values())],
+            "due": array("q", [self.due.get(tag, 0) for tag in tags]).tobytes() if self.due else b"",
+            "ages": [list(age) for age in self.ages],
+            "used": self.used,
+            "consumed": self.consumed,
+        }
+
+    @classmethod
+    def load(cls, dumped: Mapping[str, Any]) -> "QueueState":
+        """Return what :meth:`dump` was called on."""
+        offsets, tags, due = array("Q"), array("Q"), array("q")
+        offsets.frombytes(dumped["offsets"])
+        tags.frombytes(dumped["tags"])
+        due.frombytes(dumped["due"])
+        return cls(
+            key=dumped["key"],
+            topic=dumped["topic"],
+            qos=dumped["qos"],
+            id=dumped["id"],
+            owner=dumped["owner"],
+            seen=dumped["seen"],
+            lastTag=dumped["tag"],
+            far=Offsets.load(dumped["far"]),
+            handed=dict(zip(offsets, tags, strict=True)),
+            attempts=dict(zip(*dumped["attempts"], strict=True)),
+            due=dict(zip(tags, due, strict=True)) if due else {},
+            ages=deque((tag, time) for tag, time in dumped["ages"]),
+            used=dumped["used"],
+            consumed=dumped["consumed"],
+        )

@@ -1,0 +1,111 @@
+"""What waits in a queue and was never handed out: the seam behind which a queue stores its far end.
+
+Here it is a deque in memory. What the queue asks of it is little enough for something that keeps only the near
+messages in memory and reads the others back from where they were written.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from fleximq.values.message import Message
+
+#: Bytes that a message costs besides what is in it, for the bounds of queues. Measured on CPython 3.11: 170 in a
+#: backlog, 216 with an id.
+OVERHEAD = 256
+#: What it costs more while it is handed out and not acknowledged: measured 350 to 460.
+HELD = 448
+#: More than anything costs.
+ANY = 1 << 62
+
+
+def measure(messages: Iterable[Message], most: int = ANY) -> tuple[int, int]:
+    """Return how many messages, from the first, it takes to cost ``most``, and what these cost. 0.07 us a message.
+
+    A message costs its payload, its ids and :data:`OVERHEAD`.
+    """
+    count = size = 0
+    for payload, _, _, id, correlation, replyTo, _, _, _ in messages:
+        if size >= most:
+            break
+        count += 1
+        size += len(payload) + OVERHEAD
+        if id is not None:
+            size += len(id) if id.isascii() else _widest(id)
+        if correlation is not None:
+            size += _widest(correlation)
+        if replyTo is not None:
+            size += _widest(replyTo)
+    return count, size
+
+
+def cost(messages: Sequence[Message]) -> int:
+    """Return what these messages count against a queue's bytes."""
+    return measure(messages)[1]
+
+
+def weigh(messages: Sequence[Message]) -> int:
+    """Return the bytes that are in these messages: what they cost without :data:`OVERHEAD`."""
+    return measure(messages)[1] - OVERHEAD * len(messages)
+
+
+def costOf(message: Message) -> int:
+    """Return what one message counts against a queue's bytes; twice as quick for it as :func:`measure`."""
+    payload, _, _, id, correlation, replyTo, _, _, _ = message
+    size = len(payload) + OVERHEAD
+    if id is not None:
+        size += len(id) if id.isascii() else _widest(id)
+    if correlation is not None:
+        size += _widest(correlation)
+    if replyTo is not None:
+        size += _widest(replyTo)
+    return size
+
+
+def _widest(id: str) -> int:
+    """Return the most bytes that a text takes in memory."""
+    return len(id) if id.isascii() else 4 * len(id)
+
+
+class Backlog:
+    """Messages in order of arrival; ``size`` is their :func:`cost`. All methods are O(1) a message."""
+
+    __slots__ = ("_messages", "size")
+
+    def __init__(self) -> None:
+        self._messages: deque[Message] = deque()
+        self.size = 0
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        return len(self._messages)
+
+    def append(self, messages: Sequence[Message], size: int) -> None:
+        """Put these at the end; ``size`` is their cost, which the caller knows already."""
+        self._messages.extend(messages)
+        self.size += size
+
+    def popleft(self) -> Message | None:
+        """Take the oldest one out, or return None if there is none."""
+        if not self._messages:
+            return None
+        message = self._messages.popleft()
+        self.size -= costOf(message)
+        return message
+
+    def popMany(self, number: int, most: int = ANY) -> list[Message]:
+        """Take the oldest ones out, ``number`` of them or as many as there are, until they cost ``most``."""
+        count, size = measure(islice(self._messages, number), most)
+        self.size -= size
+        popleft = self._messages.popleft
+        return [popleft() for _ in range(count)]
+
+    def dropOldest(self) -> int:
+        """Throw the oldest message away and return its cost; 0 if there is none."""
+        message = self.popleft()
+        return 0 if message is None else costOf(message)
+
+    def clear(self) -> None:
+        """Throw everything away."""
+        self._messages.clear()
+        self.size = 0

@@ -1,0 +1,1 @@
+"""Subscriptions that start in the past."""

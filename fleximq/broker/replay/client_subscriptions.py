@@ -1,0 +1,106 @@
+"""What clients subscribed to: names and patterns, live or from a place in the past on.
+
+A pattern is not permitted as a whole: who may not subscribe to all that it matches is brought the rest.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from fleximq.broker.authorization import permitListening, permitsListening
+from fleximq.broker.envelope import Client, Pattern
+from fleximq.broker.replay.feed import Outlet
+from fleximq.broker.replay.replay import Replays, Start
+from fleximq.broker.topics.names import checkName, isPattern
+from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.errors import SubscriptionFailed
+from fleximq.interfaces import IRights, ISubscriber
+from fleximq.rights import EVERYTHING, Action
+
+
+class Listening:
+    """Puts the subscriptions of clients into the topic table, and takes them out.
+
+    ``most`` is how many one client may have; those that are there stay when it becomes less.
+    """
+
+    def __init__(self, topics: TopicTable, replays: Replays, most: int) -> None:
+        self._topics = topics
+        self._replays = replays
+        self.most = most
+
+    def check(self, client: Client, name: str, literal: bool) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.checkSubscription`."""
+        checkName(name)
+        permitListening(client, name, literal)
+        if len(client.patterns) >= self.most and name not in client.patterns:
+            raise SubscriptionFailed(f"more than {self.most} subscriptions")
+
+    def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.subscribe`."""
+        self.check(client, name, literal)
+        if name not in client.patterns:
+            self._add(client, subscriber, name, literal)
+
+    def follow(self, client: Client, outlet: Outlet, name: str, start: Start) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.follow`."""
+        self.check(client, name, False)
+        cover = self._replays.check(client, name, start)
+        feed = self._replays.lasting(client, outlet)
+        held = client.patterns.get(name)
+        if held is None or held.subscriber is not feed:
+            self.unsubscribe(client, name)
+            self._add(client, feed, name, False)
+        self._replays.follow(feed, cover, start)
+
+    def _add(self, client: Client, subscriber: ISubscriber, name: str, literal: bool) -> None:
+        if literal or not isPattern(name):
+            self._topics.subscribe(subscriber, name)
+        else:
+            self._topics.subscribePattern(subscriber, name)
+        client.patterns[name] = Pattern(subscriber, literal)
+        self._restrict(client, subscriber)
+
+    def unsubscribe(self, client: Client, name: str) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.unsubscribe`."""
+        pattern = client.patterns.pop(name, None)
+        if pattern is None:
+            return
+        if pattern.literal or not isPattern(name):
+            self._topics.unsubscribe(pattern.subscriber, name)
+        else:
+            self._topics.unsubscribePattern(pattern.subscriber, name)
+        if client.rights is not EVERYTHING:
+            self._topics.free(pattern.subscriber)
+        self._replays.drop(client, name)
+
+    def changeRights(self, client: Client, rights: IRights) -> list[str]:
+        """Let a client have other rights, end what it may not subscribe to any more, and return the names of that."""
+        if client.rights is not EVERYTHING:
+            for pattern in client.patterns.values():
+                self._topics.free(pattern.subscriber)
+        client.rights = rights
+        for pattern in client.patterns.values():
+            self._restrict(client, pattern.subscriber)
+        lost = [
+            name for name, pattern in client.patterns.items() if not permitsListening(client, name, pattern.literal)
+        ]
+        for name in lost:
+            self.unsubscribe(client, name)
+        if client.patterns:
+            self._topics.rearranged()
+            self._replays.narrow(client)
+        return lost
+
+    def _restrict(self, client: Client, subscriber: ISubscriber) -> None:
+        if client.rights is not EVERYTHING:
+            self._topics.restrict(subscriber, _mayHear(client))
+
+    def leave(self, client: Client) -> None:
+        """Take back all that a client subscribed to."""
+        for name in tuple(client.patterns):
+            self.unsubscribe(client, name)
+        self._replays.leave(client)
+
+
+def _mayHear(client: Client) -> Callable[[str], bool]:
+    return partial(client.rights.may, Action.SUBSCRIBE)

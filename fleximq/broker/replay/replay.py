@@ -1,0 +1,234 @@
+"""Subscriptions that begin in the past: at a place in the journal, with a topic's latest message, or with its history.
+
+What brings them is :mod:`fleximq.broker.replay.feed`; here is decided where they begin, and which feeds a client has:
+one
+that lasts, for subscriptions which ask for a place and get offsets, and one for what a new subscriber is given of the
+past, which goes when it has caught up.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from fleximq.broker.authorization import permits
+from fleximq.broker.envelope import Client
+from fleximq.broker.replay.feed import Cover, Feed, Outlet
+from fleximq.broker.replay.retained import findBack, latest
+from fleximq.broker.time_to_live import TimesToLive
+from fleximq.broker.topics.names import checkName, checkPattern, isPattern
+from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
+from fleximq.interfaces import IJournal
+from fleximq.rights import Action
+from fleximq.values.patterns import anyOf
+from fleximq.values.records import Batch, Bounds
+
+#: A time that no message has.
+_NEVER = 1 << 62
+
+
+class Start(NamedTuple):
+    """Where a subscription begins.
+
+    ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``; ``number`` is the offset, or milliseconds since
+    1970.
+    """
+
+    kind: str
+    number: int = 0
+
+
+class Replays:
+    """The feeds of all clients.
+
+    :param retained: tells of which topics a new subscriber gets the latest message.
+    :param waits: tells whether something that was committed is still to be brought to those who are live, and calls
+        when it was.
+    :param now: microseconds since 1970.
+    :param unsubscribe: ends a client's subscription of this name.
+    """
+
+    def __init__(
+        self,
+        journal: IJournal,
+        topics: TopicTable,
+        retained: Callable[[str], bool],
+        lives: TimesToLive,
+        waits: Callable[[Callable[[], None]], bool],
+        now: Callable[[], int],
+        unsubscribe: Callable[[Client, str], None],
+    ) -> None:
+        self._journal = journal
+        self._topics = topics
+        self._retained = retained
+        self._lives = lives
+        self._waits = waits
+        self._now = now
+        self._unsubscribe = unsubscribe
+        self._lasting: dict[Client, Feed] = {}
+        self._passing: dict[Client, Feed] = {}
+
+    def check(self, client: Client, name: str, start: Start) -> Cover:
+        """Return what would be covered by a client's subscription that begins at a place in the journal.
+
+        :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
+        :raises SubscriptionFailed: there is no journal, or nothing of this topic goes there.
+        :raises NoLongerKept: the journal has nothing as old.
+        """
+        literal = not isPattern(name)
+        (checkName if literal else checkPattern)(name)
+        if not self._journal.onDisk:
+            raise SubscriptionFailed("there is no journal to begin in")
+        if literal and not self._topics.get(name).durable:
+            raise SubscriptionFailed("this topic is not durable")
+        cover = _cover(client, name, literal, self._journal.bounds())
+        if start.kind != "time":
+            cover.start = self._offsetOf(start, tuple(cover.known.values()))
+        return cover
+
+    def lasting(self, client: Client, outlet: Outlet) -> Feed:
+        """Return the feed that is to be subscribed under the names of what it covers."""
+        feed = self._lasting.get(client)
+        if feed is None:
+            feed = self._lasting[client] = self._feed(client, outlet, lasting=True)
+            self._seat(client, outlet)
+        return feed
+
+    def follow(self, feed: Feed, cover: Cover, start: Start) -> None:
+        """Begin at a place in the journal, and stay; what is covered under this name begins anew."""
+        feed.cover(cover)
+        self._topics.rearranged()
+        if start.kind == "time":
+            self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, cover))
+
+    def recall(self, client: Client, outlet: Outlet, name: str, literal: bool, history: int = 0) -> None:
+        """Give a subscription that was just made what a new subscriber gets of the past, before all that comes.
+
+        :param history: so many messages of a durable topic; without it, the latest where that is set.
+        """
+        if not self._journal.onDisk:
+            return
+        literal = literal or not isPattern(name)
+        bounds = self._journal.bounds()
+        cover = _cover(client, name, literal, bounds)
+        if history and literal and self._topics.get(name).durable:
+            cover.start = None
+            feed = self._pass(client, outlet, cover, [])
+            findBack(self._journal, name, history, partial(feed.place, cover))
+            return
+        singles = latest(cover.known, lambda each: self._retained(each) and not self._brings(client, each))
+        if singles:
+            cover.start = self._journal.end
+            self._pass(client, outlet, cover, singles)
+
+    def _pass(self, client: Client, outlet: Outlet, cover: Cover, singles: list[tuple[int, str]]) -> Feed:
+        feed = self._passing.get(client)
+        if feed is None:
+            feed = self._passing[client] = self._feed(client, outlet, lasting=False)
+            self._seat(client, outlet)
+        self._topics.rearranged()
+        feed.cover(cover, singles)
+        return feed
+
+    def drop(self, client: Client, name: str) -> None:
+        """Bring nothing more for the subscription of this name."""
+        for feeds in (self._lasting, self._passing):
+            feed = feeds.get(client)
+            if feed is not None and feed.uncover(name):
+                self._topics.rearranged()
+                if not feed.covers:
+                    self._end(client, feeds)
+
+    def readAgain(self) -> None:
+        """Let all who follow look into the journal for what was not brought to them."""
+        for feed in tuple(self._lasting.values()):
+            feed.readAgain()
+
+    def narrow(self, client: Client) -> None:
+        """Bring a client nothing any more that it may not have; what was read for it already is read anew."""
+        for feeds in (self._lasting, self._passing):
+            feed = feeds.get(client)
+            if feed is not None:
+                feed.narrow()
+
+    def leave(self, client: Client) -> None:
+        """End all that this client has."""
+        for feeds in (self._lasting, self._passing):
+            if client in feeds:
+                self._end(client, feeds)
+
+    def _feed(self, client: Client, outlet: Outlet, lasting: bool) -> Feed:
+        return Feed(
+            self._journal,
+            outlet,
+            lasting,
+            self._alive,
+            partial(self._brings, client),
+            self._waits,
+            partial(self._end, client, self._passing),
+            partial(self._lost, client, outlet) if lasting else lambda name, error: self.drop(client, name),
+        )
+
+    def _end(self, client: Client, feeds: dict[Client, Feed]) -> None:
+        feed = feeds.pop(client, None)
+        if feed is not None:
+            feed.close()
+            self._seat(client, feed.outlet)
+            self._topics.rearranged()
+
+    def _seat(self, client: Client, outlet: Outlet) -> None:
+        """Let the feeds that there are take the connection's place in what they cover, the lasting one first."""
+        feeds = tuple(feeds[client] for feeds in (self._lasting, self._passing) if client in feeds)
+        if feeds:
+            self._topics.standIns[outlet.subscriber] = feeds
+        else:
+            self._topics.standIns.pop(outlet.subscriber, None)
+
+    def _lost(self, client: Client, outlet: Outlet, name: str, error: BrokerError) -> None:
+        self._unsubscribe(client, name)
+        outlet.failed(error, name)
+
+    def _brings(self, client: Client, name: str) -> bool:
+        """Tell whether the lasting feed of a client brings this topic."""
+        feed = self._lasting.get(client)
+        return feed is not None and feed.brings(name)
+
+    def _offsetOf(self, start: Start, kept: Sequence[Bounds]) -> int:
+        end: int = self._journal.end
+        first = min((each.first for each in kept), default=end)
+        if start.kind == "first":
+            return first
+        if start.kind == "last":
+            return max((each.last for each in kept), default=end)
+        if kept and start.number < first:
+            raise NoLongerKept(first)
+        return min(start.number, end)
+
+    def _alive(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """Leave out what has expired."""
+        if not self._lives:
+            return batches
+        now = self._now()
+        return [self._aliveOf(batch, now) for batch in batches]
+
+    def _aliveOf(self, batch: Batch, now: int) -> Batch:
+        times = [self._lives.of(name) for name in batch.topics]
+        if not any(time is not None for time in times):
+            return batch
+        oldest = [0 if time is None else now - time + 1 for time in times]
+        columns = zip(batch.topicOf, batch.timestamps, strict=True)
+        return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
+
+
+def _cover(client: Client, name: str, literal: bool, bounds: Mapping[str, Bounds]) -> Cover:
+    """Return a cover that begins nowhere yet, with what is kept of its topics; always of those the client may have."""
+    alike = name.__eq__ if literal else anyOf((name,))
+
+    def matches(each: str) -> bool:
+        return alike(each) and permits(client, Action.SUBSCRIBE, each)
+
+    if literal:
+        known = {name: bounds[name]} if name in bounds and matches(name) else {}
+    else:
+        known = {each: kept for each, kept in bounds.items() if matches(each)}
+    return Cover(name, literal, matches, None, known)

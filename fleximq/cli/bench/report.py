@@ -1,0 +1,132 @@
+"""What came of a benchmark, as numbers, as a table, and as a picture of letters."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fleximq.cli.bench.plan import Plan
+from fleximq.cli.bench.roles import Done
+from fleximq.cli.bench.run import Course
+
+#: Which shares of the latencies are told, in per cent.
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+#: The parts of a histogram: each is twice as long as the one before.
+_BAR = 40
+
+
+def figures(plan: Plan, course: Course) -> dict[str, Any]:
+    """Return what ``--json`` shows: rates in messages and MB (10^6 bytes) a second, latencies in microseconds."""
+    wanted = plan.expected * (min(1, plan.subscribers) if plan.isShared else plan.subscribers)
+    missing = wanted - sum(done.messages for done in course.subscribers) if course.subscribers else 0
+    latencies = sorted(each for done in course.subscribers for each in done.latencies)
+    begun = min((done.begun for done in course.publishers), default=0.0)
+    return {
+        "dialect": plan.dialect,
+        "topic": plan.topic,
+        "size": plan.size,
+        "batch": plan.batch,
+        "publishers": _role(plan, course.publishers, begun),
+        "subscribers": _role(plan, course.subscribers, begun),
+        "lost": max(0, missing),
+        "repeated": max(0, -missing),
+        "latency_us": {f"p{share:g}": round(percentile(latencies, share) / 1000, 1) for share in PERCENTILES}
+        | {"max": round(latencies[-1] / 1000, 1)}
+        if latencies
+        else {},
+        "histogram_us": histogram(latencies),
+    }
+
+
+def _role(plan: Plan, done: Sequence[Done], published: float) -> dict[str, Any]:
+    if not done:
+        return {"count": 0, "messages": 0, "rate": 0.0, "megabytes": 0.0, "each": []}
+    begun = min((each.begun for each in done if each.messages), default=0.0)
+    ended = max(each.ended for each in done)
+    messages = sum(each.messages for each in done)
+    rate = _rate(messages, begun, ended, published)
+    return {
+        "count": len(done),
+        "messages": messages,
+        "rate": round(rate, 1),
+        "megabytes": round(rate * plan.size / 1e6, 3),
+        "each": [round(_rate(each.messages, each.begun, each.ended, published), 1) for each in done],
+    }
+
+
+def _rate(messages: int, begun: float, ended: float, published: float) -> float:
+    # What came all at once took as long as it was under way.
+    return messages / max(ended - (begun if begun < ended else published), 1e-9) if messages else 0.0
+
+
+def percentile(ordered: Sequence[int], share: float) -> int:
+    """Return the value that so many per cent of these are not above; they stand in order, and are at least one."""
+    return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)]
+
+
+def histogram(ordered: Sequence[int]) -> list[tuple[float, int]]:
+    """Return how many latencies (nanoseconds) are at most 2^n microseconds, beyond the step before, in order."""
+    counts: dict[int, int] = {}
+    for each in ordered:
+        step = max(0, math.ceil(math.log2(max(each, 1) / 1000)))
+        counts[step] = counts.get(step, 0) + 1
+    return [(2.0**step, counts.get(step, 0)) for step in range(min(counts), max(counts) + 1)] if counts else []
+
+
+def picture(found: dict[str, Any]) -> Any:
+    """Return the table and the histogram that a terminal shows."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("", "clients", "messages", "messages/s", "MB/s"):
+        table.add_column(name, justify="left" if not name else "right", style="bold" if not name else "")
+    for name in ("publishers", "subscribers"):
+        role = found[name]
+        if role["count"]:
+            table.add_row(
+                name, f"{role['count']}", f"{role['messages']:,}", f"{role['rate']:,.0f}", f"{role['megabytes']:,.1f}"
+            )
+    parts: list[Any] = [Text(f"{found['dialect']}, {found['size']} bytes, {found['batch']} at a time", "bold"), table]
+    if found["latency_us"]:
+        told = "  ".join(f"{name} {_time(value)}" for name, value in found["latency_us"].items())
+        parts += [Text(f"latency  {told}\n"), Text("\n".join(_bars(found["histogram_us"])))]
+    if found["repeated"]:
+        parts.append(Text(f"\n{found['repeated']:,} messages came again", "bold yellow"))
+    if found["lost"]:
+        parts.append(Text(f"\n{found['lost']:,} messages did not come", "bold red"))
+    return Group(*parts)
+
+
+def _bars(steps: Sequence[tuple[float, int]]) -> list[str]:
+    most = max(number for _, number in steps)
+    total = sum(number for _, number in steps)
+    return [
+        f"{'to ' + _time(until):>12}  {'█' * math.ceil(_BAR * number / most):<{_BAR}}  {100 * number / total:5.1f} %"
+        for until, number in steps
+    ]
+
+
+def _time(microseconds: float) -> str:
+    if microseconds < 1000:
+        return f"{microseconds:.0f} µs"
+    return f"{microseconds / 1000:.1f} ms" if microseconds < 1e6 else f"{microseconds / 1e6:.2f} s"
+
+
+#: The columns of ``--csv``, each with how it is taken out of :func:`figures`.
+COLUMNS = (
+    "dialect", "size", "batch", "publishers", "subscribers", "messages", "publish_rate", "receive_rate", "lost",
+    "p50_us", "p99_us", "max_us",
+)  # fmt: skip
+
+
+def row(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the line that ``--csv`` adds."""
+    late = found["latency_us"]
+    published, received = found["publishers"], found["subscribers"]
+    values = (
+        found["dialect"], found["size"], found["batch"], published["count"], received["count"], published["messages"],
+        published["rate"], received["rate"], found["lost"], late.get("p50"), late.get("p99"), late.get("max"),
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))

@@ -1,0 +1,109 @@
+"""What publishers and subscribers do, each in a process of its own.
+
+A role says "ready" when it is connected, waits for a word, and then tells what it did. Times are those of the
+machine's monotonic clock, which all processes share.
+"""
+
+import time
+from array import array
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from fleximq.cli.bench.dialect_clients import VOICES
+from fleximq.cli.bench.plan import Plan, Voice
+from fleximq.cli.bench.stamps import STAMP_BYTES, age, stamp
+from fleximq.cli.client_commands.broker_command import Pace
+from fleximq.client.errors import ClientError
+from fleximq.errors import SettingError
+
+READY, GO, OVER = "ready", "go", "over"
+#: Who shares a queue looks so often whether all was published, in seconds.
+_LOOK = 0.2
+#: A subscriber keeps so many latencies, evenly taken.
+_SAMPLES = 200_000
+
+
+class Done(NamedTuple):
+    """How many messages, from when to when (seconds), and the latencies of some of them (nanoseconds)."""
+
+    messages: int
+    begun: float
+    ended: float
+    latencies: "array[int]"
+
+
+def publisher(plan: Plan, line: Connection) -> None:
+    """Connect, wait, and publish."""
+    _told(line, lambda: _publish(plan, line))
+
+
+def subscriber(plan: Plan, line: Connection) -> None:
+    """Connect, and receive until all is there."""
+    _told(line, lambda: _receive(plan, line))
+
+
+def _told(line: Connection, work: Callable[[], Done]) -> None:
+    try:
+        line.send(work())
+    except (ClientError, SettingError, TimeoutError, OSError) as error:
+        line.send(str(error) or type(error).__name__)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        line.close()
+
+
+def _publish(plan: Plan, line: Connection) -> Done:
+    voice = VOICES[plan.dialect](plan, False)
+    rest = b"x" * (plan.size - STAMP_BYTES)
+    line.send(READY)
+    line.recv()
+    begun = time.monotonic()
+    pace = Pace(plan.rate)
+    sent = 0
+    while sent < plan.messages:
+        number = min(plan.batch, plan.messages - sent)
+        pace.wait(number)
+        voice.publish([stamp() + rest] * number)
+        sent += number
+    voice.flush()
+    ended = time.monotonic()
+    voice.close()
+    return Done(sent, begun, ended, array("q"))
+
+
+def _receive(plan: Plan, line: Connection) -> Done:
+    voice = VOICES[plan.dialect](plan, True)
+    latencies = array("q")
+    every = max(1, plan.expected // _SAMPLES)
+    line.send(READY)
+    line.recv()
+    begun = ended = 0.0
+    received = 0
+    while received < plan.expected:
+        payloads = _received(voice, plan, line)
+        if not payloads:
+            break
+        now = time.monotonic_ns()
+        begun = begun or now / 1e9
+        ended = now / 1e9
+        first = -received % every
+        latencies.extend([age(payload, now) for payload in payloads[first::every]])
+        received += len(payloads)
+    voice.close()
+    return Done(received, begun, ended, latencies)
+
+
+def _received(voice: Voice, plan: Plan, line: Connection) -> list[bytes]:
+    """Return what comes next; nothing if that is all."""
+    if not plan.isShared:
+        return voice.receive(plan.patience)
+    deadline = time.monotonic() + plan.patience
+    while time.monotonic() < deadline:
+        # Asked before the queue is: if all was published by then, an empty queue stays empty.
+        isOver = line.poll()
+        payloads = voice.receive(min(_LOOK, plan.patience))
+        if payloads or isOver:
+            return payloads
+    return []

@@ -1,0 +1,89 @@
+"""How a command that talks to a broker is run: one sentence for what goes wrong, and quiet when nobody reads on."""
+
+import os
+import signal
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
+from fleximq.cli.command import Command
+from fleximq.client.errors import ClientError
+from fleximq.errors import SettingError
+
+#: What a shell expects of a program that Control-C or a closed pipe has ended.
+INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
+
+Work = Callable[[Namespace, Address], int]
+
+
+def talking(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
+    """Return a command whose work is given the broker that its arguments name."""
+
+    def prepared(parser: ArgumentParser) -> None:
+        prepare(parser)
+        addOptions(parser)
+
+    return Command(name, words, prepared, lambda arguments: _run(work, arguments))
+
+
+def _run(work: Work, arguments: Namespace) -> int:
+    try:
+        code = work(arguments, addressOf(arguments))
+        sys.stdout.flush()
+        return code
+    except (ClientError, SettingError, TimeoutError) as error:
+        print(f"fleximq: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes what is left at its end, and would complain once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+
+
+def out(data: bytes) -> None:
+    """Write to standard output at once, since somebody may be waiting for it."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def say(sentence: str) -> None:
+    """Tell the person at the terminal something that is no result."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+class Pace:
+    """Keeps to a rate: so many things a second, None for as many as there can be."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._begun = time.monotonic()
+        self._done = 0
+
+    def wait(self, number: int = 1) -> None:
+        """Count so many things, and sleep until they are due."""
+        self._done += number
+        if self._rate is not None:
+            time.sleep(max(0.0, self._begun + self._done / self._rate - time.monotonic()))
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """Show how far something is, where standard error is a terminal; yields what is told of each step."""
+    if not sys.stderr.isatty():
+        yield lambda number: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns: list[Any] = [TextColumn(what), MofNCompleteColumn()]
+    if total is not None:
+        columns += [BarColumn(), TimeRemainingColumn()]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda number: bar.advance(task, number)

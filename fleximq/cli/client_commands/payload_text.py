@@ -1,0 +1,115 @@
+"""Values between a command line and the wire: what is written becomes a value, what comes is shown.
+
+What is shown as text is what dialects that carry text get of it (docs/dialects.rst, "Across dialects").
+"""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import Any
+
+from fleximq.client.events import Delivery
+from fleximq.errors import SettingError
+from fleximq.values.message import Content, Message
+from fleximq.wire.messagepack_json import toJson
+from fleximq.wire.payload_conversion import toBytes, toUtf8
+
+
+def addReading(parser: ArgumentParser) -> None:
+    """Add the option that says how values are written."""
+    parser.add_argument(
+        "--as", dest="as_", choices=tuple(READERS), default="text", help="what VALUE is: text, JSON, or bytes in hex"
+    )
+
+
+def addShowing(parser: ArgumentParser) -> None:
+    """Add the options that say how values are shown."""
+    parser.add_argument(
+        "--format",
+        choices=tuple(SHOWERS),
+        default="text",
+        help="how values are shown; raw is their bytes with nothing between them [text]",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, with all there is to know")
+
+
+def readerOf(name: str) -> Callable[[bytes], Any]:
+    """Return what makes a value of what was written.
+
+    It raises SettingError for what it cannot understand.
+    """
+    return READERS[name]
+
+
+def wordRead(name: str, word: str) -> Any:
+    """Return the value that a word of the command line stands for, whatever bytes it was typed in.
+
+    :raises SettingError: it cannot be understood.
+    """
+    return READERS[name](word.encode("utf-8", "surrogateescape"))
+
+
+def shown(payload: bytes, format: str) -> bytes:
+    """Return a payload as it is shown, with a line's end where the format has lines."""
+    return SHOWERS[format](payload)
+
+
+def asJson(payload: bytes) -> Any:
+    """Return a payload as something that JSON can hold; None for one that is empty, or no MessagePack."""
+    try:
+        return json.loads(toJson(payload)) if payload else None
+    except ValueError:
+        return None
+
+
+def describe(delivery: Delivery) -> dict[str, Any]:
+    """Return what ``--json`` shows of a delivery: ``topic``, ``publisher``, ``value``, and the rest of its header."""
+    more = {
+        key: value if isinstance(value, str | int | float | bool | None) else repr(value)
+        for key, value in delivery.header.items()
+        if key not in ("topic", "routing")
+    }
+    return {"topic": delivery.topic, "publisher": delivery.publisher, "value": asJson(delivery.payload), **more}
+
+
+def _text(written: bytes) -> str:
+    try:
+        return written.decode()
+    except UnicodeDecodeError:
+        raise SettingError("the value is not UTF-8: give it as hex (--as hex)") from None
+
+
+def _json(written: bytes) -> Any:
+    try:
+        return json.loads(written)
+    except (ValueError, RecursionError) as error:
+        raise SettingError(f"the value is not JSON: {error}") from None
+
+
+def _hex(written: bytes) -> bytes:
+    try:
+        return bytes.fromhex(written.decode())
+    except ValueError:
+        raise SettingError("the value is not hex: two digits a byte, e.g. 0aff") from None
+
+
+def _indented(payload: bytes) -> bytes:
+    try:
+        return json.dumps(json.loads(toJson(payload)), ensure_ascii=False).encode() + b"\n" if payload else b"null\n"
+    except ValueError:
+        return toUtf8(_message(payload)) + b"\n"
+
+
+def _message(payload: bytes) -> Message:
+    return Message(payload, Content.MESSAGEPACK)
+
+
+#: How a value may be written, and what is made of it.
+READERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
+#: How a payload may be shown.
+SHOWERS: dict[str, Callable[[bytes], bytes]] = {
+    "text": lambda payload: toUtf8(_message(payload)) + b"\n",
+    "json": _indented,
+    "hex": lambda payload: toBytes(_message(payload)).hex().encode() + b"\n",
+    "raw": lambda payload: toBytes(_message(payload)),
+}

@@ -1,0 +1,128 @@
+"""``fleximq pub TOPIC [VALUE]``: publishes a value, the lines of standard input, or a file."""
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fleximq.cli.client_commands.broker_command import Pace, out, progress, say, talking
+from fleximq.cli.client_commands.broker_options import Address
+from fleximq.cli.client_commands.numbers import count, rate
+from fleximq.cli.client_commands.payload_text import addReading, readerOf, wordRead
+from fleximq.client.blocking import Client
+from fleximq.errors import SettingError
+
+#: So many values are published together where nothing has to be waited for between them.
+_TOGETHER = 1000
+#: So many bytes of standard input are read at once, or as many as are there.
+_READ = 1 << 16
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "value", metavar="VALUE", nargs="?", help="what to publish; without it, each line of standard input"
+    )
+    parser.add_argument(
+        "--file", metavar="FILE", help="publish what is in this file, as one value; - is standard input"
+    )
+    addReading(parser)
+    parser.add_argument("--count", metavar="N", type=count, help="publish it so many times; of lines, so many of them")
+    parser.add_argument("--rate", metavar="N", type=rate, help="publish so many a second at most")
+    parser.add_argument("--key", help="the key of each message, for the pipeline")
+    parser.add_argument("--message-id", metavar="ID", help="the id of the message: a repeat is known by it")
+    parser.add_argument("--json", action="store_true", help="say what was done as JSON")
+    parser.add_argument("--quiet", action="store_true", help="say nothing if all went well")
+
+
+def _run(arguments: Namespace, address: Address) -> int:
+    keys = {name: value for name in ("key", "message_id") if (value := getattr(arguments, name)) is not None}
+    portions = _portions(arguments)
+    total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
+    begun = time.monotonic()
+    with address.connect() as client, progress("published", total) as advance:
+        done = _publish(client, arguments.topic, portions, keys, arguments.rate, advance)
+        client.flush()
+    took = time.monotonic() - begun
+    if arguments.json:
+        out(json.dumps({"published": done, "topic": arguments.topic, "seconds": round(took, 6)}).encode() + b"\n")
+    elif not arguments.quiet:
+        say(f"published {done} to {arguments.topic} in {took:.3f} s")
+    return 0
+
+
+def _publish(
+    client: Client,
+    topic: str,
+    portions: Iterator[list[Any]],
+    keys: dict[str, str],
+    rate: float | None,
+    advance: Callable[[int], object],
+) -> int:
+    """Publish portion by portion, or value by value where keys or a rate are given, and return how many."""
+    done = 0
+    pace = Pace(rate)
+    for portion in portions:
+        if keys or rate is not None:
+            for value in portion:
+                pace.wait()
+                client.publish(topic, value, **keys)
+        else:
+            client.publishMany(topic, portion)
+        done += len(portion)
+        advance(len(portion))
+    return done
+
+
+def _portions(arguments: Namespace) -> Iterator[list[Any]]:
+    """Yield what is to be published, as it comes.
+
+    :raises SettingError: it is not what it was said to be.
+    """
+    read = readerOf(arguments.as_)
+    if arguments.value is not None and arguments.file:
+        raise SettingError("give a VALUE or --file, not both")
+    if arguments.value is not None:
+        return _repeated(wordRead(arguments.as_, arguments.value), arguments.count or 1)
+    if arguments.file:
+        return _repeated(read(_content(arguments.file)), arguments.count or 1)
+    return _limited(([read(line) for line in lines] for lines in _lines(sys.stdin.buffer)), arguments.count)
+
+
+def _repeated(value: Any, count: int) -> Iterator[list[Any]]:
+    for first in range(0, count, _TOGETHER):
+        yield [value] * min(_TOGETHER, count - first)
+
+
+def _limited(portions: Iterator[list[Any]], most: int | None) -> Iterator[list[Any]]:
+    left = sys.maxsize if most is None else most
+    for portion in portions:
+        yield portion[:left]
+        left -= len(portion)
+        if left <= 0:
+            return
+
+
+def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield the lines that have come so far, without their ends, whenever there are some."""
+    rest = b""
+    while data := stream.read1(_READ):  # type: ignore[attr-defined]  # what standard input is has it
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+def _content(path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise SettingError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+
+
+#: The command.
+PUB = talking("pub", "Publish a value, the lines of standard input, or a file.", _prepare, _run)

@@ -1,0 +1,59 @@
+"""``fleximq req CLIENT PATH [VALUE]``: asks a client, or the broker itself, and shows the answer."""
+
+import json
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import Any
+
+from fleximq.cli.client_commands.broker_command import out, talking
+from fleximq.cli.client_commands.broker_options import Address
+from fleximq.cli.client_commands.payload_text import addReading, addShowing, asJson, shown, wordRead
+from fleximq.client.blocking import Client
+from fleximq.client.protocol.conversation import BROKER, packed
+from fleximq.client.settings import Codec
+
+#: The answer's payload is shown as it came, so nothing is to read it before.
+_AS_IT_CAME = Codec(unpack=bytes)
+
+
+def clientId(text: str) -> int:
+    """Read the id of a client; ``broker`` is the broker itself. For ``argparse``."""
+    if text == "broker":
+        return BROKER
+    if text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 32:
+        return int(text)
+    raise ArgumentTypeError(f"{text!r} is no client: give its id, which serve and top show, or broker")
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    parser.add_argument("client", metavar="CLIENT", type=clientId, help="its id, or broker for the broker itself")
+    parser.add_argument("path", metavar="PATH", help="what is asked, e.g. /broker/about")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="what goes with it")
+    addReading(parser)
+    addShowing(parser)
+
+
+def _run(arguments: Namespace, address: Address) -> int:
+    value = None if arguments.value is None else wordRead(arguments.as_, arguments.value)
+    with address.connect(codec=_AS_IT_CAME) as client:
+        begun = time.perf_counter()
+        answer = _ask(client, arguments, value, address.timeout)
+        took = time.perf_counter() - begun
+    if arguments.json:
+        found = {"client": arguments.client, "path": arguments.path, "value": asJson(answer), "seconds": round(took, 6)}
+        out(json.dumps(found, ensure_ascii=False).encode() + b"\n")
+    else:
+        out(shown(answer, arguments.format))
+    return 0
+
+
+def _ask(client: Client, arguments: Namespace, value: Any, timeout: float) -> bytes:
+    """Return the payload of the answer."""
+    if arguments.client == BROKER:
+        return packed(client.ask(arguments.path, value, timeout))
+    answer: bytes = client.request(arguments.client, arguments.path, value, timeout)
+    return answer
+
+
+#: The command.
+REQ = talking("req", "Ask a client, or the broker itself, and show the answer.", _prepare, _run)

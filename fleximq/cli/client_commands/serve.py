@@ -1,0 +1,105 @@
+"""``fleximq serve PATH COMMAND``: answers requests with what a command of the shell prints.
+
+The request's value comes to the command on standard input, as text; ``FLEXIMQ_PATH`` and ``FLEXIMQ_SENDER`` say what
+was asked and by whom. What the command prints is the answer, without its last line's end. A command that fails is
+answered with 500 and the last line that it printed to standard error.
+"""
+
+import json
+import os
+import subprocess
+import threading
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from fleximq.cli.client_commands.broker_command import out, say, talking
+from fleximq.cli.client_commands.broker_options import Address
+from fleximq.cli.client_commands.numbers import count, seconds
+from fleximq.cli.client_commands.payload_text import addReading, readerOf, shown
+from fleximq.client.blocking.shared_connection import SIGNALS
+from fleximq.client.errors import Answered
+from fleximq.client.events import Request
+from fleximq.errors import SettingError
+from fleximq.status import Status
+
+#: So much of what went wrong is told to whoever asked, in characters.
+_WORDS = 500
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="what is answered, e.g. /time")
+    parser.add_argument("command", metavar="COMMAND", help="what the shell runs for each request, e.g. 'date +%%s'")
+    addReading(parser)
+    parser.add_argument("--limit", metavar="SECONDS", type=seconds, default=60.0, help="how long it may run [60]")
+    parser.add_argument("--count", metavar="N", type=count, help="end after so many answers")
+    parser.add_argument("--json", action="store_true", help="say what happens as JSON, a line for each request")
+
+
+class Served:
+    """Answers requests by running a command.
+
+    :param asJson: what is told on standard output is JSON.
+    """
+
+    def __init__(self, arguments: Namespace) -> None:
+        self._arguments = arguments
+        self._read = readerOf(arguments.as_)
+        self._left = arguments.count
+        self.over = threading.Event()
+
+    def __call__(self, request: Request) -> Any:
+        """Return the answer.
+
+        :raises Answered: the command failed, took too long, or printed something else than it should.
+        """
+        status, words, value = self._answer(request)
+        self._tell(request, status)
+        if self._left is not None:
+            self._left -= 1
+            if self._left <= 0:
+                self.over.set()
+        if status is not Status.OK:
+            raise Answered(status, words)
+        return value
+
+    def _answer(self, request: Request) -> tuple[Status, str, Any]:
+        variables = {**os.environ, "FLEXIMQ_PATH": request.path, "FLEXIMQ_SENDER": str(request.sender)}
+        try:
+            done = subprocess.run(
+                self._arguments.command,
+                shell=True,
+                input=shown(request.payload, "text").removesuffix(b"\n"),
+                capture_output=True,
+                timeout=self._arguments.limit,
+                env=variables,
+            )
+        except subprocess.TimeoutExpired:
+            return Status.GATEWAY_TIMEOUT, f"the command took longer than {self._arguments.limit:g} seconds", None
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            return Status.INTERNAL_SERVER_ERROR, (said[-1] if said else f"exit code {done.returncode}")[:_WORDS], None
+        try:
+            return Status.OK, "", self._read(done.stdout.removesuffix(b"\n"))
+        except SettingError as error:
+            return Status.INTERNAL_SERVER_ERROR, str(error), None
+
+    def _tell(self, request: Request, status: Status) -> None:
+        if self._arguments.json:
+            found = {"path": request.path, "sender": request.sender, "status": int(status)}
+            out(json.dumps(found).encode() + b"\n")
+        elif status is not Status.OK:
+            say(f"a request of client {request.sender} was answered with {int(status)}")
+
+
+def _run(arguments: Namespace, address: Address) -> int:
+    served = Served(arguments)
+    with address.connect() as client:
+        client.serve(arguments.path, served)
+        say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {client.id} {arguments.path}")
+        while not served.over.wait(SIGNALS):
+            pass
+    return 0
+
+
+#: The command.
+SERVE = talking("serve", "Answer requests with what a command of the shell prints.", _prepare, _run)

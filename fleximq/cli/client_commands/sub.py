@@ -1,0 +1,94 @@
+"""``fleximq sub TOPIC...``: shows what is published to topics or patterns."""
+
+import json
+import re
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from fleximq.cli.client_commands.broker_command import out, talking
+from fleximq.cli.client_commands.broker_options import Address
+from fleximq.cli.client_commands.numbers import count, seconds
+from fleximq.cli.client_commands.payload_text import addShowing, describe, shown
+from fleximq.client.blocking import Client, Subscription
+from fleximq.client.blocking.client import Start
+from fleximq.client.events import Delivery
+
+#: With several subscriptions, so long each is waited for before the next is looked at, in seconds.
+_LOOK = 0.05
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    parser.add_argument("topics", metavar="TOPIC", nargs="+", help="a topic, or a pattern such as orders.* or orders.#")
+    parser.add_argument(
+        "--from",
+        dest="from_",
+        metavar="WHERE",
+        type=_start,
+        help="begin in the past of a durable topic: first, last, an offset, or 15m, 2h, 7d ago",
+    )
+    parser.add_argument("--count", metavar="N", type=count, help="end after so many")
+    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after so long")
+    parser.add_argument("--topic", action="store_true", help="show the topic before each value")
+    addShowing(parser)
+
+
+def _run(arguments: Namespace, address: Address) -> int:
+    titled = arguments.topic or len(arguments.topics) > 1 or any(map(_isPattern, arguments.topics))
+    shownSoFar = 0
+    with ExitStack() as stack:
+        client = stack.enter_context(address.connect())
+        for delivery in _deliveries(client, stack, arguments):
+            if arguments.json:
+                out(json.dumps(describe(delivery), ensure_ascii=False).encode() + b"\n")
+            else:
+                title = f"{delivery.topic}: ".encode() if titled and arguments.format != "raw" else b""
+                out(title + shown(delivery.payload, arguments.format))
+            shownSoFar += 1
+            if shownSoFar == arguments.count:
+                break
+    return 0 if arguments.count is None or shownSoFar == arguments.count else 1
+
+
+def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Iterator[Delivery]:
+    """Yield what comes, until the time is over."""
+    subscriptions = [stack.enter_context(client.subscribe(topic, arguments.from_)) for topic in arguments.topics]
+    end = None if arguments.for_ is None else time.monotonic() + arguments.for_
+    if len(subscriptions) == 1:
+        yield from _until(subscriptions[0], end)
+        return
+    while end is None or time.monotonic() < end:
+        for subscription in subscriptions:
+            while (delivery := subscription.next(0 if subscription.waiting else _LOOK)) is not None:
+                yield delivery
+
+
+def _until(subscription: Subscription, end: float | None) -> Iterator[Delivery]:
+    if end is None:
+        yield from subscription
+        return
+    while (left := end - time.monotonic()) > 0 and (delivery := subscription.next(left)) is not None:
+        yield delivery
+
+
+def _isPattern(topic: str) -> bool:
+    return not {"*", "#"}.isdisjoint(re.split("[./]", topic))
+
+
+def _start(text: str) -> Start:
+    """Read where to begin."""
+    if text in ("first", "last"):
+        return text
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if text[:-1].isascii() and text[:-1].isdecimal() and text[-1] in units:
+        return {"time": round((time.time() - int(text[:-1]) * units[text[-1]]) * 1000)}
+    raise ArgumentTypeError(
+        f"{text!r} is no place in the past: give first, last, an offset, or a time such as 15m, 2h, 7d"
+    )
+
+
+#: The command.
+SUB = talking("sub", "Show what is published to topics or patterns.", _prepare, _run)

@@ -1,0 +1,388 @@
+"""The BlipMQ client for programs with an event loop, whichever it is; its public forms are thin faces of it."""
+
+import logging
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from fleximq.client.backoff import Backoff
+from fleximq.client.blipmq.conversation import BlipTalk, Delivery
+from fleximq.client.blipmq_errors import Nacked
+from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, SubscribeFailed
+from fleximq.client.loops.interfaces import Loop
+from fleximq.client.protocol.refusals import KEPT
+from fleximq.client.queues.prefetch import Pulled
+from fleximq.client.queues.reconnecting_link import Link, refusedJoin
+from fleximq.client.queues.settings import IDLE
+from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.limits import BLIP_FRAME_BYTES, MEBIBYTE
+from fleximq.values.urls import Url
+from fleximq.wire.blipmq_frame import COUNTED_BYTES
+from fleximq.wire.blipmq_payload import Nack, encodePublish
+
+_log = logging.getLogger("fleximq.client.blipmq.awaited")
+#: How many deliveries are fetched ahead.
+PREFETCH = 64
+#: Publications go out in portions of so many bytes.
+_PORTION = MEBIBYTE
+#: Topics of the last publications are remembered as far as so many changes of topic.
+_CHANGES = 10_000
+_UNKNOWN = 404
+
+
+class AwaitedBlip(Link):
+    """A connection to a broker in the BlipMQ dialect, made anew when it is lost."""
+
+    def __init__(self, loop: Loop, url: Url, settings: ClientSettings, key: str = "") -> None:
+        super().__init__(loop, url, settings)
+        self._key = key
+        self._talk = BlipTalk(self._nacked)
+        self._number = 1
+        self._topics: deque[tuple[int, str]] = deque(maxlen=_CHANGES)
+        self._refused: list[Nacked] = []
+        self._refusals = 0
+        self._isUnflushed = self._isUnacknowledged = False
+        self._uncertain: ConnectionLost | None = None
+        self._kept: list[bytes] = []
+        self._keptBytes = 0
+        self._owed: list[tuple[int, int]] = []
+        self._forgiven: set[int] = set()
+        self._subscriptions: dict[int, AwaitedSubscription] = {}
+        self._replaced: set[int] = set()
+
+    # -- what a program says -----------------------------------------------------------------------
+
+    async def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:
+        """Publish a message, and return its number; it is done after the next :meth:`flush`.
+
+        :param payload: bytes, or a text, which is sent as UTF-8.
+        :param qos: 1, or 0 for what need not be kept anywhere.
+        :raises ValueError: it does not fit into a frame, or there is no such QoS.
+        :raises BufferFull: the broker is away, and no more can be kept for it.
+        :raises ConnectionLost: the client is closed.
+        """
+        return (await self.publishMany(topic, (payload,), qos))[0]
+
+    async def publishMany(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
+        """Publish many messages at once, which is much quicker than one by one; return their numbers.
+
+        Errors as :meth:`publish`; if a portion is refused because the buffer is full, those before may be sent.
+        """
+        if qos not in (0, 1):
+            raise ValueError(f"qos is {qos}, but must be 0 or 1")
+        head = encodePublish(topic, qos)
+        messages = [each.encode() if isinstance(each, str) else bytes(each) for each in payloads]
+        longest = max(map(len, messages), default=0) + len(head) + COUNTED_BYTES
+        if longest > BLIP_FRAME_BYTES:
+            raise ValueError(f"a message would make a frame of {longest} bytes, but there may be {BLIP_FRAME_BYTES}")
+        numbers = range(self._number, self._number + len(messages))
+        self._number += len(messages)
+        for first, portion in _portions(messages):
+            await self._post(topic, head, numbers[0] + first, portion)
+        return numbers
+
+    async def _post(self, topic: str, head: bytes, first: int, messages: Sequence[bytes]) -> None:
+        self.checkOpen()
+        if not self._topics or self._topics[-1][1] != topic:
+            self._topics.append((first, topic))
+        data = self._talk.publications(head, first, messages)
+        if self.state is State.JOINED:
+            self._isUnflushed = True
+            await self.connection.sendPatiently(data)
+            return
+        if self._keptBytes + len(data) > self.settings.buffer:
+            raise BufferFull(f"the broker is away, and {self._keptBytes} bytes are kept for it already")
+        self._kept.append(data)
+        self._keptBytes += len(data)
+
+    async def subscribe(
+        self,
+        topic: str,
+        qos: int = 1,
+        prefetch: int = PREFETCH,
+        idle: Backoff = IDLE,
+        timeout: float | None = PATIENCE,
+    ) -> "AwaitedSubscription":
+        """Subscribe to a topic, and return when the broker has done it.
+
+        It goes on when the connection was lost and made again; if the broker knows it no more, it is made anew, and
+        what was published in between is not for it.
+
+        :param prefetch: at most so many deliveries are fetched ahead.
+        :param idle: the pauses while there is nothing.
+        :raises SubscribeFailed: the broker refused.
+        :raises TimeoutError: there was no answer in so many seconds.
+        """
+        id = await self._subscribed(topic, qos, timeout)
+        return self._opened(AwaitedSubscription(self, id, topic, qos, prefetch, idle))
+
+    async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
+        await self.arrive(timeout)
+        data, pending = self._talk.subscribe(topic, qos)
+        self.connection.send(data)
+        try:
+            return await self.loop.wait(pending, timeout, f"the subscription to {topic}")
+        except Answered as error:
+            raise SubscribeFailed(error.status, error.words, topic) from None
+
+    def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "AwaitedSubscription":
+        """Go on with a subscription whose ``id`` is known, of this client or of an earlier one with the same key.
+
+        :raises ValueError: this client has it already. If the broker does not know it, taking the first delivery
+            raises :class:`~fleximq.client.errors.SubscribeFailed` with 404.
+        """
+        self.checkOpen()
+        if id in self._subscriptions:
+            raise ValueError(f"the subscription {id} is open already")
+        return self._opened(AwaitedSubscription(self, id, None, None, prefetch, idle))
+
+    def _opened(self, subscription: "AwaitedSubscription") -> "AwaitedSubscription":
+        self._subscriptions[subscription.id] = subscription
+        return subscription
+
+    def ack(self, delivery: Delivery) -> None:
+        """Acknowledge a delivery; there is no answer, and a NACK is raised by the next :meth:`flush`.
+
+        One that a subscription of this client gave is acknowledged once, however often this is called.
+        """
+        subscription = self._subscriptions.get(delivery.subscription)
+        if subscription is not None:
+            subscription.ack(delivery)
+        elif delivery.qos and delivery.subscription not in self._replaced:
+            self.acknowledge(delivery.subscription, [delivery.tag])
+
+    async def flush(self, timeout: float | None = PATIENCE) -> None:
+        """Return when all that was sent is done and, with QoS 1 on durable topics, on disk.
+
+        :raises Nacked: something was refused since the last flush; of several who flush, one is told.
+        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
+        :raises TimeoutError: it took longer than ``timeout`` seconds.
+        """
+        self._checkCertain()
+        await self.arrive(timeout)
+        self._checkCertain()
+        wasUnacknowledged = self._isUnacknowledged
+        last, self._isUnflushed, self._isUnacknowledged = self._number, False, False
+        try:
+            await self._ping(timeout, "a flush")
+        except ConnectionLost:
+            raise
+        except BaseException:
+            self._isUnflushed, self._isUnacknowledged = True, wasUnacknowledged
+            raise
+        if last == self._number:
+            self._topics.clear()
+        self._checkRefused()
+
+    async def ping(self, timeout: float | None = PATIENCE) -> float:
+        """Return how many seconds the broker takes to answer, everything sent before included."""
+        await self.arrive(timeout)
+        begun = time.perf_counter()
+        await self._ping(timeout, "the answer to a PING")
+        return time.perf_counter() - begun
+
+    async def close(self, timeout: float | None = PATIENCE) -> None:
+        """Flush, if anything was sent since the last flush, and end the connection; iterations end.
+
+        What was taken and not acknowledged, and what was fetched ahead, comes again to whoever polls the subscription.
+        It is ended in any case; a second time nothing happens. Errors as :meth:`flush`.
+        """
+        for each in self._subscriptions.values():
+            each.close()
+        try:
+            isOwing = self._isUnflushed or self._isUnacknowledged or self._kept or self._uncertain or self._refused
+            if self.state is not State.CLOSED and isOwing:
+                await self.flush(timeout)
+        finally:
+            self._end(None)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    async def _ping(self, timeout: float | None, what: str) -> None:
+        data, pending = self._talk.ping()
+        self.connection.send(data)
+        await self.loop.wait(pending, timeout, what)
+
+    def _checkCertain(self) -> None:
+        if self._uncertain is not None:
+            lost, self._uncertain = self._uncertain, None
+            raise type(lost)(f"what was sent since the last flush may not have arrived: {lost}")
+
+    def _checkRefused(self) -> None:
+        if self._refused:
+            (first, *others), count = self._refused, self._refusals
+            self._refused, self._refusals = [], 0
+            first.others, first.count = tuple(others), count
+            raise first
+
+    def _nacked(self, number: int | None, tag: int | None, nack: Nack) -> None:
+        if number is None and tag is None:
+            self.lose(ConnectionLost(f"the broker ended it: {nack.code} {nack.message}"))
+            return
+        if tag in self._forgiven and nack.code == _UNKNOWN:
+            return
+        error = Nacked(nack.code, nack.message, "" if number is None else self._topicOf(number))
+        error.number, error.tag = number, tag
+        self._refusals += 1
+        if len(self._refused) < KEPT:
+            self._refused.append(error)
+
+    def _topicOf(self, number: int) -> str:
+        place = bisect_right(self._topics, number, key=lambda each: each[0]) - 1
+        return self._topics[place][1] if place >= 0 else ""
+
+    def acknowledge(self, subscription: int, tags: Sequence[int]) -> None:
+        """Say that these deliveries are done, now or when there is a connection again."""
+        if self.state is State.JOINED:
+            self._isUnacknowledged = True
+            self.connection.send(self._talk.ack(subscription, tags))
+        else:
+            self.owe(subscription, tags)
+
+    def owe(self, subscription: int, tags: Iterable[int]) -> None:
+        """Acknowledge these deliveries when there is a connection again."""
+        self._owed += [(subscription, tag) for tag in tags]
+
+    def forgive(self, tags: Iterable[int]) -> None:
+        """It does not matter if the broker does not know these deliveries any more."""
+        self._forgiven.update(tags)
+
+    async def poll(self, subscription: int, count: int) -> list[Delivery]:
+        """Ask for so many deliveries, and return what there is.
+
+        :raises SubscribeFailed: the broker refuses.
+        """
+        data, pending = self._talk.poll(subscription, count)
+        self.connection.send(data)
+        return await self.loop.wait(pending, None, "")
+
+    async def renew(self, subscription: "AwaitedSubscription", topic: str, qos: int) -> int:
+        """Make a subscription anew that the broker knows no more, and return its id."""
+        id = await self._subscribed(topic, qos, self.settings.timeout)
+        _log.warning("The broker does not know the subscription to %s any more: it is made anew", topic)
+        self._subscriptions.pop(subscription.id, None)
+        self._replaced.add(subscription.id)
+        self._subscriptions[id] = subscription
+        return id
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    async def _greet(self) -> None:
+        self._talk = BlipTalk(self._nacked)
+        data, hello, auth = self._talk.hello(self._key)
+        self.connection.send(data)
+        try:
+            await self.loop.wait(hello, self.settings.timeout, "")
+            await self.loop.wait(auth, self.settings.timeout, "")
+        except Answered as error:
+            raise refusedJoin(error) from None
+
+    def _arrived(self) -> None:
+        owed, self._owed = self._owed, []
+        self._forgiven = {tag for _, tag in owed}
+        for subscription in self._subscriptions.values():
+            subscription.returned()
+        for id, tag in owed:
+            if id not in self._replaced:
+                self.connection.send(self._talk.ack(id, [tag]))
+                self._isUnacknowledged = True
+        if self._kept:
+            self._isUnflushed = True
+            self.connection.send(b"".join(self._kept))
+            self._kept, self._keptBytes = [], 0
+
+    def _hear(self, data: bytes) -> None:
+        self._talk.received(data)
+
+    def _probe(self) -> None:
+        self.connection.send(self._talk.ping()[0])
+
+    def _forget(self, lost: ConnectionLost) -> None:
+        if self._isUnflushed:
+            self._isUnflushed = False
+            self._uncertain = lost
+        for each in self._subscriptions.values():
+            each.interrupted()
+            if self.state is State.CLOSED:
+                each.ended(_asClientError(self._why))
+        self._talk.lost(lost)
+
+
+class AwaitedSubscription(Pulled[Delivery]):
+    """What is published to a topic, in order: iterate over it, or take one by one.
+
+    ``id`` is what the broker calls it: another client with the same key can :meth:`~AwaitedBlip.resume` it. ``topic``
+    and ``qos`` are None where it was resumed.
+    """
+
+    def __init__(
+        self, client: AwaitedBlip, id: int, topic: str | None, qos: int | None, prefetch: int, idle: Backoff
+    ) -> None:
+        super().__init__(client, prefetch, idle)
+        self._client = client
+        self.id = id
+        self.topic = topic
+        self.qos = qos
+        #: What was acknowledged, but no PONG has come since.
+        self._unsure: deque[int] = deque()
+
+    async def _fetch(self, most: int) -> int:
+        sure = len(self._unsure)
+        try:
+            came = await self._client.poll(self.id, most)
+            if self.topic is not None and any(each.topic != self.topic for each in came):
+                # The broker was started anew, and the id is somebody else's by now. To that one, this comes again.
+                raise SubscribeFailed(_UNKNOWN, "the subscription is another one", self.topic)
+        except SubscribeFailed as error:
+            if error.status != _UNKNOWN or self.topic is None or self.qos is None:
+                raise
+            self.id = await self._client.renew(self, self.topic, self.qos)
+            self._handed.clear()
+            self._unsure.clear()
+            return 0
+        # What was not acknowledged in time comes again, though it is in our hands, or its ACK has crossed it.
+        known = {each.tag for each in (*self._box, *self._handed) if each.qos}.union(self._unsure)
+        self._box += [each for each in came if each.tag not in known]
+        for _ in range(min(sure, len(self._unsure))):
+            self._unsure.popleft()
+        return len(came)
+
+    def _acknowledge(self, messages: Sequence[Delivery]) -> None:
+        tags = [each.tag for each in messages if each.qos]
+        if tags:
+            self._unsure += tags
+            self._client.acknowledge(self.id, tags)
+
+    def interrupted(self) -> None:
+        """The connection was lost: what was fetched with QoS 1 goes back to the broker, and comes again.
+
+        What was acknowledged is acknowledged once more.
+        """
+        self._box = deque(each for each in self._box if not each.qos)
+        self._isDry = False
+        self._client.owe(self.id, self._unsure)
+
+    def returned(self) -> None:
+        """There is a connection again: what is in hand may be acknowledged, or have gone to somebody else."""
+        self._client.forgive(each.tag for each in self._handed)
+
+    def close(self) -> None:
+        """Fetch no more; what was fetched before can still be taken. The broker forgets it after a while."""
+        super().close()
+
+
+def _portions(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield portions of about a MiB, each with the place of its first message."""
+    first = size = 0
+    for place, message in enumerate(messages):
+        size += len(message) + COUNTED_BYTES
+        if size >= _PORTION:
+            yield first, messages[first : place + 1]
+            first, size = place + 1, 0
+    if first < len(messages):
+        yield first, messages[first:] if first else messages
+
+
+def _asClientError(why: Exception | None) -> ClientError | None:
+    return why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why))

@@ -1,0 +1,148 @@
+"""asyncio's event loop for clients: its own transports, and nothing of Twisted."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.loops.interfaces import Cancellable, Loop
+from fleximq.client.loops.line import Line, Listener
+from fleximq.client.pipes import ownPipes
+from fleximq.client.settings import ClientSettings
+from fleximq.client.sockets import IPC_FOLDER, keepWatch, lostBy
+from fleximq.values.urls import Url
+
+
+class AsyncioLoop(Loop):
+    """The event loop of asyncio, with its own transports."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def fire() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        return future, fire
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
+        return self._loop.call_later(seconds, call) if seconds else self._loop.call_soon(call)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def user(self) -> object | None:
+        return asyncio.current_task()
+
+    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
+        try:
+            async with asyncio.timeout(settings.timeout):
+                await self._dial(url, settings, listener)
+        except TimeoutError:
+            raise ConnectionLost(f"cannot connect to {url} within {settings.timeout:g} seconds") from None
+        except (OSError, ValueError, ssl.SSLError) as error:
+            raise lostBy(error, f"cannot connect to {url}") from error
+
+    async def _dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
+        if url.scheme == "stdio":
+            await self._pipes(listener)
+        elif url.scheme == "ipc":
+            await self._loop.create_unix_connection(lambda: _Stream(listener), url.socketPath(IPC_FOLDER))
+        else:
+            context = settings.context() if url.isSecure else None
+            host = url.host or "localhost"
+            transport, _ = await self._loop.create_connection(lambda: _Stream(listener), host, url.port, ssl=context)
+            keepWatch(transport.get_extra_info("socket"))
+
+    async def _pipes(self, listener: Listener) -> None:
+        reading, writing = ownPipes()
+        stream = _Pipes(listener)
+        source = open(reading, "rb", buffering=0)  # noqa: SIM115
+        sink = open(writing, "wb", buffering=0)  # noqa: SIM115
+        stream.sink, _ = await self._loop.connect_write_pipe(lambda: _Sink(stream), sink)
+        await self._loop.connect_read_pipe(lambda: stream, source)
+
+
+class _Stream(asyncio.Protocol, Line):
+    """A socket."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._reading: Any = None
+        self._writing: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._reading = self._writing = transport
+        self._listener.lineMade(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._listener.lineHeard(self, data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        what = "the broker closed the connection"
+        self._listener.lineLost(self, ConnectionLost(what) if error is None else lostBy(error, "the connection ended"))
+
+    def pause_writing(self) -> None:
+        self._listener.lineFull(self)
+
+    def resume_writing(self) -> None:
+        self._listener.lineDrained(self)
+
+    def write(self, data: bytes) -> None:
+        self._writing.write(data)
+
+    def pauseReading(self) -> None:
+        self._reading.pause_reading()
+
+    def resumeReading(self) -> None:
+        if not self._reading.is_closing():
+            self._reading.resume_reading()
+
+    def close(self) -> None:
+        self._writing.close()
+
+    def abort(self) -> None:
+        self._writing.abort()
+
+
+class _Pipes(_Stream):
+    """Standard input and output."""
+
+    sink: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._reading, self._writing = transport, self.sink
+        self._listener.lineMade(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self.sink.close()
+
+    def close(self) -> None:
+        self.sink.close()
+        self._reading.close()
+
+    def abort(self) -> None:
+        self.sink.abort()
+        self._reading.close()
+
+
+class _Sink(asyncio.BaseProtocol):
+    """Standard output alone."""
+
+    def __init__(self, stream: _Pipes) -> None:
+        self._stream = stream
+
+    def pause_writing(self) -> None:
+        self._stream.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stream.resume_writing()

@@ -1,0 +1,334 @@
+"""The MiniMQ client for programs with an event loop, whichever it is; its public forms are thin faces of it."""
+
+import inspect
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from fleximq.client.backoff import Backoff
+from fleximq.client.errors import ClientError, ConnectionLost
+from fleximq.client.loops.interfaces import Loop
+from fleximq.client.minimq.conversation import MiniTalk
+from fleximq.client.minimq_errors import ProduceFailed
+from fleximq.client.protocol.completion import Pending
+from fleximq.client.queues.prefetch import Pulled
+from fleximq.client.queues.reconnecting_link import Link
+from fleximq.client.queues.settings import IDLE
+from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.values.urls import Url
+from fleximq.wire.minimq_message import MiniMessage
+
+_log = logging.getLogger("fleximq.client.minimq.awaited")
+#: So many PRODUCEs are on their way at once.
+_TOGETHER = 1000
+#: The pauses while a reply is waited for.
+_SOON = Backoff(first=0.001, most=0.1, factor=1.5, jitter=0.25)
+
+Message = MiniMessage
+#: Answers a message with a text, or with what has one when it is awaited; None is an empty one.
+Function = Callable[[Message], str | None | Awaitable[str | None]]
+
+
+class AwaitedMini(Link):
+    """A connection to a broker in the MiniMQ dialect, made anew when it is lost."""
+
+    def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
+        super().__init__(loop, url, settings)
+        self._talk = MiniTalk()
+        self._isUnacknowledged = False
+        self._owed: list[str] = []
+        self._consumers: list[AwaitedConsumer] = []
+        self._served: set[str] = set()
+        self._replyTo = f"reply.{uuid.uuid4().hex}"
+        self._replies: dict[str, Pending[Message]] = {}
+        self._isCollecting = False
+        self._collectNow: Callable[[], None] | None = None
+
+    # -- what a program says -----------------------------------------------------------------------
+
+    async def produce(
+        self,
+        topic: str,
+        content: str,
+        id: str | None = None,
+        correlation_id: str = "",
+        reply_to: str = "",
+        timeout: float | None = PATIENCE,
+    ) -> str:
+        """Put a message into a queue, and return its id when it is safe; on disk, where the broker has a journal.
+
+        :param id: its id; by default a new UUID.
+        :raises ProduceFailed: the broker refused.
+        :raises ValueError: MiniMQ cannot spell it, e.g. a content with a line break.
+        :raises ConnectionLost: the connection was lost; the message may be in the queue or not.
+        :raises TimeoutError: there was no answer in so many seconds; likewise.
+        """
+        message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
+        await self.arrive(timeout)
+        data, pending = self._talk.produce(message)
+        await self.connection.sendPatiently(data)
+        return await self.loop.wait(pending, timeout, "the answer to a PRODUCE")
+
+    async def produceMany(self, topic: str, contents: Iterable[str], timeout: float | None = PATIENCE) -> list[str]:
+        """Put many messages into a queue, which is much quicker than one by one, and return their ids.
+
+        :param timeout: seconds for each thousand of them.
+        :raises ProduceFailed: some were refused: the first of them, with the others. All others are in the queue.
+        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; those before may be in the queue.
+        """
+        ids: list[str] = []
+        failed: list[ProduceFailed] = []
+        left = iter(contents)
+        while several := list(islice(left, _TOGETHER)):
+            await self.arrive(timeout)
+            asked = [self._talk.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]
+            await self.connection.sendPatiently(b"".join(data for data, _ in asked))
+            for _, pending in asked:
+                try:
+                    ids.append(await self.loop.wait(pending, timeout, "the answer to a PRODUCE"))
+                except ProduceFailed as error:
+                    failed.append(error)
+        if failed:
+            failed[0].others = tuple(failed[1:])
+            raise failed[0]
+        return ids
+
+    async def consume(self, topic: str, timeout: float | None = PATIENCE) -> Message | None:
+        """Return a message of a queue, or None if it is empty; :meth:`ack` it, or after a while it is there again.
+
+        :raises ConsumeFailed: the broker refused.
+        :raises ConnectionLost: the connection was lost; a message that was on its way is there again after a while.
+        :raises TimeoutError: there was no answer in so many seconds; likewise.
+        """
+        await self.arrive(timeout)
+        data, pending = self._talk.consume(topic)
+        self.connection.send(data)
+        return await self.loop.wait(pending, timeout, "the answer to a CONSUME")
+
+    def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "AwaitedConsumer":
+        """Return what iterates over the messages of a queue, and acknowledges each when the next is asked for.
+
+        :param prefetch: how many are fetched at once. More than one is quicker, but what one consumer has fetched, no
+            other gets; and what takes longer than the broker waits for an ACK (30 s) is given to somebody else as well.
+        :param idle: the pauses while there is nothing.
+        """
+        self.checkOpen()
+        consumer = AwaitedConsumer(self, topic, prefetch, idle)
+        self._consumers.append(consumer)
+        return consumer
+
+    def ack(self, message: Message | str) -> None:
+        """Say that a message, or the one with this id, is done; there is no answer, not even for one that is not there.
+
+        :raises ConnectionLost: the client is closed.
+        """
+        self.checkOpen()
+        if not isinstance(message, str):
+            for consumer in self._consumers:
+                consumer.leave(message)
+            message = message.id
+        self.acknowledge([message])
+
+    async def request(self, topic: str, content: str, timeout: float | None = PATIENCE) -> str:
+        """Ask whoever serves a topic, and return the content of the answer.
+
+        The answer comes to a queue of this client's own. A connection that is lost meanwhile, and made again, does no
+        harm.
+
+        :raises TimeoutError: there was no answer in so many seconds; the request may still be in the queue.
+        :raises ProduceFailed: and ConnectionLost, as :meth:`produce`.
+        """
+        correlation = uuid.uuid4().hex
+        pending = self._replies[correlation] = Pending()
+        try:
+            await self.produce(topic, content, None, correlation, self._replyTo, timeout)
+            self._collect()
+            return (await self.loop.wait(pending, timeout, f"the answer to {topic}")).content
+        finally:
+            self._replies.pop(correlation, None)
+
+    def serve(self, topic: str, function: Function) -> None:
+        """Answer the messages of a queue, one after the other, with what a function returns for each.
+
+        Each is acknowledged when its answer is in the queue that it names; one that names none is done when the
+        function returns. What the function raises is logged, and the message comes again after a while. A topic is
+        served until the client is closed.
+
+        :raises ValueError: the topic is served already.
+        """
+        if topic in self._served:
+            raise ValueError(f"the topic {topic!r} is served already")
+        consumer = self.consumer(topic)
+        self._served.add(topic)
+        self.loop.start(self._serve(consumer, function))
+
+    async def ping(self, timeout: float | None = PATIENCE) -> float:
+        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
+        await self.arrive(timeout)
+        begun = time.perf_counter()
+        self._isUnacknowledged = False
+        data, pending = self._talk.ping()
+        self.connection.send(data)
+        await self.loop.wait(pending, timeout, "the answer to a PING")
+        return time.perf_counter() - begun
+
+    async def close(self, timeout: float | None = PATIENCE) -> None:
+        """See that all ACKs have arrived, and end the connection; iterations end.
+
+        It is ended in any case; a second time nothing happens.
+
+        :raises ConnectionLost: and TimeoutError: that is not known. What was not acknowledged comes again.
+        """
+        for each in self._consumers:
+            each.close()
+        try:
+            if self.state is not State.CLOSED and (self._isUnacknowledged or self._owed):
+                await self.ping(timeout)
+        finally:
+            self._end(None)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def acknowledge(self, ids: Sequence[str]) -> None:
+        """Say that these are done, now or when there is a connection again."""
+        if self.state is State.JOINED:
+            self._isUnacknowledged = True
+            self.connection.send(b"".join(map(self._talk.ack, ids)))
+        else:
+            self._owed += ids
+
+    async def fetch(self, topic: str, most: int) -> list[Message]:
+        """Ask for so many messages at once, and return what there is."""
+        asked = [self._talk.consume(topic) for _ in range(most)]
+        self.connection.send(b"".join(data for data, _ in asked))
+        # Answers come in order: when the last is there, all are.
+        await self.loop.wait(asked[-1][1], None, "")
+        return [message for _, pending in asked if (message := pending.result()) is not None]
+
+    async def _serve(self, consumer: "AwaitedConsumer", function: Function) -> None:
+        with suppress(ConnectionLost):
+            while (message := await self._toServe(consumer)) is not None:
+                try:
+                    content = function(message)
+                    if inspect.isawaitable(content):
+                        content = await content
+                    if message.reply_to:
+                        await self.produce(message.reply_to, content or "", None, message.correlation_id)
+                except Exception:
+                    if self.state is State.CLOSED:
+                        return
+                    _log.exception("The service of %s failed", consumer.topic)
+                    consumer.leave(message)
+
+    async def _toServe(self, consumer: "AwaitedConsumer") -> Message | None:
+        try:
+            return await consumer.next()
+        except ConnectionLost:
+            raise
+        except ClientError:
+            _log.exception("The service of %s ended", consumer.topic)
+            return None
+
+    def _collect(self) -> None:
+        """See that replies are fetched while somebody waits for one."""
+        if self._collectNow is not None:
+            self._collectNow()
+        if not self._isCollecting:
+            self._isCollecting = True
+            self.loop.start(self._collecting())
+
+    async def _collecting(self) -> None:
+        pauses: Iterator[float] | None = None
+        try:
+            while self._replies:
+                try:
+                    reply = await self.consume(self._replyTo, None)
+                except ConnectionLost as lost:
+                    if self.state is State.CLOSED:
+                        self._failReplies(lost)
+                    continue
+                if reply is None:
+                    pauses = pauses or _SOON.pauses()
+                    if await self._pauseCollecting(next(pauses)):
+                        pauses = None
+                    continue
+                pauses = None
+                self.acknowledge([reply.id])
+                waiting = self._replies.get(reply.correlation_id)
+                if waiting is not None:
+                    waiting.succeed(reply)
+        except ClientError as error:
+            self._failReplies(error)
+        finally:
+            self._isCollecting = False
+
+    async def _pauseCollecting(self, seconds: float) -> bool:
+        """Wait; return whether a new request has ended the wait."""
+        wait, fire = self.loop.slot()
+        isNew = False
+
+        def now() -> None:
+            nonlocal isNew
+            isNew = True
+            fire()
+
+        timer = self.loop.later(seconds, fire)
+        self._collectNow = now
+        try:
+            await wait
+        finally:
+            self._collectNow = None
+            timer.cancel()
+        return isNew
+
+    def _failReplies(self, error: ClientError) -> None:
+        replies, self._replies = self._replies, {}
+        for each in replies.values():
+            each.fail(error)
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    async def _greet(self) -> None:
+        self._talk = MiniTalk()
+        data, pending = self._talk.ping()
+        self.connection.send(data)
+        await self.loop.wait(pending, self.settings.timeout, "")
+
+    def _arrived(self) -> None:
+        owed, self._owed = self._owed, []
+        if owed:
+            self.acknowledge(owed)
+
+    def _hear(self, data: bytes) -> None:
+        self._talk.received(data)
+
+    def _probe(self) -> None:
+        self.connection.send(self._talk.ping()[0])
+
+    def _forget(self, lost: ConnectionLost) -> None:
+        if self.state is State.CLOSED:
+            why = self._why
+            for each in self._consumers:
+                each.ended(why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why)))
+            self._failReplies(lost)
+        self._talk.lost(lost)
+
+
+class AwaitedConsumer(Pulled[Message]):
+    """The messages of a queue: iterate over it, or take one by one. What was fetched is in nobody else's hands."""
+
+    def __init__(self, client: AwaitedMini, topic: str, prefetch: int, idle: Backoff) -> None:
+        super().__init__(client, prefetch, idle)
+        self._client = client
+        self.topic = topic
+
+    async def _fetch(self, most: int) -> int:
+        came = await self._client.fetch(self.topic, most)
+        self._box += came
+        return len(came)
+
+    def _acknowledge(self, messages: Sequence[Message]) -> None:
+        self._client.acknowledge([each.id for each in messages])

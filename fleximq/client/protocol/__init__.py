@@ -1,0 +1,1 @@
+"""Client state without I/O."""

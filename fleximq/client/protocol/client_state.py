@@ -1,0 +1,501 @@
+"""What a client owes and is owed, over all its connections, without any I/O: who waits for what, and what goes on
+when a connection is lost and another one made.
+
+Every form of the client has one. It gives the ledger what it hears, and gets told what to send by itself (``owe``);
+what the program asks for is turned into bytes here, and sent by the form. The ledger is used by one thread at a time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any, NamedTuple
+
+from fleximq.client.errors import (
+    Answered,
+    BufferFull,
+    ConnectionLost,
+    JoinRefused,
+    RequestFailed,
+    SubscribeFailed,
+    Untrusted,
+)
+from fleximq.client.events import (
+    Delivery,
+    Event,
+    Joined,
+    Notification,
+    Pinged,
+    Ponged,
+    Refusal,
+    Reply,
+    Request,
+    unpacked,
+    wordsOf,
+)
+from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.conversation import BROKER, Conversation, packed
+from fleximq.client.protocol.inbox import Box, Inbox
+from fleximq.client.protocol.loss_accounts import Account, Accounts, Holder, OfThread
+from fleximq.client.protocol.refusals import Refusals
+from fleximq.client.settings import ClientSettings, State
+from fleximq.limits import BASE_BYTES, MEBIBYTE
+from fleximq.status import FIRST_ERROR, Status
+
+#: What is to be sent, made when it is known on which connection.
+Maker = Callable[[Conversation], bytes]
+#: Publications are put together in portions of about so many bytes, so that their number does not matter.
+_PORTION = MEBIBYTE
+#: What trying again does not change.
+_FINAL = frozenset({Status.BAD_REQUEST, Status.UNAUTHORIZED, Status.FORBIDDEN, Status.AUTHENTICATION_FAILED})
+#: After so many intervals of silence the broker is not there any more.
+_INTERVALS = 3
+#: What a publication costs in the buffer besides its payload.
+_EACH = 64
+
+
+class Subscribing(NamedTuple):
+    """A subscription that was asked for: what to send, where it will come, and the PINGs in front of and behind it."""
+
+    data: bytes
+    box: Box
+    before: Pending[Refusals]
+    after: Pending[Refusals]
+
+
+class Ledger:
+    """The accounts of one client.
+
+    ``state`` is None until it has joined for the first time. ``accounts`` say who has sent what may not be done yet.
+
+    :param owe: sends messages as soon as it is possible without waiting.
+    :param relieved: called when so much waited to be taken that nothing more was to be read, and this has changed.
+    :param changed: told each new state, and why.
+    :param asked: told each request to a served path.
+    :param holder: where those who publish find their accounts; by default every thread has its own.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        owe: Callable[[bytes], None],
+        relieved: Callable[[], None],
+        changed: Callable[[State, Exception | None], None],
+        asked: Callable[[Request], None],
+        holder: Holder | None = None,
+    ) -> None:
+        self.settings = settings
+        self.state: State | None = None
+        self.conversation = Conversation()
+        self.inbox = Inbox(relieved, settings.prefetch)
+        self.accounts = Accounts(holder or OfThread())
+        self.served: set[str] = set()
+        self._owe = owe
+        self._changed = changed
+        self._asked = asked
+        self._numbers = count(1)
+        self._refusals = Refusals()
+        self._barriers: dict[int, tuple[int, Pending[Refusals]]] = {}
+        self._replies: dict[str, tuple[int, str, Pending[Reply]]] = {}
+        self._joining: Pending[int] = Pending()
+        self._arrivals: dict[Pending[None], None] = {}
+        self._later: deque[tuple[Account, Maker]] = deque()
+        self._laterBytes = 0
+        self._lost: ConnectionLost | None = None
+        self._quiet = 0
+
+    # -- connections -------------------------------------------------------------------------------
+
+    @property
+    def needsAnswers(self) -> bool:
+        """Whether somebody waits for an answer, so that reading has to go on whatever else waits to be taken."""
+        return bool(self._barriers or self._replies) or not self._joining.done
+
+    def begin(self, conversation: Conversation) -> Pending[int]:
+        """Begin a conversation on a new connection; return what has the client's id when it has joined.
+
+        It fails with JoinRefused, or ConnectionLost.
+        """
+        self.conversation = conversation
+        self._quiet = 0
+        self._joining = Pending()
+        conversation.begin(self.settings.credentials, self.settings.name)
+        return self._joining
+
+    def _joined(self) -> None:
+        said = self.conversation
+        # For the interval only: nobody waits for the PONG.
+        self._owe(said.ping(0, self.settings.interval))
+        boxes = list(self.inbox.boxes.values())
+        for box in boxes:
+            self._subscribeAgain(box, isLast=box is boxes[-1])
+        if not boxes:
+            self._arrive()
+
+    def _arrive(self) -> None:
+        """Be there, with all subscriptions, and say what was to be said later."""
+        later, self._later, self._laterBytes = self._later, deque(), 0
+        for account, make in later:
+            self._owe(make(self.conversation))
+            self.accounts.drop(account)
+            self.accounts.note(account)
+        self._become(State.JOINED, None)
+        self._joining.succeed(self.conversation.id)
+        arrivals, self._arrivals = self._arrivals, {}
+        for each in arrivals:
+            each.succeed(None)
+
+    def _subscribeAgain(self, box: Box, isLast: bool) -> None:
+        """Subscribe for a box that had a subscription on the connection before."""
+        said = self.conversation
+        (before, first), (after, second) = self._expect(), self._expect()
+        data = said.ping(before) + said.subscription(box.topic, box.next()) + said.ping(after)
+        box.begun = not box.fromPast
+
+        def passed() -> None:
+            if second.error is None:
+                try:
+                    self.subscribed(Subscribing(data, box, first, second))
+                except SubscribeFailed as error:
+                    self.inbox.endNamed(box.topic, error)
+                if isLast:
+                    self._arrive()
+
+        second.told = passed
+        self._owe(data)
+
+    def lose(self, lost: ConnectionLost) -> None:
+        """The connection has ended, or could not be made, and another one is going to be: who waits is told.
+
+        Subscriptions, and what is to be sent later, wait for the next one.
+        """
+        wasJoined = self.state is State.JOINED
+        self._fail(lost)
+        if wasJoined:
+            away = self.lost
+            away.missing = tuple(name for name, box in self.inbox.boxes.items() if not box.fromPast)
+            self._become(State.AWAY, away)
+
+    def end(self, why: Exception | None) -> None:
+        """There is no connection any more, and there will be none; without an error, because that was wanted."""
+        if self.state is State.CLOSED:
+            return
+        lost = self._lost or ConnectionLost("the client was closed")
+        if why is not None:
+            lost = why if isinstance(why, ConnectionLost) else ConnectionLost(str(why))
+        self._fail(lost)
+        arrivals, self._arrivals = self._arrivals, {}
+        for each in arrivals:
+            each.fail(self.lost)
+        self.accounts.isOver = True
+        self._become(State.CLOSED, why)
+        self.inbox.endAll(True if why is None else self.lost)
+
+    def _fail(self, lost: ConnectionLost) -> None:
+        """Tell everybody who waits for an answer that there will be none."""
+        self._lost = lost = self.explained(lost)
+        if self.state is State.JOINED:
+            self.state = State.AWAY
+            self.accounts.lose(lost)
+        self._joining.fail(lost)
+        barriers, self._barriers = self._barriers, {}
+        replies, self._replies = self._replies, {}
+        for _, barrier in barriers.values():
+            barrier.fail(lost)
+        for _, _, reply in replies.values():
+            reply.fail(lost)
+
+    def _become(self, state: State, why: Exception | None) -> None:
+        self.state = state
+        self._changed(state, why)
+
+    def arrival(self) -> Pending[None]:
+        """Return what is done when there is a connection; it fails if there will be none."""
+        pending: Pending[None] = Pending()
+        if self.state is State.JOINED:
+            pending.succeed(None)
+        elif self.state is State.CLOSED:
+            pending.fail(self.lost)
+        else:
+            self._arrivals[pending] = None
+        return pending
+
+    def waitNoLonger(self, arrival: Pending[None]) -> None:
+        """Nobody waits for a connection any more."""
+        self._arrivals.pop(arrival, None)
+
+    @property
+    def lost(self) -> ConnectionLost:
+        """Why there is no connection."""
+        return self._lost or ConnectionLost("the client was closed")
+
+    def explained(self, lost: ConnectionLost) -> ConnectionLost:
+        """Return the error with what the broker said before the end, which is often why."""
+        last = self._refusals.last
+        return lost if last is None or str(last) in str(lost) else type(lost)(f"{lost}, and said before: {last}")
+
+    def tick(self, isPaused: bool) -> bool:
+        """Note that an interval of keep-alive has gone by; False if the broker was silent for too many of them.
+
+        :param isPaused: nothing is read at the moment, so silence means nothing.
+        """
+        if self.state is State.JOINED:
+            self._quiet = 0 if isPaused else self._quiet + 1
+            if self._quiet > _INTERVALS:
+                return False
+            self._owe(self.conversation.ping(0))
+        return True
+
+    # -- what is sent ------------------------------------------------------------------------------
+
+    def keepForLater(self, size: int, make: Maker) -> None:
+        """Keep what is to be sent until there is a connection again.
+
+        :raises BufferFull: too much is kept already.
+        :raises ConnectionLost: there will be no connection.
+        """
+        if self.state is State.CLOSED:
+            raise self.lost
+        size += _EACH
+        if self._laterBytes + size > self.settings.buffer:
+            raise BufferFull(f"the broker is away, and {self._laterBytes} bytes wait for it already")
+        account = self.accounts.mine()
+        self.accounts.begin(account)
+        self._later.append((account, make))
+        self._laterBytes += size
+
+    # -- what is waited for ------------------------------------------------------------------------
+
+    def _expect(self) -> tuple[int, Pending[Refusals]]:
+        number, pending = next(self._numbers), Pending[Refusals]()
+        self._barriers[number] = self.accounts.sent, pending
+        return number, pending
+
+    def _checkJoined(self) -> None:
+        # Between the end of the wait for a connection and this, it may have been lost.
+        if self.state is not State.JOINED:
+            raise self.lost
+
+    def barrier(self) -> tuple[bytes, Pending[Refusals]]:
+        """Return a PING, and what will have what was refused before its PONG.
+
+        :raises ConnectionLost: there is no connection.
+        """
+        self._checkJoined()
+        number, pending = self._expect()
+        return self.conversation.ping(number), pending
+
+    def sentOn(self, said: Conversation, account: Account) -> None:
+        """Note that what was begun was sent in this conversation, which may be over by now."""
+        self.accounts.drop(account)
+        if said is self.conversation and self.state is State.JOINED:
+            self.accounts.note(account)
+        else:
+            self.accounts.loseLate(account, self.lost)
+
+    def checkCertain(self) -> None:
+        """Do nothing if all that who runs now has sent since his last flush went over the connection there is.
+
+        :raises ConnectionLost: part of it was sent on a connection that ended, or part of what others have sent who may
+            not be told; raised once.
+        """
+        lost = self.accounts.tell()
+        if lost is not None:
+            raise ConnectionLost(f"it is not known what arrived of all that was sent since the last flush: {lost}")
+
+    def keep(self, *those: Refusals) -> None:
+        """Leave to the next flush what nobody was told."""
+        kept = Refusals()
+        for each in (*those, self._refusals):
+            kept.extend(each)
+        self._refusals = kept
+
+    def leave(self, barrier: Pending[Refusals]) -> None:
+        """Leave to the next flush what is refused until a barrier for which nobody waits any more."""
+        if barrier.done:
+            self._keepOf(barrier)
+        else:
+            barrier.told = lambda: self._keepOf(barrier)
+
+    def _keepOf(self, barrier: Pending[Refusals]) -> None:
+        if barrier.error is None:
+            self.keep(barrier.result())
+
+    def subscription(self, topic: str, start: object) -> "Subscribing":
+        """Return what to send for a subscription, and what will tell whether the broker has made it.
+
+        :raises ValueError: it cannot be beside those that are there, see :meth:`Inbox.open`.
+        :raises ConnectionLost: there is no connection.
+        """
+        self._checkJoined()
+        sub = self.conversation.subscription(topic, start)
+        box = self.inbox.open(topic, start)
+        (before, first), (after, second) = self._expect(), self._expect()
+        return Subscribing(self.conversation.ping(before) + sub + self.conversation.ping(after), box, first, second)
+
+    def subscribed(self, made: "Subscribing") -> None:
+        """Note that the broker has answered.
+
+        :raises SubscribeFailed: it refused the subscription, whose box is closed.
+        """
+        refused = made.after.result()
+        # Between the two PINGs there was the SUB, and what the broker refuses of it names nothing.
+        refusal = refused.takeNameless()
+        self.keep(made.before.result(), refused)
+        made.box.begun = True
+        if refusal is not None:
+            error = SubscribeFailed(refusal.status, refusal.words, made.box.topic, refusal.payload)
+            self.inbox.close(made.box, error)
+            raise error
+
+    def giveUp(self, made: "Subscribing") -> None:
+        """Nobody waits for the subscription any more."""
+        self.leave(made.before)
+        self.leave(made.after)
+
+    def request(self, target: int, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
+        """Return a REQ, its id, and what will have the answer.
+
+        :raises ConnectionLost: there is no connection.
+        """
+        self._checkJoined()
+        id = f"{self.conversation.id}-{next(self._numbers)}"
+        pending: Pending[Reply] = Pending()
+        self._replies[id] = target, path, pending
+        return self.conversation.request(target, path, payload, id), id, pending
+
+    def forget(self, id: str) -> None:
+        """Nobody waits for an answer any more."""
+        self._replies.pop(id, None)
+
+    def valueOf(self, path: str, reply: Reply) -> Any:
+        """Return what an answer says.
+
+        :raises RequestFailed: it is an error.
+        :raises ValueError: its payload cannot be read.
+        """
+        payload = self.payloadOf(path, reply)
+        return self.settings.codec.unpack(payload) if reply.sender != BROKER else unpacked(payload)
+
+    def payloadOf(self, path: str, reply: Reply) -> bytes | memoryview:
+        """Return an answer as it came.
+
+        :raises RequestFailed: it is an error.
+        """
+        if reply.status >= FIRST_ERROR:
+            raise RequestFailed(reply.status, wordsOf(reply.payload), path, bytes(reply.payload))
+        return reply.payload
+
+    def answer(self, to: Request, value: object) -> bytes:
+        """Return the REP that gives a value."""
+        return self.conversation.reply(to, self.settings.codec.pack(value))
+
+    def failure(self, to: Request, error: BaseException) -> bytes:
+        """Return the REP that tells of an error: its own, or 500 if it has none."""
+        if isinstance(error, Answered):
+            return self.conversation.reply(to, packed(error.words), error.status)
+        return self.conversation.reply(to, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
+
+    # -- what is heard -----------------------------------------------------------------------------
+
+    def take(self, data: bytes) -> None:
+        """Take what was read.
+
+        :raises BadFraming: the other side does not speak FlexiMQ; nothing can be read after that.
+        :raises TooLarge: a message is over the limit; likewise.
+        """
+        for each in self.conversation.runs(data):
+            if isinstance(each, list):
+                self.delivered(each)
+            else:
+                self.heard(each)
+
+    def delivered(self, run: list[Delivery]) -> None:
+        """Put deliveries of one topic where they are waited for."""
+        self._quiet = 0
+        overrun = self.inbox.putRun(run)
+        if overrun is not None:
+            self.inbox.overrun(overrun)
+            self._owe(self.conversation.unsubscription(overrun.topic))
+
+    def heard(self, event: Event) -> None:
+        """Leave an event where it is waited for."""
+        self._quiet = 0
+        if isinstance(event, Delivery):
+            self.delivered([event])
+        elif isinstance(event, Reply):
+            asked = self._replies.get(event.id)
+            if asked is not None and event.sender in (asked[0], BROKER):
+                del self._replies[event.id]
+                asked[2].succeed(event)
+        elif isinstance(event, Ponged):
+            passed = self._barriers.pop(event.timestamp, None)
+            if passed is not None:
+                number, barrier = passed
+                self.accounts.confirmed = max(self.accounts.confirmed, number)
+                refusals, self._refusals = self._refusals, Refusals()
+                barrier.succeed(refusals)
+        elif isinstance(event, Refusal):
+            self._refused(event)
+        elif isinstance(event, Request):
+            if event.path in self.served:
+                self._asked(event)
+            else:
+                self._owe(self.conversation.reply(event, packed("nothing is served here"), Status.NOT_FOUND))
+        elif isinstance(event, Notification):
+            self.inbox.putDirect(event)
+        elif isinstance(event, Pinged):
+            self._owe(self.conversation.pong(event.timestamp))
+        elif isinstance(event, Joined):
+            self._joined()
+
+    def _refused(self, event: Refusal) -> None:
+        if not self.conversation.id:
+            self._joining.fail(JoinRefused(event.status, event.words, event.path, event.payload))
+        elif not self.inbox.refused(event):
+            self._refusals.add(event)
+
+
+def publicationOf(topic: str, payload: bytes, keys: Mapping[str, Any]) -> Maker:
+    """Return what makes a PUB.
+
+    :raises TypeError: there is a further ``topic`` among the keys.
+    """
+    if keys:
+        if "topic" in keys:
+            raise TypeError("a publication has one topic, which is the first argument")
+        return lambda said: said.publication(topic, payload, keys)
+    return lambda said: said.publication(topic, payload)
+
+
+def portions(
+    topic: str, values: Iterable[object], pack: Callable[[Any], bytes] = packed
+) -> Iterator[tuple[int, Maker]]:
+    """Yield what makes many PUBs of these values, about a MiB at once, and the bytes of the payloads in it.
+
+    As long as all of a portion are bytes they are taken as they are, and packed when they are put together.
+    """
+    portion: list[bytes] = []
+    size, head, areBinary = 0, len(topic) + BASE_BYTES, pack is packed
+    for value in values:
+        if areBinary and type(value) is bytes:
+            payload = value
+        else:
+            payload = pack(value)
+            if areBinary:
+                portion, areBinary = list(map(pack, portion)), False
+        portion.append(payload)
+        size += len(payload) + head
+        if size >= _PORTION:
+            yield size, _publications(topic, portion, areBinary)
+            portion, size, areBinary = [], 0, pack is packed
+    if portion:
+        yield size, _publications(topic, portion, areBinary)
+
+
+def _publications(topic: str, payloads: list[bytes], areBinary: bool) -> Maker:
+    return lambda said: said.publications(topic, payloads, areBinary)
+
+
+def passes(error: Exception) -> bool:
+    """Tell whether another attempt to connect may succeed where one has failed with this error."""
+    return not isinstance(error, Untrusted) and not (isinstance(error, JoinRefused) and error.status in _FINAL)

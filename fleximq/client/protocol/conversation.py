@@ -1,0 +1,272 @@
+"""One FlexiMQ conversation from the client's side, without any I/O (FlexiMQ document 2 to 4, docs/dialects.rst).
+
+Methods with a message's name return the bytes to send; :meth:`Conversation.received` takes what was read and returns
+what it says. All forms of the client are built on it, whatever event loop or none they have.
+
+What is said may be asked for by several threads at once; what is heard, by one at a time.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Any
+
+import msgpack
+
+from fleximq.client.events import (
+    Delivery,
+    Event,
+    Joined,
+    Notification,
+    Pinged,
+    Ponged,
+    Refusal,
+    Reply,
+    Request,
+    readBy,
+    unpacked,
+    wordsOf,
+)
+from fleximq.limits import KIBIBYTE, MEBIBYTE
+from fleximq.status import Status
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame, encodeMessage, payloadOf, readBeginning
+from fleximq.wire.fleximq_header import peek, peekId, peekPath, reportsError
+from fleximq.wire.fleximq_scanner import FlexiScanner, payloads, singles
+
+#: FlexiMQ document 4.1.1: the client id of the broker.
+BROKER = 1
+#: So many heads of publications are remembered; when there are more, all are forgotten.
+_HEADS = 1024
+#: The payloads of answers that are longer are not copied out of what came.
+_LARGE = 64 * KIBIBYTE
+#: Values of these types are packed by one packer for all threads: nothing of Python's runs meanwhile, so that no other
+#: thread can get in between, and a packer for each would take three times as long. It keeps room for the largest one.
+_PLAIN, _SIZED = frozenset({int, float, bool, type(None)}), frozenset({bytes, str})
+_pack: Callable[[object], bytes] = msgpack.Packer(datetime=True).pack
+#: A payload's length stands in front of it.
+_LENGTH_BYTES = 8
+
+
+class Conversation:
+    """What is said and heard on one connection.
+
+    ``id`` is the client's own id, 0 until it has joined. ``due`` is what has to be sent as it is, as soon as may be;
+    everything else goes through :meth:`framed` first.
+
+    :param limit: the most bytes a message from the broker may have.
+    :param unpack: reads the values of payloads.
+    """
+
+    def __init__(self, limit: int = 1024 * MEBIBYTE, unpack: Callable[[bytes], Any] = unpacked) -> None:
+        self.id = 0
+        self.due: list[bytes] = []
+        self._delivery = readBy(unpack, Delivery)
+        self._request = readBy(unpack, Request)
+        self._notification = readBy(unpack, Notification)
+        # The broker puts an offset into headers of any allowed length, and ids of other dialects.
+        self._scanner = FlexiScanner(limit, header=limit)
+        self._heads: dict[str, bytes] = {}
+
+    # -- what is said ------------------------------------------------------------------------------
+
+    def begin(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> None:
+        """Make the first thing that is said on a connection ``due``, which is a JOIN."""
+        self.due.append(self.join(credentials, name))
+
+    def framed(self, data: bytes) -> bytes:
+        """Return messages as they have to be sent on this kind of connection."""
+        return data
+
+    def join(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> bytes:
+        """Return a JOIN.
+
+        :param credentials: the map of the FlexiMQ document, section 5.2, e.g. ``{"type": "token", "token": ...}``.
+        """
+        fields: dict[str, Any] = {"client_name": name} if name else {}
+        if credentials:
+            fields["auth"] = dict(credentials)
+        return encodeMessage(MessageType.JOIN, 0, fields) if fields else encodeFrame(MessageType.JOIN, 0)
+
+    def publication(self, topic: str, payload: bytes, keys: Mapping[str, Any] | None = None) -> bytes:
+        """Return a PUB; ``keys`` are further keys of its header, such as ``message_id`` or ``key``."""
+        if keys:
+            return encodeMessage(MessageType.PUB, self.id, {"topic": topic, **keys}, payload)
+        return b"".join((self._head(topic), len(payload).to_bytes(8, "big"), payload))
+
+    def publications(self, topic: str, payloads: Sequence[bytes], areBinary: bool = False) -> bytes:
+        """Return PUBs with these payloads in one piece, which the broker takes as one run; 0.1 us for each.
+
+        :param areBinary: they are values, which MessagePack holds as they are behind a head of its own.
+        """
+        heads = _Heads(self._head(topic), areBinary)
+        return b"".join(chain.from_iterable(zip(map(heads.__getitem__, map(len, payloads)), payloads, strict=True)))
+
+    def _head(self, topic: str) -> bytes:
+        head = self._heads.get(topic)
+        if head is None:
+            if len(self._heads) >= _HEADS:
+                self._heads.clear()
+            head = self._heads[topic] = encodeMessage(MessageType.PUB, self.id, {"topic": topic})[:-8]
+        return head
+
+    def subscription(self, topic: str, start: object = None) -> bytes:
+        """Return a SUB; ``start`` is its ``from``: "first", "last", an offset, ``{"time": milliseconds}`` or None."""
+        fields = {"topic": topic} | ({} if start is None else {"from": start})
+        return encodeMessage(MessageType.SUB, self.id, fields)
+
+    def unsubscription(self, topic: str) -> bytes:
+        """Return an UNSUB, which names the topic or pattern as its SUB did."""
+        return encodeMessage(MessageType.UNSUB, self.id, {"topic": topic})
+
+    def request(self, target: int, path: str, payload: bytes, id: str) -> bytes:
+        """Return a REQ that is answered with the same ``id``."""
+        fields = {"routing": [{"client_id": target, "path": path}], "reqrep": {"type": "request", "id": id}}
+        return encodeMessage(MessageType.REQ, self.id, fields, payload)
+
+    def reply(self, to: Request, payload: bytes, status: int = Status.OK) -> bytes:
+        """Return the REP to a request."""
+        fields = {
+            "routing": [{"client_id": to.sender, "path": to.path}],
+            "reqrep": {"type": "correlation", "id": to.id},
+            "status": int(status),
+        }
+        return encodeMessage(MessageType.REP, self.id, fields, payload)
+
+    def notification(self, targets: Sequence[int], path: str, payload: bytes) -> bytes:
+        """Return a NOTIF to all of these clients."""
+        routing = [{"client_id": target, "path": path} for target in targets]
+        return encodeMessage(MessageType.NOTIF, self.id, {"routing": routing}, payload)
+
+    def broadcast(self, payload: bytes) -> bytes:
+        """Return a BCAST."""
+        return encodeFrame(MessageType.BCAST, self.id, b"", payload)
+
+    def ping(self, timestamp: int, interval: int | None = None) -> bytes:
+        """Return a PING; its PONG comes when all before it is done. ``interval``: seconds, the idle time suggested."""
+        keepalive = {"timestamp": timestamp} | ({} if interval is None else {"interval": interval})
+        return encodeMessage(MessageType.PING, self.id, {"keepalive": keepalive})
+
+    def pong(self, timestamp: int) -> bytes:
+        """Return the PONG that answers the broker's PING."""
+        return encodeMessage(MessageType.PONG, self.id, {"keepalive": {"timestamp": timestamp}})
+
+    # -- what is heard -----------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> Iterator[Event]:
+        """Yield what these bytes say, in order; what is not complete yet is kept for the next ones.
+
+        All of it has to be taken. The error, if there is one, is raised when all before it was yielded.
+
+        :raises BadFraming: the other side does not speak FlexiMQ; nothing can be read after that.
+        :raises TooLarge: a message is over the limit; likewise.
+        """
+        for each in self.runs(data):
+            if isinstance(each, list):
+                yield from each
+            else:
+                yield each
+
+    def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
+        """Yield what :meth:`received` does, but deliveries that came together from one topic as one list."""
+        for envelope, frames, count in self._scanner.feed(data):
+            _, kind, sender = readBeginning(envelope)
+            header = peek(envelope[FIXED_BYTES:])
+            head = len(envelope)
+            if kind == MessageType.PUB:
+                topic = str(header.get("topic", ""))
+                found = payloads(frames, head) if count > 1 else (payloadOf(frames, head),)
+                yield list(map(self._delivery, repeat(topic), found, repeat(sender), repeat(header)))
+            else:
+                for frame in singles(frames, head):
+                    if kind == MessageType.REP and self.id and len(frame) > _LARGE:
+                        event = self._reply(sender, header, memoryview(frame)[head + _LENGTH_BYTES :])
+                    else:
+                        event = self._event(kind, sender, header, payloadOf(frame, head))
+                    if event is not None:
+                        yield event
+
+    def _event(self, kind: int, sender: int, header: Mapping[str, Any], payload: bytes) -> Event | None:
+        if kind == MessageType.REP:
+            return self._reply(sender, header, payload) if self.id else self._welcome(sender, header, payload)
+        if kind == MessageType.REQ:
+            id = peekId(header)
+            return None if id is None else self._request(id, peekPath(header), payload, sender, header)
+        if kind == MessageType.NOTIF:
+            if sender == BROKER and reportsError(header):
+                return _refusal(header, payload)
+            return self._notification(peekPath(header), payload, sender, header)
+        if kind == MessageType.BCAST:
+            return self._notification(None, payload, sender, header)
+        stamp = _timestamp(header)
+        if stamp is not None and kind in (MessageType.PING, MessageType.PONG):
+            return Pinged(stamp) if kind == MessageType.PING else Ponged(stamp)
+        return None
+
+    def _welcome(self, sender: int, header: Mapping[str, Any], payload: bytes) -> Event:
+        """Understand the answer to the JOIN."""
+        if reportsError(header):
+            return _refusal(header, payload)
+        self.id = sender
+        self._heads.clear()
+        return Joined(sender)
+
+    def _reply(self, sender: int, header: Mapping[str, Any], payload: bytes | memoryview) -> Event | None:
+        id = peekId(header)
+        if id is not None:
+            return Reply(id, _status(header), payload, sender, header)
+        return _refusal(header, bytes(payload)) if sender == BROKER and reportsError(header) else None
+
+
+class _Heads(dict[int, bytes]):
+    """What stands in front of the payload of a publication, by its size."""
+
+    def __init__(self, head: bytes, areBinary: bool) -> None:
+        super().__init__()
+        self._head = head
+        self._areBinary = areBinary
+
+    def __missing__(self, size: int) -> bytes:
+        own = _binaryHead(size) if self._areBinary else b""
+        found = self[size] = self._head + (len(own) + size).to_bytes(_LENGTH_BYTES, "big") + own
+        return found
+
+
+def _binaryHead(size: int) -> bytes:
+    """Return what MessagePack puts in front of so many bytes."""
+    for kind, width in ((b"\xc4", 1), (b"\xc5", 2), (b"\xc6", 4)):
+        if size < 1 << (8 * width):
+            return kind + size.to_bytes(width, "big")
+    raise ValueError(f"{size} bytes are more than MessagePack can hold in one value")
+
+
+class Packed(bytes):
+    """A payload as it is to be sent: MessagePack already, or whatever else its subscribers can read."""
+
+
+def packed(value: object) -> bytes:
+    """Return the payload for a value; a :class:`Packed` one stays as it is.
+
+    :raises TypeError: MessagePack has no such values.
+    :raises ValueError: MessagePack cannot hold this one: a text that is no UTF-8, a time without a zone.
+    :raises OverflowError: a number has more than 64 bits.
+    """
+    kind = type(value)
+    if kind in _PLAIN or (kind in _SIZED and len(value) <= _LARGE):  # type: ignore[arg-type]
+        return _pack(value)
+    if kind is Packed:
+        return value  # type: ignore[return-value]
+    return msgpack.packb(value, datetime=True)  # type: ignore[no-any-return]
+
+
+def _status(header: Mapping[str, Any]) -> int:
+    status = header.get("status")
+    return status if isinstance(status, int) else int(Status.OK)
+
+
+def _refusal(header: Mapping[str, Any], payload: bytes) -> Refusal:
+    return Refusal(_status(header), wordsOf(payload), peekPath(header), payload)
+
+
+def _timestamp(header: Mapping[str, Any]) -> int | None:
+    keepalive = header.get("keepalive")
+    stamp = keepalive.get("timestamp") if isinstance(keepalive, Mapping) else None
+    return stamp if isinstance(stamp, int) else None

@@ -1,0 +1,213 @@
+"""Messages that have to be asked for: a few are fetched ahead, and each is acknowledged when the next is asked for.
+
+An empty queue is asked again after a pause, each longer than the last; when somebody newly asks, it is asked at once.
+"""
+
+import logging
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from fleximq.client.backoff import Backoff
+from fleximq.client.errors import ClientError, ConnectionLost
+from fleximq.client.iteration import Iterating
+from fleximq.client.protocol.completion import Pending
+from fleximq.client.queues.reconnecting_link import Link
+from fleximq.client.settings import State
+from fleximq.errors import SettingError
+
+_log = logging.getLogger("fleximq.client.queues.pulling")
+
+T = TypeVar("T")
+
+
+class Pulled(Iterating[T]):
+    """What comes from a queue: iterate over it, or take one by one.
+
+    A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
+    leaves the loop early, by ``break`` or by an error, has not acknowledged the last one: it comes again.
+
+    :param prefetch: at most so many messages are fetched ahead.
+    :param idle: the pauses while there is nothing.
+    :raises SettingError: ``prefetch`` is below 1.
+    """
+
+    def __init__(self, link: Link, prefetch: int, idle: Backoff) -> None:
+        if prefetch < 1:
+            raise SettingError(f"prefetch is {prefetch}, but must be at least 1")
+        self._link = link
+        self._prefetch = prefetch
+        self._idle = idle
+        self._box: deque[T] = deque()
+        self._handed: list[T] = []
+        self._waiters: list[Pending[None]] = []
+        self._takers = 0
+        self._rounds = 0
+        self._isFilling = self._isDry = self._isClosed = False
+        self._error: ClientError | None = None
+        self._pauses: Iterator[float] | None = None
+        self._wake: Callable[[], None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many messages were fetched and not taken."""
+        return len(self._box)
+
+    async def next(self, timeout: float | None = None) -> T | None:
+        """Acknowledge what was taken before, and return the next message; None if none came, or if this was closed.
+
+        :param timeout: seconds; with 0 the broker is asked once. None: wait as long as it takes.
+        :raises ConnectionLost: the connection ended, and there will be none.
+        :raises SubscribeFailed: or ConsumeFailed: the broker refuses.
+        """
+        found = await self.nextMany(1, timeout)
+        return found[0] if found else None
+
+    async def nextMany(self, most: int, timeout: float | None = None) -> list[T]:
+        """Return at least one message, and up to ``most`` of those that were fetched; otherwise as :meth:`next`.
+
+        They are acknowledged together when more are asked for.
+        """
+        handed, self._handed = self._handed, []
+        if handed:
+            self._acknowledge(handed)
+        if not self._box:
+            self._takers += 1
+            try:
+                await self._filled(timeout)
+            finally:
+                self._takers -= 1
+        found = [self._box.popleft() for _ in range(min(most, len(self._box)))]
+        self._handed += found
+        if found and not self._isDry and 2 * len(self._box) < self._prefetch and self._prefetch > 1:
+            self._fill()
+        return found
+
+    def ack(self, message: T) -> None:
+        """Acknowledge a message now, instead of when the next one is asked for."""
+        with suppress(ValueError):
+            self._handed.remove(message)
+            self._acknowledge([message])
+
+    def leave(self, message: T) -> None:
+        """Do not acknowledge a message that was taken: it comes again."""
+        with suppress(ValueError):
+            self._handed.remove(message)
+
+    def close(self) -> None:
+        """Fetch no more; what was fetched before can still be taken."""
+        self._isClosed = True
+        self._tell()
+
+    # -- what a dialect does -----------------------------------------------------------------------
+
+    @abstractmethod
+    async def _fetch(self, most: int) -> int:
+        """Ask once for so many messages, put what comes into the box, and return how many that were."""
+
+    @abstractmethod
+    def _acknowledge(self, messages: Sequence[T]) -> None:
+        """Say that these are done."""
+
+    # -- what the client says ----------------------------------------------------------------------
+
+    def ended(self, why: ClientError | None) -> None:
+        """There will be no connection any more; ``why`` is None if the client was closed."""
+        if why is None:
+            self._box.clear()
+            self._handed.clear()
+            self._isClosed = True
+        elif self._error is None:
+            self._error = why
+        self._tell()
+
+    # -- fetching ----------------------------------------------------------------------------------
+
+    async def _filled(self, timeout: float | None) -> None:
+        """Return when there is something, or will be nothing."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        rounds = self._rounds
+        isFirst = True
+        while not self._box:
+            if self._error is not None:
+                raise self._error
+            left = None if deadline is None else deadline - time.monotonic()
+            if self._isClosed or (left is not None and left <= 0 and self._rounds > rounds):
+                return
+            if left is not None and left <= 0:
+                left = self._link.settings.timeout
+            told: Pending[None] = Pending()
+            self._waiters.append(told)
+            try:
+                self._fill(isFirst)
+                isFirst = False
+                await self._link.loop.wait(told, left, "a message")
+            except TimeoutError:
+                return
+            finally:
+                with suppress(ValueError):
+                    self._waiters.remove(told)
+
+    def _fill(self, isUrgent: bool = False) -> None:
+        if self._isFilling:
+            if isUrgent and self._wake is not None:
+                self._wake()
+            return
+        self._isFilling = True
+        self._link.loop.start(self._filling())
+
+    async def _filling(self) -> None:
+        """Fetch until there is something, or nobody wants it any more."""
+        try:
+            while not self._isClosed and self._error is None:
+                if await self._once() or self._box or not self._takers:
+                    return
+                await self._pause()
+                if not self._takers:
+                    return
+        except Exception:
+            _log.exception("Fetching messages failed")
+            self._error = ConnectionLost("fetching messages failed; the log says how")
+        finally:
+            self._isFilling = False
+            self._tell()
+
+    async def _once(self) -> int:
+        most = self._prefetch - len(self._box)
+        try:
+            await self._link.arrive(None)
+            came = await self._fetch(most)
+        except ClientError as error:
+            if not isinstance(error, ConnectionLost):
+                self._error = error
+            elif self._link.state is State.CLOSED and self._error is None and not self._isClosed:
+                self._error = error
+            return 0
+        self._rounds += 1
+        self._isDry = came < most
+        if came:
+            self._pauses = None
+        self._tell()
+        return came
+
+    async def _pause(self) -> None:
+        if self._link.state is not State.JOINED:
+            return
+        self._pauses = self._pauses or self._idle.pauses()
+        wait, self._wake = self._link.loop.slot()
+        timer = self._link.loop.later(next(self._pauses, self._idle.most), self._wake)
+        try:
+            await wait
+        finally:
+            self._wake = None
+            timer.cancel()
+
+    def _tell(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for each in waiters:
+            each.succeed(None)
+        if self._wake is not None and self._isClosed:
+            self._wake()

@@ -1,0 +1,240 @@
+"""A connection over whatever event loop, made anew when it is lost; what is said on it is left to each dialect.
+
+A link is used from the loop's own thread. What is sent in one turn of the loop is written at once at its end.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import Self
+
+from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
+from fleximq.client.loops.connection import Connection
+from fleximq.client.loops.interfaces import Cancellable, Loop
+from fleximq.client.protocol.client_state import passes
+from fleximq.client.protocol.completion import Pending
+from fleximq.client.queues.settings import checkPlace
+from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.errors import BrokerError
+from fleximq.values.urls import Url
+
+_log = logging.getLogger("fleximq.client.queues.link")
+#: After so many signs of life that were asked for in vain, a connection is given up.
+_IN_VAIN = 3
+
+
+class Link(ABC):
+    """A connection to a broker.
+
+    :raises SettingError: the dialect is not spoken at such URLs.
+    """
+
+    def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
+        checkPlace(url, settings)
+        self.loop = loop
+        self.settings = settings
+        self._url = url
+        self._state: State | None = None
+        self._why: Exception | None = None
+        self.connection = Connection(loop, self)
+        self._arrivals: list[Pending[None]] = []
+        self._ticking: Cancellable | None = None
+        self._returning: Cancellable | None = None
+        self._inVain = 0
+
+    async def open(self) -> Self:
+        """Connect, for the first time.
+
+        :raises ConnectionLost: nobody listens there, or nobody who speaks this dialect.
+        :raises Untrusted: one side does not trust the other's certificate.
+        :raises JoinRefused: the broker does not let this client in.
+        """
+        try:
+            await self._join()
+        except BaseException as error:
+            self._end(error if isinstance(error, Exception) else None)
+            raise
+        return self
+
+    @property
+    def state(self) -> State:
+        """Where the client stands."""
+        return self._state or State.AWAY
+
+    def hangUp(self) -> None:
+        """End the connection at once, without a flush."""
+        self._end(None)
+
+    # -- what a dialect does -----------------------------------------------------------------------
+
+    @abstractmethod
+    async def ping(self, timeout: float | None = PATIENCE) -> float:
+        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
+
+    @abstractmethod
+    async def close(self, timeout: float | None = PATIENCE) -> None:
+        """See that what was sent is done, and end the connection; iterations end."""
+
+    @abstractmethod
+    async def _greet(self) -> None:
+        """Say on a new line what has to be said first, and wait for the answer."""
+
+    @abstractmethod
+    def _hear(self, data: bytes) -> None:
+        """Understand what was read; raise BrokerError if that cannot be done."""
+
+    @abstractmethod
+    def _forget(self, lost: ConnectionLost) -> None:
+        """Fail whatever waits for an answer on the line that was lost."""
+
+    @abstractmethod
+    def _probe(self) -> None:
+        """Ask for a sign of life."""
+
+    @abstractmethod
+    def _arrived(self) -> None:
+        """There is a connection: say what was kept for it."""
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    async def arrive(self, timeout: float | None) -> None:
+        """Wait until there is a connection.
+
+        :raises ConnectionLost: there will be none.
+        :raises TimeoutError: it took longer than so many seconds.
+        """
+        if self._state is State.JOINED:
+            return
+        self.checkOpen()
+        pending: Pending[None] = Pending()
+        self._arrivals.append(pending)
+        try:
+            await self.loop.wait(pending, timeout, "a connection")
+        finally:
+            with suppress(ValueError):
+                self._arrivals.remove(pending)
+
+    def checkOpen(self) -> None:
+        """Do nothing while there is a connection or may be one again.
+
+        :raises ConnectionLost: there will be none any more.
+        """
+        if self._state is State.CLOSED:
+            raise self._ending()
+
+    def _ending(self) -> ConnectionLost:
+        if isinstance(self._why, ConnectionLost):
+            return type(self._why)(str(self._why))
+        return ConnectionLost("the client is closed" + (f": {self._why}" if self._why else ""))
+
+    # -- the line ----------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        isJoined = False
+        try:
+            await self.loop.dial(self._url, self.settings, self.connection.listen())
+            if self.connection.line is None:
+                raise ConnectionLost("the connection ended at once")
+            await self._greet()
+            isJoined = self.connection.line is not None and self._state is not State.CLOSED
+            if not isJoined:
+                raise ConnectionLost("the connection ended at once")
+        except TimeoutError:
+            raise ConnectionLost(f"the broker did not answer within {self.settings.timeout:g} seconds") from None
+        finally:
+            if not isJoined:
+                self.connection.drop()
+        self._become(State.JOINED, None)
+        self._arrived()
+        self._settleArrivals(None)
+        if self._ticking is None and self.settings.keepAlive is not None:
+            self._ticking = self.loop.later(self.settings.keepAlive, self._tick)
+
+    def _tick(self) -> None:
+        assert self.settings.keepAlive is not None
+        self._ticking = self.loop.later(self.settings.keepAlive, self._tick)
+        if self._state is not State.JOINED:
+            return
+        if self._inVain >= _IN_VAIN:
+            self.lose(ConnectionLost("the broker was silent for too long"))
+            return
+        self._inVain += 1
+        self._probe()
+
+    def made(self) -> None:
+        """The line is there."""
+        self._inVain = 0
+
+    def heard(self, data: bytes) -> None:
+        """Something was read from it."""
+        self._inVain = 0
+        try:
+            self._hear(data)
+        except BrokerError as error:
+            self.lose(ConnectionLost(f"what came is not of this dialect: {error}"))
+
+    def lose(self, lost: ConnectionLost) -> None:
+        """Give a connection up, and make another one if that is wished."""
+        if self._state is State.CLOSED:
+            return
+        wasJoined = self._state is State.JOINED
+        self.connection.drop()
+        if wasJoined and self.settings.reconnect is None:
+            self._end(lost)
+            return
+        if wasJoined:
+            self._become(State.AWAY, lost)
+        self._forget(lost)
+        if wasJoined and self._state is State.AWAY:
+            self._returning = self.loop.start(self._comeBack(lost))
+
+    async def _comeBack(self, why: Exception) -> None:
+        assert self.settings.reconnect is not None
+        for pause in self.settings.reconnect.pauses():
+            await self.loop.rest(pause)
+            if self._state is not State.AWAY:
+                return
+            try:
+                await self._join()
+                return
+            except (ConnectionLost, JoinRefused) as error:
+                why = error
+                if not passes(error):
+                    break
+        self._end(why)
+
+    def _end(self, why: Exception | None) -> None:
+        """End for good."""
+        if self._state is State.CLOSED:
+            return
+        for each in (self._ticking, self._returning if why is None else None):
+            if each is not None:
+                with suppress(Exception):
+                    each.cancel()
+        self._ticking = self._returning = None
+        self.connection.end()
+        self._why = why
+        self._become(State.CLOSED, why)
+        self._forget(self._ending())
+        self._settleArrivals(self._ending())
+
+    def _settleArrivals(self, error: ClientError | None) -> None:
+        arrivals, self._arrivals = self._arrivals, []
+        for each in arrivals:
+            if error is None:
+                each.succeed(None)
+            else:
+                each.fail(error)
+
+    def _become(self, state: State, why: Exception | None) -> None:
+        self._state = state
+        if self.settings.onState is not None:
+            try:
+                self.settings.onState(state, why)
+            except Exception:
+                _log.exception("A callback for states failed")
+
+
+def refusedJoin(error: Answered) -> JoinRefused:
+    """Return the error that says that the broker does not let this client in."""
+    return JoinRefused(error.status, error.words)

@@ -1,0 +1,110 @@
+"""Plain blocking sockets to the URLs of the FlexiMQ document, section 6.2."""
+
+import os
+import socket
+import ssl
+
+from fleximq.client.errors import ConnectionLost, Untrusted
+from fleximq.client.pipes import PipeSocket, ownPipes
+from fleximq.client.settings import ClientSettings
+from fleximq.errors import SettingError
+from fleximq.values.urls import Url
+
+#: Where relative ``ipc://`` paths begin (FlexiMQ document 6.3.1).
+IPC_FOLDER = "/tmp"
+#: A network that died without a word is noticed by the system, after so many seconds of silence ..
+_SILENCE = 60
+#: .. and so many questions, at such a distance in seconds, that nobody answers.
+_QUESTIONS, _DISTANCE = 4, 15
+#: Who does not trust a client's certificate, or gets none, ends the connection with one of these (RFC 8446, 6.2).
+_ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERTIFICATE", "ALERT_UNKNOWN_CA",
+           "ALERT_ACCESS_DENIED")  # fmt: skip
+#: What is answered in plain bytes is this to TLS.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
+
+
+def checkTls(url: Url, settings: ClientSettings) -> None:
+    """See that TLS is asked for only where it is spoken, and its files can be used.
+
+    :raises SettingError: otherwise.
+    """
+    if settings.tls is not None and not url.isSecure:
+        raise SettingError(f"the URL is {url}, but only tls:// and wss:// are spoken inside TLS")
+
+
+def dial(
+    url: Url, timeout: float | None, tls: ssl.SSLContext | None = None, ipcFolder: str = IPC_FOLDER
+) -> "socket.socket | PipeSocket":
+    """Return a connected socket, whose calls wait no longer than ``timeout`` seconds.
+
+    :param tls: how to speak TLS with ``tls://``; by default the system's authorities are trusted, and the certificate
+        must be for the host of the URL.
+    :raises ConnectionLost: nobody listens there.
+    :raises Untrusted: one side does not trust the other's certificate.
+    :raises SettingError: TLS is asked for where it is not spoken, or no broker has started this program.
+    """
+    if tls is not None and not url.isSecure:
+        raise SettingError(f"the URL is {url}, but only tls:// and wss:// are spoken inside TLS")
+    if url.scheme == "stdio":
+        return PipeSocket(*ownPipes())
+    try:
+        if url.scheme == "ipc":
+            return _local(url.socketPath(ipcFolder), timeout)
+        host = url.host or "localhost"
+        plain = _remote(host, url.port, timeout)
+        return plain if not url.isSecure else _secured(plain, host, tls)
+    except (OSError, ValueError) as error:  # a name that cannot be one is a ValueError, e.g. in IDNA
+        raise lostBy(error, f"cannot connect to {url}") from error
+
+
+def _local(path: str, timeout: float | None) -> socket.socket:
+    local = socket.socket(socket.AF_UNIX)
+    try:
+        local.settimeout(timeout)
+        local.connect(path)
+    except BaseException:
+        local.close()
+        raise
+    return local
+
+
+def _remote(host: str, port: int, timeout: float | None) -> socket.socket:
+    remote = socket.create_connection((host, port), timeout)
+    keepWatch(remote)
+    return remote
+
+
+def keepWatch(remote: socket.socket) -> None:
+    """Let a socket send at once, and find out about networks that died without a word."""
+    remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", _SILENCE), ("TCP_KEEPINTVL", _DISTANCE), ("TCP_KEEPCNT", _QUESTIONS)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            remote.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> socket.socket:
+    try:
+        return (tls or ssl.create_default_context()).wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def lostBy(error: BaseException, what: str) -> ConnectionLost:
+    """Return the error that says what a socket's failure means, and why it failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Untrusted(f"{what}: its certificate is not to be trusted ({error.verify_message})")
+    if isinstance(error, ssl.SSLError) and any(word in (error.reason or "") for word in _ALERTS):
+        said = str(error.reason).lower().replace("_", " ")
+        return Untrusted(f"{what}: it does not trust this client's certificate, or wants one ({said})")
+    return ConnectionLost(f"{what}: {_why(error)}")
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLEOFError) or (isinstance(error, ssl.SSLError) and error.reason in _NO_TLS):
+        return "the other side speaks no TLS there, or broke it off"
+    if isinstance(error, ConnectionRefusedError) and error.errno:  # asyncio has words of its own for it
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,117 @@
+"""What an operator writes about durable topics: patterns, how long messages stay, and when they are safe.
+
+Patterns are those of subscriptions: levels are separated by ``.`` or ``/``, a level ``*`` matches one level, a last
+level ``#`` any number of them (docs/dialects.rst). Where several lines match a topic, the first of them counts.
+"""
+
+import re
+from typing import NamedTuple
+
+from fleximq.config.option_values import size
+from fleximq.errors import SettingError
+from fleximq.limits import TOPIC_BYTES
+
+#: No age that can be set is longer, in seconds: a hundred years.
+OLDEST = 100 * 366 * 24 * 3600
+#: The longest time between two syncs, in milliseconds.
+INTERVAL_MOST = 60_000
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+_RETENTION = re.compile(r"(.*)=(?:([0-9]{1,12})([smhdw])(?:,([^,]+))?|([^,]+))", re.ASCII | re.DOTALL)
+_INTERVAL = re.compile(r"interval:([0-9]{1,9})", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?", re.ASCII)
+
+
+class Retention(NamedTuple):
+    """How long the messages of the topics that match are kept: seconds and bytes of each topic, 0 for no bound."""
+
+    pattern: str
+    age: int
+    bytes: int
+
+
+class TimeToLive(NamedTuple):
+    """After how many seconds the messages of the topics that match are not delivered any more."""
+
+    pattern: str
+    seconds: float
+
+
+class Fsync(NamedTuple):
+    """When a message is safe: ``mode`` is always, interval or never; ``milliseconds`` belong to interval."""
+
+    mode: str
+    milliseconds: int = 0
+
+
+def checkPattern(name: str, value: str, pattern: str) -> None:
+    """See that a pattern is one that topics of clients can match.
+
+    :param value: the text of the option in which the pattern stands, for the sentence.
+    :raises SettingError: it is empty, too long, has a level ``#`` that is not the last, which would be one of that very
+        name, or begins with ``$sys``, where nothing is kept.
+    """
+    if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
+        raise SettingError(f"{name} is {value!r}, but needs a pattern of 1 to {TOPIC_BYTES} bytes, e.g. orders.#")
+    if "#" in re.split("[./]", pattern)[:-1]:
+        raise SettingError(f"{name} is {value!r}, but only the last level of a pattern can be #, e.g. orders.#")
+    if pattern.startswith(("$sys.", "$sys/")) or pattern == "$sys":
+        raise SettingError(f"{name} is {value!r}, but what the broker says of itself is not kept")
+
+
+def retentionOf(line: str) -> Retention:
+    """Read ``PATTERN=AGE[,SIZE]``, or ``PATTERN=SIZE``: ``orders.#=7d,10GiB``.
+
+    An age is a number and one of the letters s, m, h, d and w.
+
+    :raises SettingError: it is neither; the sentence says what it must be.
+    """
+    found = _RETENTION.fullmatch(line)
+    if not found:
+        raise _noRetention(line)
+    pattern, number, unit, most = found[1], found[2] or 0, found[3] or "s", found[4] or found[5] or 0
+    try:
+        retention = Retention(pattern, int(number) * _UNITS[unit], size("retention", most))
+    except SettingError:
+        raise _noRetention(line) from None
+    if retention.age > OLDEST or not (retention.age or retention.bytes):
+        raise _noRetention(line)
+    checkPattern("retention", line, pattern)
+    return retention
+
+
+def timeToLiveOf(line: str) -> TimeToLive:
+    """Read ``PATTERN=SECONDS``.
+
+    :raises SettingError: it is none; the sentence says what it must be.
+    """
+    pattern, equals, rest = line.rpartition("=")
+    if not equals or not _SECONDS.fullmatch(rest) or not 0 < float(rest) <= OLDEST:
+        raise SettingError(
+            f"message-ttl is {line!r}, but must be PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to "
+            f"{OLDEST}"
+        )
+    checkPattern("message-ttl", line, pattern)
+    return TimeToLive(pattern, float(rest))
+
+
+def fsyncOf(written: str) -> Fsync:
+    """Read ``always``, ``interval:MILLISECONDS`` or ``never``.
+
+    :raises SettingError: it is none of them, or the interval is 0 or over a minute.
+    """
+    if written in ("always", "never"):
+        return Fsync(written)
+    found = _INTERVAL.fullmatch(written)
+    if not found or not 1 <= int(found[1]) <= INTERVAL_MOST:
+        raise SettingError(
+            f"fsync is {written!r}, but must be always, never, or interval: and 1 to {INTERVAL_MOST} milliseconds"
+        )
+    return Fsync("interval", int(found[1]))
+
+
+def _noRetention(line: str) -> SettingError:
+    return SettingError(
+        f"retention is {line!r}, but must be PATTERN=AGE[,SIZE] or PATTERN=SIZE, e.g. orders.#=7d,10GiB, with an age "
+        "in s, m, h, d or w, over 0 and up to 100 years, and a size over 0 in B, KiB, MiB or GiB"
+    )

@@ -1,0 +1,112 @@
+"""What an operator writes about rates: so much a second, and how much may come at once.
+
+A rate is ``RATE`` or ``RATE,BURST``: ``1000`` lets a thousand a second by, and a thousand at once; ``1000,5000`` five
+thousand at once, after which it takes five seconds until that is so again. Rates of bytes may have units:
+``10MiB,64MiB``. 0 is no limit.
+"""
+
+import math
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from fleximq.config.option_values import size, spelledSize
+from fleximq.errors import SettingError
+
+#: No rate that can be set is higher, in whatever it counts.
+MOST = 1e15
+
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
+
+
+class OverRate(Enum):
+    """What happens to a client that sends more than its rate."""
+
+    PAUSE = "pause"
+    REFUSE = "refuse"
+
+
+class Rate(NamedTuple):
+    """So much a second; ``burst`` is what may come at once after a time in which nothing came."""
+
+    perSecond: float
+    burst: float
+
+    def __str__(self) -> str:
+        burst = "" if self.burst == max(1.0, self.perSecond) else f",{self.burst:.15g}"
+        return f"{self.perSecond:.15g}{burst}"
+
+
+def rate(name: str, value: object) -> Rate | None:
+    """Read how many of something may come in a second; None if any number may.
+
+    :raises SettingError: it is no rate; the sentence names the option.
+    """
+    try:
+        return _rateOf([_number(part) for part in _parts(value)])
+    except ValueError:
+        raise SettingError(
+            f"{name} is {value!r}, but must be a number for each second, and perhaps how many may come at once, "
+            "e.g. 1000 or 1000,5000; 0 is no limit"
+        ) from None
+
+
+def byteRate(name: str, value: object) -> Rate | None:
+    """Read how many bytes may come in a second; None if any number may.
+
+    :raises SettingError: it is no rate; the sentence names the option.
+    """
+    try:
+        return _rateOf([float(size(name, part)) for part in _parts(value)])
+    except (ValueError, SettingError):
+        raise SettingError(
+            f"{name} is {value!r}, but must be a number of bytes for each second, and perhaps how many may come at "
+            "once, e.g. 1MiB or 1MiB,16MiB; 0 is no limit"
+        ) from None
+
+
+def overRate(name: str, value: object) -> OverRate:
+    """Read what happens over the rate.
+
+    :raises SettingError: it is none of the words for that.
+    """
+    try:
+        return OverRate(value)
+    except ValueError:
+        known = ", ".join(each.value for each in OverRate)
+        raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
+
+
+def spelledByteRate(rate: Rate) -> str:
+    """Return a rate of bytes as an operator would write it."""
+    return ",".join(spelledSize(int(part)) for part in map(float, str(rate).split(",")))
+
+
+def _parts(value: object) -> list[object]:
+    if isinstance(value, str):
+        parts = value.split(",")
+        return [part.strip() for part in parts]
+    return [value]
+
+
+def _number(part: object) -> float:
+    if isinstance(part, str) and _NUMBER.fullmatch(part):
+        return float(part)
+    if isinstance(part, int | float) and not isinstance(part, bool) and math.isfinite(part):
+        return float(part)
+    raise ValueError
+
+
+def _rateOf(numbers: list[float]) -> Rate | None:
+    """Return the rate of one or two numbers.
+
+    :raises ValueError: they make none.
+    """
+    if len(numbers) == 1:
+        numbers.append(max(1.0, numbers[0]))
+    perSecond, burst = numbers
+    if perSecond == 0:
+        return None
+    if not (1e-6 <= perSecond <= MOST and 1 <= burst <= MOST):
+        raise ValueError
+    return Rate(perSecond, burst)

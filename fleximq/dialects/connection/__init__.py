@@ -1,0 +1,1 @@
+"""Machinery below every session."""

@@ -1,0 +1,73 @@
+"""What a connection's frequent envelopes mean, so that a repeated one costs one look-up.
+
+A connection remembers only so many. All connections of a listener together have a purse besides: when it is empty, a
+connection that has more than :data:`FEW` gives up its own oldest for each new one.
+"""
+
+from fleximq.broker.envelope import Envelope
+
+#: Most envelopes that are remembered for one connection, and the most bytes of them.
+MOST_ENTRIES = 4096
+MOST_BYTES = 256 * 1024
+#: So many are remembered for each connection, whatever others remember.
+FEW = 16
+#: Bytes that an entry takes besides its key, and a topic that was forgotten since and is kept by it.
+ENTRY_BYTES = 768
+#: Most bytes that all connections of a listener take for this together, :data:`FEW` for each left out.
+ALL_BYTES = 128 * 1024 * 1024
+
+
+class Purse:
+    """What connections may spend together. ``left`` is in bytes; what each may in any case can make it negative."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int = ALL_BYTES) -> None:
+        self.left = size
+
+
+class EnvelopeCache(dict[bytes, Envelope]):
+    """A dict from the bytes of an envelope to what they mean; the oldest go when it is full.
+
+    :param purse: what it pays from; call :meth:`clear` to pay all back.
+    """
+
+    def __init__(self, purse: Purse, entries: int = MOST_ENTRIES, size: int = MOST_BYTES) -> None:
+        super().__init__()
+        self._purse = purse
+        self._entries = entries
+        self._bytes = size
+        self.size = 0
+
+    def remember(self, key: bytes, envelope: Envelope) -> None:
+        """Keep a new envelope; one that is larger than the whole cache is not kept."""
+        if len(key) > self._bytes or key in self:
+            return
+        before = len(self)
+        self[key] = envelope
+        self.size += len(key)
+        self._purse.left -= len(key) + ENTRY_BYTES
+        while len(self) > self._entries or self.size > self._bytes:
+            self._dropOldest()
+        if self._purse.left < 0 and len(self) > max(before, FEW):
+            self._dropOldest()
+
+    def forget(self, key: bytes) -> None:
+        """Keep an envelope no longer, if it is kept at all: its topic left the table."""
+        if self.pop(key, None) is not None:
+            self._paid(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._purse.left += self.size + ENTRY_BYTES * len(self)
+        self.size = 0
+        super().clear()
+
+    def _dropOldest(self) -> None:
+        oldest = next(iter(self))
+        del self[oldest]
+        self._paid(oldest)
+
+    def _paid(self, key: bytes) -> None:
+        self.size -= len(key)
+        self._purse.left += len(key) + ENTRY_BYTES

@@ -1,0 +1,5 @@
+"""`__init__` re-exports FlexiFactory."""
+
+from fleximq.dialects.fleximq.session import FlexiFactory
+
+__all__ = ["FlexiFactory"]

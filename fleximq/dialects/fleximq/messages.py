@@ -1,0 +1,253 @@
+"""What each FlexiMQ message type does (FlexiMQ document 3, docs/dialects.rst).
+
+``message_<TYPE>`` is called with the checked header, the envelope and the whole frame, reserved bytes zero. It acts, or
+raises what is to be answered.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgpack
+from twisted.internet.interfaces import IAddress
+
+from fleximq.broker.envelope import BROKER_ID, Envelope
+from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.replay import Start
+from fleximq.broker.topics.names import isPattern
+from fleximq.dialects.connection.envelope_cache import EnvelopeCache
+from fleximq.dialects.context import Context
+from fleximq.dialects.fleximq.direct_cache import DirectCache
+from fleximq.dialects.fleximq.fleximq_batches import recordsWith, recordsWithout
+from fleximq.dialects.fleximq.fleximq_records import FOLLOWING, FOLLOWING_B, PASSING, PASSING_B
+from fleximq.dialects.fleximq.forms import LAYOUT_B_FORM, FlexiSource
+from fleximq.dialects.fleximq.replies import FlexiVoice, correlation, toldBy
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.replay_outlet import Replaying
+from fleximq.dialects.session import State
+from fleximq.errors import (
+    BadRequest,
+    BrokerError,
+    ClientNotFound,
+    InvalidTopic,
+    NotKept,
+    NotPermitted,
+    NotRecorded,
+    SubscriptionFailed,
+    TooManyRequests,
+)
+from fleximq.status import Status
+from fleximq.values.records import Batch
+from fleximq.wire.fleximq_frame import MessageType, isStamped, payloadOf
+from fleximq.wire.fleximq_header import Header
+
+#: So many questions to the broker itself may be unanswered: some answers are large.
+QUESTIONS = 64
+#: A PUB with one of these keys differs from message to message: its envelope is not worth remembering.
+_PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
+
+
+class FlexiMessages(FlexiVoice):
+    """The inward half of a FlexiMQ session, from the checked header on."""
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self._envelopes = EnvelopeCache(context.envelopes)
+        self._directs = DirectCache(context.envelopes)
+        #: How many SUBs and UNSUBs wait for publications before them.
+        self._later = 0
+
+    def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Forward a request, or answer it where the broker itself is asked."""
+        target, path = header.routing[0]
+        if target == BROKER_ID:
+            self._answer(header, path or "", payloadOf(frame, len(envelope)))
+        else:
+            self.broker.request(self._me, target, header.id or "", path or "", frame)
+            self._rememberDirect(header, envelope, frame)
+
+    def _answer(self, header: Header, path: str, payload: bytes) -> None:
+        most = self.broker.argumentBytes(self._me, path)  # so asked first whether there is such a path
+        if most and len(payload) > most:
+            raise BadRequest(f"a request to the broker has at most {most} bytes of payload")
+        if self._asked >= QUESTIONS:
+            raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
+        try:
+            arguments = msgpack.unpackb(payload, strict_map_key=False, timestamp=1) if payload else None
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise BadRequest("the payload is not MessagePack") from None
+        self._asked += 1
+        try:
+            self.broker.ask(self._me, path, arguments, partial(self._answered, path, header.id))
+        except BrokerError:
+            self._asked -= 1
+            raise
+
+    def _answered(self, path: str, id: str | None, value: Any) -> None:
+        """Send the broker's own answer, or say why there is none; perhaps some time after it was asked."""
+        self._asked -= 1
+        if isinstance(value, BrokerError):
+            self.counted(value)
+            self._sayError(value, path, id)
+        else:
+            routing = self._routing({"client_id": self.id, "path": path})
+            fields = {"status": int(Status.OK), "routing": routing} | correlation(id)
+            self._sayValue(fields, value)
+        self.requestDone()
+
+    def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Forward an answer to its requester; one that is not there is reported by a NOTIF 600."""
+        entry = header.routing[0]
+        if entry.client_id == BROKER_ID:
+            return
+        try:
+            self.broker.reply(self._me, entry.client_id, header.id or "", frame, entry.path or "")
+        except ClientNotFound:
+            self._reportLost(header, entry)
+        else:
+            self._rememberDirect(header, envelope, frame)
+
+    def message_NOTIF(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Send a copy to every known target, then report each unknown entry by a NOTIF 600."""
+        lost = [
+            entry
+            for entry in header.routing
+            if entry.client_id != BROKER_ID and not self.broker.takesDirect(entry.client_id)
+        ]
+        self.broker.notify(self._me, header.routing, frame)
+        for entry in lost:
+            self._reportLost(header, entry)
+
+    def message_BCAST(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Send a copy to everybody else."""
+        self.broker.broadcast(self._me, frame)
+
+    def message_PUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Publish, and remember the envelope where it is likely to come again."""
+        topic = self.broker.topicFor(self._me, header.topic)
+        found = Envelope(topic, self._me, FlexiSource(len(envelope), header))
+        audience = [entry.client_id for entry in header.routing if entry.client_id != BROKER_ID]
+        if audience:
+            self.broker.publishNarrowed(found, frame, 1, dict.fromkeys(audience))
+            return
+        if isStamped(envelope) and _PASSING.isdisjoint(header.fields):
+            self._envelopes.remember(envelope, found)
+        id = header.fields.get("message_id")
+        if id is None:
+            self._publish(found, envelope, frame, 1)
+        else:
+            self._publish(found, envelope, frame, 1, (id,))
+
+    def _publish(
+        self, found: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
+    ) -> None:
+        """Publish a run, and answer what is refused of it, perhaps later."""
+        kept = partial(self._kept, found.topic.name)
+        try:
+            if ids is None:
+                self.broker.publish(found, frames, count, kept)
+            else:
+                self.broker.publishOnce(found, frames, ids, kept)
+        except NotRecorded as error:
+            self._kept(found.topic.name, error.reason, error.refused, inOrder=True)
+        except NotKept as error:
+            for _ in error.refused:
+                self._refused(error, envelope, found.topic.name)
+
+    def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Subscribe to a topic or pattern, from now on or from a place in the journal."""
+        self.subscribing()
+        self._inOrder(self._subscribe, header)
+
+    def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:
+        """Do this behind what this client published to the same topics, which is brought when it is kept."""
+        if not self._later and (not self._concerns(header.topic) or self.broker.isSafe(self._me)):
+            act(header)
+            return
+        self._later += 1
+        self.broker.whenKept(partial(self._actLater, act, header), self._me)
+
+    def _concerns(self, name: str) -> bool:
+        """Tell whether something that is not brought yet may be about this name or pattern."""
+        topic = self.broker.topics.find(name)
+        return isPattern(name) or (topic is not None and bool(topic.line))
+
+    def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
+        self._later -= 1
+        if self.state is State.OPEN:
+            try:
+                act(header)
+            except BrokerError as error:
+                self._subscriptionLost(error, "")  # before the PONG that waits behind it
+
+    def _subscribe(self, header: Header) -> None:
+        try:
+            if header.start is not None:
+                self.broker.follow(self._me, self._following(), header.topic, Start(*header.start))
+            elif header.topic not in self._me.patterns:
+                self.broker.subscribe(self._me, self, header.topic)
+                self.broker.recall(self._me, self._passing(), header.topic)
+        except (InvalidTopic, NotPermitted) as error:
+            raise SubscriptionFailed(str(error)) from error
+
+    def _following(self) -> Replaying:
+        """Return the way of what the journal brings, with offsets."""
+        form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
+        return self._replaying(form, recordsWith)
+
+    def _passing(self) -> Replaying:
+        """Return the way of what the journal brings to somebody who does not ask for it."""
+        form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
+        return self._replaying(form, recordsWithout)
+
+    def _replaying(self, form: LateForm, render: Callable[[Sequence[Batch]], bytes]) -> Replaying:
+        shaped, clock = self._shaped, self.context.clock
+        failed = self._subscriptionLost
+        return Replaying(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
+
+    def _subscriptionLost(self, error: BrokerError, name: str) -> None:
+        """Say that a subscription has ended by itself."""
+        self.counted(error)
+        self.outbox.take(self._error(error.status, toldBy(error), name))
+
+    def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """End a subscription, named as it was made; one that does not exist is no error."""
+        self._inOrder(self._unsubscribe, header)
+
+    def _unsubscribe(self, header: Header) -> None:
+        self.broker.unsubscribe(self._me, header.topic)
+
+    def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Answer with a PONG once all that was published before is safe."""
+        if header.interval is not None and self._keepAlive is not None:
+            self._keepAlive.suggest(header.interval)
+        fields = {"keepalive": {"timestamp": header.timestamp}}
+        pong = self._encoded(MessageType.PONG, fields)
+        if self.broker.isSafe(self._me):
+            self.answers.take(pong)
+        else:
+            self.broker.whenSafe(self.answers.later(pong), self._me)
+
+    def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Nothing to do: that it came is what counts."""
+
+    def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Remember a header that may come again with another id, unless the frame was changed on its way."""
+        if isStamped(envelope) and frame.startswith(envelope):
+            target, path = header.routing[0]
+            self._directs.remember(envelope, target, path or "", header.id or "")
+
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        """Forget what envelopes mean, and answer each subscription that has ended as one that could not be made."""
+        self._forget()
+        for name in lost:
+            self._subscriptionLost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
+
+    def left(self) -> None:
+        """Forget what envelopes mean."""
+        super().left()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._envelopes.clear()
+        self._directs.clear()

@@ -1,0 +1,184 @@
+"""What the broker says to a FlexiMQ client: its own messages, errors, and all of it in the client's layout."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgpack
+from twisted.internet.interfaces import IAddress
+from zope.interface import implementer
+
+from fleximq.broker.envelope import BROKER_ID, Client
+from fleximq.dialects.answers import Answers
+from fleximq.dialects.connection.keepalive import KeepAlive
+from fleximq.dialects.context import Context
+from fleximq.dialects.fleximq.forms import FLEXI_FORM, LAYOUT_B_FORM
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.session import State, StreamSession
+from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
+from fleximq.interfaces import IForm, IPeer, ISubscriber
+from fleximq.status import Status
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeHead, encodeMessage, words
+from fleximq.wire.fleximq_header import Entry, Header, peek, peekId, peekPath, reportsError
+from fleximq.wire.fleximq_layout_b import toLayoutB
+from fleximq.wire.large_value import packedApart
+
+#: The path of the NOTIF that says that the broker stops.
+DRAINING = "/broker/draining"
+
+
+@implementer(ISubscriber, IPeer)
+class FlexiVoice(StreamSession):
+    """The outward half of a FlexiMQ session. ``id`` is the client's, 0 before its JOIN."""
+
+    dialect = "fleximq"
+    mayFinish = True
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self.form: IForm = FLEXI_FORM
+        self.deliver = outbox.deliver
+        self.hear: Callable[[bytes], None] = outbox.deliver
+        self.forward: Callable[[bytes], None] = outbox.take
+        outbox.cut = FLEXI_FORM.cut
+        self.answers: Answers = Answers(outbox)
+        self._shaped: Callable[[bytes], bytes] = bytes
+        self.id = 0
+        self._me: Client  # there from the JOIN on
+        self._named = False
+        self._keepAlive: KeepAlive | None = None
+        self._inputEnded = False
+        self._asked = 0  # questions to the broker itself that are not answered yet
+
+    def speakLayoutB(self) -> None:
+        """Send everything in layout B from now on."""
+        outbox = self.outbox
+        self.form = LAYOUT_B_FORM
+        self._shaped = toLayoutB
+        self.forward = lambda frame: outbox.take(toLayoutB(frame))
+        self.hear = lambda frame: outbox.deliver(toLayoutB(frame))
+        outbox.cut = LAYOUT_B_FORM.cut
+
+    def _say(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
+        """Answer something, behind all that was asked before."""
+        self.answers.take(self._encoded(kind, fields, payload, sender))
+
+    def _sayValue(self, fields: dict[str, Any], value: Any) -> None:
+        """Answer with a value; a large view at its end goes out as it is, in a piece of its own."""
+        head, rest = packedApart(value)
+        if not rest or self._shaped is not bytes:
+            self._say(MessageType.REP, fields, b"".join((head, rest)))
+        else:
+            self.answers.take(encodeHead(MessageType.REP, BROKER_ID, fields, len(head) + len(rest)) + head)
+            self.answers.take(rest)
+
+    def _encoded(
+        self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID
+    ) -> bytes:
+        """Return a message in the client's layout."""
+        return self._shaped(encodeMessage(kind, sender, fields, payload))
+
+    def _routing(self, entry: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the routing of a message from the broker, as this client can read it."""
+        return [entry | {"client_name": ""} if self._named else entry]
+
+    def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
+        """Tell that a request will not be answered."""
+        self.answers.take(self._error(status, words(reason), path, id))
+
+    def requestDone(self) -> None:
+        """End a connection that only waited for its last answer, behind the PONGs that are still due."""
+        if self._inputEnded and not self._asked and (self.client is None or not self.broker.waiting(self.client)):
+            self.whenDecided(lambda: self.end("client closed"))
+
+    def close(self) -> None:
+        """Close when all that was published is decided, and the last PONG that is due was sent."""
+        self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
+
+    def _sayError(self, error: BrokerError, path: str, id: str | None = None) -> None:
+        self.answers.take(self._error(error.status, toldBy(error), path, id))
+
+    def _error(self, status: int, payload: bytes, path: str, id: str | None = None) -> bytes:
+        routing = self._routing({"client_id": self.id, "path": path})
+        fields = {"status": int(status), "routing": routing} | correlation(id)
+        return self._encoded(MessageType.REP, fields, payload)
+
+    def _kept(self, topic: str, reason: str | None, places: Sequence[int], inOrder: bool = False) -> None:
+        """Tell what the journal refused: at once, before the PONG that waits for it, or in order of what was said."""
+        if reason is None:
+            return
+        error = NotRecorded(reason)
+        say = self.answers.take if inOrder else self.outbox.take
+        for _ in places:
+            self.counted(error)
+            say(self._error(error.status, words(str(error)), topic))
+
+    def _reportLost(self, header: Header, entry: Entry) -> None:
+        """A NOTIF or REP that reports an error itself is never answered."""
+        if not reportsError(header.fields):
+            fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
+            self._say(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
+
+    def _refused(self, error: BrokerError, envelope: bytes, topic: str = "") -> None:
+        """Answer an error to the message with this envelope, unless that reports one itself."""
+        fields = peek(envelope[FIXED_BYTES:])
+        kind = envelope[1] if envelope else None
+        if kind in (MessageType.REP, MessageType.NOTIF) and reportsError(fields):
+            self.failed(error, silently=True)
+            return
+        self.failed(error, id=peekId(fields), path=topic or peekPath(fields))
+
+    def failed(self, error: BrokerError, id: str | None = None, path: str = "", silently: bool = False) -> None:
+        """Answer what a client did wrong; before the JOIN every error ends the connection."""
+        joined = self.state is not State.WAITING
+        self.counted(error)
+        if not silently:
+            self.answerError(error, id, path)
+        if error.closes or not joined:
+            self.end(f"error {int(error.status)}")
+
+    def answerError(self, error: BrokerError, id: str | None = None, path: str = "") -> None:
+        """Send an error as a REP: after the JOIN from the broker's own id, before it from nobody."""
+        if self.state is State.WAITING:
+            self._say(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
+        else:
+            self._sayError(error, path, id)
+
+    def warn(self) -> None:
+        """Send a NOTIF with status 503 from :data:`DRAINING`; nothing before the JOIN."""
+        if self.state is State.OPEN:
+            routing = self._routing({"client_id": self.id, "path": DRAINING})
+            fields = {"status": int(Status.SERVICE_UNAVAILABLE), "routing": routing}
+            self.outbox.take(self._encoded(MessageType.NOTIF, fields, words("the broker is stopping")))
+
+    def _ping(self) -> None:
+        keepalive = {"timestamp": time.time_ns() // 1_000_000}
+        if self._keepAlive is not None and self._keepAlive.interval >= 1:
+            keepalive["interval"] = int(self._keepAlive.interval)
+        self.outbox.take(self._encoded(MessageType.PING, {"keepalive": keepalive}))
+
+    def _silent(self) -> None:
+        self.end("keep-alive")
+
+    def inputEnded(self) -> None:
+        """Wait for the answers that are due, then close."""
+        self._inputEnded = True
+        self.requestDone()
+
+    def left(self) -> None:
+        """Stop the keep-alive."""
+        if self._keepAlive is not None:
+            self._keepAlive.stop()
+            self._keepAlive = None
+
+
+def toldBy(error: BrokerError) -> bytes:
+    """Return what the answer to an error says: a sentence, or a map with it and the ``first`` offset that is kept."""
+    if isinstance(error, NoLongerKept):
+        return msgpack.packb({"error": str(error), "first": error.first})  # type: ignore[no-any-return]
+    return words(str(error))
+
+
+def correlation(id: str | None) -> dict[str, Any]:
+    """Return the header field that says which request a message answers; none without an id."""
+    return {} if id is None else {"reqrep": {"type": "correlation", "id": id}}

@@ -1,0 +1,265 @@
+"""The FlexiMQ dialect: the way in (specification: the FlexiMQ document and docs/dialects.rst). Hot.
+
+Runs whose envelope is known go straight to their takers or the broker, requests and answers that are known but for
+their id straight to their client. Everything else takes the long way: its beginning is checked, its header read by the
+rules of its type, and :mod:`fleximq.dialects.fleximq.messages` does the rest or raises. What is said back stands in
+:mod:`fleximq.dialects.fleximq.replies`.
+
+A message inside a run costs 0.2 us from the read to the sockets of its takers, one of its own 0.6 us, a REQ or REP
+2.8 us (``benchmarks/``).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import Any, ClassVar
+
+from twisted.internet.interfaces import IAddress
+
+from fleximq.broker.topics.topic_table import Takers
+from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
+from fleximq.dialects.connection.keepalive import KeepAlive
+from fleximq.dialects.context import Context
+from fleximq.dialects.fleximq.forms import FLEXI_FORM
+from fleximq.dialects.fleximq.messages import FlexiMessages
+from fleximq.dialects.fleximq.replies import correlation
+from fleximq.dialects.outbox import Chunk, Outbox
+from fleximq.dialects.session import NamedLogger, State
+from fleximq.dialects.stream import StreamFactory
+from fleximq.errors import (
+    BadRequest,
+    BrokerError,
+    Conflict,
+    Forbidden,
+    JoinRejected,
+    NotImplementedByBroker,
+    Unauthorized,
+)
+from fleximq.security.credentials import ApiKey, Password, Token
+from fleximq.security.principal import Admitted
+from fleximq.status import Status
+from fleximq.wire.fleximq_array_header import isPositional, withMap
+from fleximq.wire.fleximq_frame import (
+    FIXED_BYTES,
+    MessageType,
+    isStamped,
+    readBeginning,
+    restamped,
+)
+from fleximq.wire.fleximq_header import Header, readHeader
+from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutScanner, wholes
+from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singles
+
+#: What is collected above this size, and above half of its read, is not copied out of it.
+_LARGE = 1 << 16
+
+
+class FlexiSession(FlexiMessages):
+    """One FlexiMQ client's conversation."""
+
+    _log = NamedLogger("fleximq.dialects.fleximq.FlexiSession")
+    _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self._strict = context.settings.strictFleximq
+        self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
+        self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
+        self._omitsOk = False
+        self._behind: Iterator[Span] = iter(())
+
+    @property
+    def held(self) -> int:
+        """How many bytes are kept of an unfinished frame."""
+        return self._scanner.held
+
+    def received(self, data: bytes, behind: Iterator[Span] | None = None) -> None:
+        """Work through what was read, run by run; or instead through what stands ``behind`` a JOIN."""
+        known = self._envelopes.get
+        publish = self.broker.publish
+        source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
+        begin = until = total = messages = 0
+        takers: Takers = ()
+        spans = self._scanner.spans(data) if behind is None else behind
+        if self.pace is not None and self.pace.refuses:
+            spans = admittedSpans(self.pace.meter, spans, self._overRate)
+        try:
+            for bytesOfEnvelope, read, start, end, count in spans:
+                envelope = known(bytesOfEnvelope)
+                if envelope is not None and (topic := envelope.topic).only is FLEXI_FORM:
+                    topic.published += count
+                    if start == until and topic.takers is takers and read is source:
+                        until = end
+                        total += count
+                        continue
+                    if total:
+                        messages += total
+                        _handOver(source, begin, until, takers, total)
+                    takers = topic.takers or ()
+                    source, begin, until, total = read, start, end, count
+                    continue
+                messages += count
+                if total:
+                    messages += total
+                    _handOver(source, begin, until, takers, total)
+                    total = 0
+                    takers = ()
+                run = read[start:end]
+                if envelope is None:
+                    if count == 1 and self._knownDirect(bytesOfEnvelope, run):
+                        continue
+                    rest = self._unknown(bytesOfEnvelope, run)
+                    if self.state is not State.OPEN:
+                        self._behind = chain(rest, spans)
+                        return
+                elif envelope.topic.careful:
+                    self._publish(envelope, bytesOfEnvelope, run, count)
+                else:
+                    publish(envelope, run, count)
+        except FrameTooLarge as error:
+            if total:
+                messages += total
+                _handOver(source, begin, until, takers, total)
+                total = 0
+            self._settleLayout()
+            self._refused(error, error.envelope)
+        finally:
+            self.traffic.messagesIn += messages + total
+            if total:
+                _handOver(source, begin, until, takers, total)
+
+    def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
+        """Forward a REQ or REP whose header is known but for its id; False: it has to go the long way."""
+        found = self._directs.find(envelope)
+        if found is None:
+            return False
+        known, id = found
+        try:
+            if known.kind == MessageType.REQ:
+                self.broker.request(self._me, known.target, id, known.path, frame)
+            else:
+                self.broker.reply(self._me, known.target, id, frame, known.path)
+        except BrokerError:
+            return False
+        return True
+
+    def _overRate(self, envelope: bytes, count: int) -> None:
+        """Refuse so many messages with this envelope."""
+        if not self._strict and isPositional(envelope):
+            envelope = withMap(envelope)
+        for _ in range(count):
+            self._refused(overRate(), envelope)
+
+    def resume(self) -> None:
+        """Go on behind the JOIN."""
+        behind, self._behind = self._behind, iter(())
+        if self.state is State.OPEN:
+            self.received(b"", behind)
+
+    def _unknown(self, envelope: bytes, frames: bytes) -> Iterator[Span]:
+        """Take the long way, frame by frame. Return those behind a JOIN that is answered only later."""
+        self._settleLayout()
+        asRead = envelope
+        head = len(envelope)
+        positional = not self._strict and isPositional(envelope)
+        if positional:
+            envelope = withMap(envelope)
+        done = 0
+        for frame in singles(frames, head):
+            done += len(frame)
+            try:
+                self._message(envelope, envelope + frame[head:] if positional else frame, positional)
+            except BrokerError as error:
+                self._refused(error, envelope)
+            if self.state is not State.OPEN:
+                rest = frames[done:]
+                return wholes(iter([(asRead, rest, len(singles(rest, head)))] if rest else ()))
+        return iter(())
+
+    def _settleLayout(self) -> None:
+        """Speak the layout that the client's first header was in, as soon as that is known."""
+        scanner = self._scanner
+        if not isinstance(scanner, LayoutScanner):
+            return
+        if scanner.layout is Layout.B:
+            self.speakLayoutB()
+        if scanner.settled is not None:
+            self._scanner = scanner.settled
+
+    def _message(self, envelope: bytes, frame: bytes, positional: bool) -> None:
+        beginning = readBeginning(envelope)
+        if self.state is State.WAITING:
+            self._omitsOk = positional
+            self._join(beginning.type, beginning.client_id, envelope)
+            return
+        if beginning.type == MessageType.JOIN:
+            raise Conflict("this connection has joined already")
+        name = self._messages.get(beginning.type)
+        if name is None:
+            raise NotImplementedByBroker(f"message type {beginning.type} is not known")
+        if beginning.client_id != self.id:
+            raise Forbidden(f"the client id is {beginning.client_id}, but this connection has {self.id}")
+        header = readHeader(MessageType(beginning.type), envelope[FIXED_BYTES:])
+        act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
+        act(header, envelope, frame if isStamped(envelope) else restamped(frame))
+
+    def _join(self, kind: int, client_id: int, envelope: bytes) -> None:
+        refusal = self.refusal()
+        if kind != MessageType.JOIN:
+            raise Unauthorized("the first message must be a JOIN")
+        if refusal is not None:
+            raise JoinRejected(refusal)
+        if client_id != 0:
+            raise BadRequest("the client id of a JOIN must be 0")
+        header = readHeader(MessageType.JOIN, envelope[FIXED_BYTES:])
+        credentials = credentialsIn(header.fields)
+        joined = partial(self._joined, header)
+        if credentials is None and self.admitted is not None:
+            joined(self.admission.renewed(self.admitted))
+        else:
+            refused = partial(self._refused, envelope=envelope)
+            self.admit(credentials or self.certificate(), joined, refused)
+
+    def _joined(self, header: Header, admitted: Admitted) -> None:
+        self._me = self.letIn(admitted, peer=self)
+        self.id = self._me.id
+        self._named = "client_name" in header.fields
+        status = {} if self._omitsOk else {"status": int(Status.OK)}
+        self._say(MessageType.REP, status | correlation(header.id), sender=self.id)
+        self._keepAlive = KeepAlive(
+            self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
+        )
+
+    def left(self) -> None:
+        """Forget what was begun."""
+        super().left()
+        self._behind = iter(())
+        self._scanner = FlexiScanner(self.context.settings.limits.message)
+
+
+def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None:
+    """Return the credentials of a checked JOIN (FlexiMQ document 5.2), None if it shows none."""
+    auth = fields.get("auth")
+    if auth is None:
+        return None
+    if auth["type"] == "token":
+        return Token(auth["token"])
+    if auth["type"] == "basic":
+        return Password(auth["username"], auth["password"])
+    return ApiKey(auth["api_key"])
+
+
+def _handOver(source: bytes, begin: int, until: int, takers: Takers, count: int) -> None:
+    """Deliver neighbouring runs, which FlexiMQ subscribers take verbatim, as one chunk."""
+    size = until - begin
+    view = size > _LARGE and size * 2 > len(source)
+    chunk: Chunk = memoryview(source)[begin:until] if view else source[begin:until]
+    for deliver in takers:
+        deliver(chunk, count)
+
+
+class FlexiFactory(StreamFactory):
+    """Builds FlexiMQ connections on streams."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, FlexiSession)

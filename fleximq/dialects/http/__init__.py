@@ -1,0 +1,1 @@
+"""HTTP on a shared port."""

@@ -1,0 +1,118 @@
+"""The head of an HTTP/1 request as a value, and what it asks for.
+
+Pure: bytes in, values out. What follows from them is for :mod:`fleximq.dialects.http.request_router`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: The longest head, from the first byte to the empty line, inclusive.
+HEAD_BYTES = 16 * 1024
+#: The longest body that anything here has a use for.
+BODY_BYTES = 64 * 1024
+
+#: Paths that mean FlexiMQ over WebSocket, document 6.2; all others mean Identity.
+FLEXIMQ_PATHS = frozenset({"/ws", "/messaging"})
+_SUBPROTOCOLS = frozenset({"fleximq", "identity"})
+
+_REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/([0-9])\.([0-9])")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+
+
+class HttpError(Exception):
+    """A request that is answered with ``code`` and closed; the text is the sentence for the client.
+
+    ``challenges`` are the values of ``WWW-Authenticate`` in the answer.
+    """
+
+    def __init__(self, code: int, sentence: str, challenges: Sequence[str] = ()) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.challenges = challenges
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """Request line and header fields; the names of fields are in lower case, their values in order of arrival.
+
+    Its ``repr`` shows the method only: there may be credentials in all the rest.
+    """
+
+    method: str
+    target: str = field(repr=False)
+    fields: Mapping[str, tuple[str, ...]] = field(repr=False)
+
+    @classmethod
+    def parse(cls, raw: bytes) -> "RequestHead":
+        """Read a whole head, without its empty line.
+
+        :raises HttpError: 400 for what is no HTTP, 505 for another version of it, 413 for a body that is too large.
+        """
+        first, *lines = raw.decode("latin-1").split("\r\n")
+        line = _REQUEST_LINE.fullmatch(first)
+        if line is None:
+            raise HttpError(400, "the request line is malformed")
+        if line[3] != "1":
+            raise HttpError(505, "only HTTP/1.0 and HTTP/1.1 are spoken here")
+        fields: dict[str, tuple[str, ...]] = {}
+        for each in lines:
+            found = _FIELD.fullmatch(each)
+            if found is None:
+                raise HttpError(400, "a header field is malformed")
+            name = found[1].lower()
+            fields[name] = (*fields.get(name, ()), found[2].rstrip(" \t"))
+        head = cls(line[1], line[2], fields)
+        head._checkBody()
+        return head
+
+    def _checkBody(self) -> None:
+        length = self.only("content-length") or "0"
+        if not re.fullmatch("[0-9]+", length, re.ASCII):
+            raise HttpError(400, "Content-Length is no number")
+        if "transfer-encoding" in self.fields or len(length) > 9 or int(length) > BODY_BYTES:
+            raise HttpError(413, f"a body of at most {BODY_BYTES} bytes, announced by Content-Length, is taken")
+
+    def only(self, name: str) -> str | None:
+        """Return the value of a field that may stand only once, None if it is absent.
+
+        :raises HttpError: 400 if it stands more often.
+        """
+        values = self.fields.get(name, ())
+        if len(values) > 1:
+            raise HttpError(400, f"the header field {name} stands more than once")
+        return values[0] if values else None
+
+    def listed(self, name: str) -> list[str]:
+        """Return the elements of a field that holds a list, as written."""
+        return [each.strip(" \t") for value in self.fields.get(name, ()) for each in value.split(",")]
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+    @property
+    def isUpgrade(self) -> bool:
+        """Whether this asks for a WebSocket."""
+        return self.method == "GET" and "websocket" in (each.lower() for each in self.listed("upgrade"))
+
+
+def webSocketDialect(head: RequestHead, offered: frozenset[str]) -> str:
+    """Return which of the offered dialects a WebSocket request asks for: by subprotocol, else by path.
+
+    The client's first subprotocol that names a dialect wins over the path; unknown ones say nothing.
+
+    :raises HttpError: 403 or 404 where the dialect it asks for is not offered here.
+    """
+    known = _SUBPROTOCOLS | offered
+    named = [each for each in head.listed("sec-websocket-protocol") if each in known]
+    for each in named:
+        if each in offered:
+            return each
+    if named:
+        raise HttpError(403, f"the subprotocol {named[0]} is not served on this listener")
+    dialect = "fleximq" if head.path in FLEXIMQ_PATHS else "identity"
+    if dialect not in offered:
+        raise HttpError(404, f"the dialect {dialect} is not served on this listener")
+    return dialect

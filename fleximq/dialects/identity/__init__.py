@@ -1,0 +1,1 @@
+"""The dialect without its transport."""

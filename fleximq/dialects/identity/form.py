@@ -1,0 +1,84 @@
+"""Identity publications on their way through the broker: as a source, and as the form Identity subscribers take.
+
+A run is encoded once for all subscribers: text frames, one behind the other, that go to every socket as they are.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from zope.interface import implementer
+
+from fleximq.broker.envelope import Envelope
+from fleximq.broker.replay.feed import LateForm
+from fleximq.interfaces import IForm, IRunSource
+from fleximq.values.message import Content, Message
+from fleximq.values.records import Batch, Run, contentOf
+from fleximq.wire.identity_text import encodeMsg
+from fleximq.wire.payload_conversion import toUtf8
+from fleximq.wire.websocket_frame import encodeTexts, fittingFrames
+
+_CONTENT = contentOf(Message(b"", Content.TEXT))
+
+
+@implementer(IRunSource)
+class IdentitySource:
+    """The source of one client's publications to one channel: a body is a list of their texts in UTF-8.
+
+    ``prefix`` is what stands before each text on delivery.
+    """
+
+    __slots__ = ("prefix",)
+
+    def __init__(self, channel: str, sender: str) -> None:
+        self.prefix = encodeMsg(channel, sender, b"")
+
+    def messages(self, body: Sequence[bytes]) -> Sequence[Message]:
+        """Return the texts as messages."""
+        return [Message(text, Content.TEXT) for text in body]
+
+    def run(self, body: Sequence[bytes]) -> Run:
+        """Return the texts."""
+        return Run(b"", body, _CONTENT)
+
+    def pick(self, body: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
+        """Return the texts at these places."""
+        return [body[place] for place in places]
+
+
+def recordTexts(batches: Sequence[Batch]) -> bytes:
+    """Return records as text frames, with the names of those who sent them."""
+    frames: list[bytes] = []
+    for batch in batches:
+        messages = batch.messages()
+        places = zip(batch.topicOf, batch.publisherOf, range(len(messages)), strict=True)
+        for (topic, publisher), group in groupby(places, itemgetter(0, 1)):
+            prefix = encodeMsg(batch.topics[topic], batch.publishers[publisher][1], b"")
+            frames.append(encodeTexts(prefix, [toUtf8(messages[place]) for _, _, place in group]))
+    return b"".join(frames)
+
+
+@implementer(IForm)
+class IdentityForm:
+    """MSG frames."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+        """Return the run as text frames."""
+        source = envelope.source
+        if type(body) is Batch:
+            return recordTexts([body])
+        if type(source) is IdentitySource:
+            return encodeTexts(source.prefix, body)
+        prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
+        return encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
+
+    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
+        """Return how many bytes, and how many frames, end within ``room`` bytes."""
+        return fittingFrames(frames, room)
+
+
+#: The one form of all Identity subscribers.
+IDENTITY_FORM = IdentityForm()
+#: That of those who are told of the past first.
+RECALLING = LateForm(IDENTITY_FORM)

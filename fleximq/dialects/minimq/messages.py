@@ -1,0 +1,82 @@
+"""What MiniMQ says and is told, between lines and the broker's values."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+from zope.interface import implementer
+
+from fleximq.broker.envelope import Delivery
+from fleximq.errors import (
+    AuthenticationFailed,
+    BadRequest,
+    BrokerError,
+    Forbidden,
+    JoinRejected,
+    NotImplementedByBroker,
+    NotPermitted,
+    TooLarge,
+    TooManyRequests,
+    Unauthorized,
+)
+from fleximq.interfaces import IRunSource
+from fleximq.values.message import Content, Message
+from fleximq.values.records import Run, contentOf, headerOf
+from fleximq.wire.minimq_line import NO_MESSAGE, encodeError
+from fleximq.wire.minimq_message import renderDelivery
+
+#: The code of each kind of error; the first that fits is taken, and 500 if none does.
+_CODES: tuple[tuple[type[BrokerError], int], ...] = (
+    (BadRequest, 400),
+    (TooLarge, 400),
+    (Unauthorized, 401),
+    (AuthenticationFailed, 401),
+    (JoinRejected, 403),
+    (Forbidden, 403),
+    (TooManyRequests, 429),
+    (NotImplementedByBroker, 501),
+)
+
+_isLegacy = attrgetter("legacy")
+#: How the journal says what a PRODUCE is, in today's form and in the older one.
+_NEW = contentOf(Message(b"", Content.TEXT, line=True))
+_OLD = contentOf(Message(b"", Content.TEXT, legacy=True, line=True))
+
+
+class TurnedAway(Forbidden):
+    """This peer may not come in at all."""
+
+    closes = True
+
+
+@implementer(IRunSource)
+class MiniSource:
+    """The source of PRODUCEs: a body is the list of its messages."""
+
+    def messages(self, body: list[Message]) -> Sequence[Message]:
+        """Return the messages."""
+        return body
+
+    def run(self, body: list[Message]) -> Run:
+        """Return the messages as they are kept. They differ in their ids, and some may be in the older form."""
+        contents = [_OLD if message.legacy else _NEW for message in body] if any(map(_isLegacy, body)) else _NEW
+        return Run([headerOf(message) for message in body], [message.payload for message in body], contents)
+
+    def pick(self, body: list[Message], places: Sequence[int]) -> list[Message]:
+        """Return the messages at these places."""
+        return [body[place] for place in places]
+
+
+#: The source of all MiniMQ publications.
+SOURCE = MiniSource()
+
+
+def renderError(error: BrokerError) -> bytes:
+    """Return the one line that answers an error (MiniMQ document, section 7)."""
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
+    return encodeError(code, "not permitted" if isinstance(error, NotPermitted) else str(error))
+
+
+def renderAnswers(topic: str, deliveries: Sequence[Delivery], asked: int) -> bytes:
+    """Return the lines that answer so many CONSUMEs; those without a delivery are NO_MSG."""
+    lines = [renderDelivery(message, topic, message.message_id or "") for _, message, _ in deliveries]
+    return b"".join(lines) + NO_MESSAGE * (asked - len(lines))

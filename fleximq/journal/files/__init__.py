@@ -1,0 +1,1 @@
+"""Files of a journal folder; open to pipeline and cli."""

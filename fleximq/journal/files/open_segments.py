@@ -1,0 +1,180 @@
+"""The segments' files as they are read: opened when they are first looked into, and closed when many are open."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from errno import EIO
+from typing import NamedTuple
+
+from fleximq.journal.files.counting import placed
+from fleximq.journal.files.damage import frameAt
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.segment_summary import Segment
+from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.window import SMALL, Window
+from fleximq.journal.format.control_frames import decodeTransaction
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
+from fleximq.journal.writing.active_segment import segmentName
+from fleximq.values.records import Batch
+
+#: How many files are open at once.
+_MOST = 64
+_WITH_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+_GONE = "what was staged is not there"
+
+
+class Portion(NamedTuple):
+    """A staged frame, and the offsets that a transaction gave to its records: from one up to before another."""
+
+    position: int
+    first: int
+    next: int
+
+
+class _Placed(NamedTuple):
+    """What is known of a transaction: its portions, and the offsets that have none, and why."""
+
+    frame: FrameHeader
+    portions: Sequence[Portion]
+    gap: tuple[int, int] | None
+    why: Exception
+
+
+class OpenSegments:
+    """Reads frames and their records; used by one thread.
+
+    Nothing behind ``end`` is looked at: it is set to the durable end before each use.
+    """
+
+    def __init__(self, files: Files, folder: str, segments: Segments) -> None:
+        self._files = files
+        self._folder = folder
+        self._segments = segments
+        self._open: OrderedDict[int, tuple[Segment, int]] = OrderedDict()
+        self._placed: _Placed | None = None
+        self.end = 0
+
+    def window(self, segment: Segment, size: int = SMALL) -> Window:
+        """Return a view of a segment's file, as far as it is committed.
+
+        :raises OSError: the file is not there, or cannot be opened.
+        """
+        end = min(segment.end, self.end)
+        return Window(self._files, self._descriptor(segment), segment.base, end, size)
+
+    def _descriptor(self, segment: Segment) -> int:
+        known = self._open.pop(segment.base, None)
+        if known is not None and known[0] is not segment:
+            self._files.close(known[1])
+            known = None
+        if known is None:
+            known = segment, self._files.open(f"{self._folder}/{segmentName(segment.base)}")
+        self._open[segment.base] = known
+        if len(self._open) > _MOST:
+            _, (_, oldest) = self._open.popitem(last=False)
+            self._files.close(oldest)
+        return known[1]
+
+    def close(self) -> None:
+        """Close all files; they are opened again when they are looked into."""
+        self._placed = None
+        while self._open:
+            _, (_, descriptor) = self._open.popitem()
+            self._files.close(descriptor)
+
+    def records(
+        self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
+    ) -> Iterator[Batch]:
+        """Yield the records that a whole frame makes visible: its own, or those of the frames staged before.
+
+        A transaction can have more than fits into memory, so of those frames one after the other is read.
+
+        :param lost: told of offsets, from one up to before another, whose staged frames are damaged or gone.
+        :raises FrameError: the frame contradicts itself; or, if nobody is told of it, something of it is lost.
+        :raises OSError: a file cannot be read.
+        """
+        if header.kind in _WITH_RECORDS:
+            yield decodeRecords(header, frame)
+        elif header.kind == Kind.TRANSACTION:
+            for portion in self.portions(header, frame, lost):
+                batch = self.staged(portion, lost)
+                if batch is not None:
+                    yield batch
+
+    def portions(
+        self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
+    ) -> Sequence[Portion]:
+        """Return the staged frames that a transaction makes visible, by what their headers say.
+
+        :raises FrameError: see :meth:`records`.
+        :raises OSError: see :meth:`records`.
+        """
+        if self._placed is None or self._placed.frame != header:
+            self._placed = self._place(header, frame)
+        placed = self._placed
+        if placed.gap is not None:
+            if lost is None:
+                raise placed.why
+            lost(*placed.gap, placed.why)
+        return placed.portions
+
+    def _place(self, header: FrameHeader, frame: memoryview) -> _Placed:
+        transaction = decodeTransaction(header, frame)
+        if transaction.aborted:
+            return _Placed(header, (), None, FrameError(_GONE))
+        counts: list[int | None] = []
+        why: Exception = FrameError(_GONE)
+        for position in transaction.staged:
+            try:
+                counts.append(self._count(position))
+            except (FrameError, OSError) as error:
+                why = _damage(error)
+                counts.append(None)
+        offsets, gap = placed(counts, header.baseOffset, header.count)
+        portions = [
+            Portion(position, first, first + count)
+            for position, count, first in zip(transaction.staged, counts, offsets, strict=True)
+            if count and first is not None
+        ]
+        return _Placed(header, portions, gap, why)
+
+    def staged(self, portion: Portion, lost: Callable[[int, int, Exception], None] | None = None) -> Batch | None:
+        """Return the records of a staged frame, with the offsets that its transaction gave them; None if it is damaged.
+
+        :raises FrameError: see :meth:`records`.
+        :raises OSError: see :meth:`records`.
+        """
+        position, first, next = portion
+        segment = self._segmentAt(position)
+        try:
+            batch = decodeStaged(*frameAt(self.window(segment), position, segment.id))[1]
+        except (FrameError, OSError) as error:
+            why = _damage(error)
+            if lost is None:
+                raise why from error
+            lost(first, next, why)
+            return None
+        batch.offsets = range(first, next)
+        return batch
+
+    def _count(self, position: int) -> int:
+        """Return how many records were staged at a position."""
+        segment = self._segmentAt(position)
+        header = readHeader(self.window(segment, HEADER_BYTES).at(position, HEADER_BYTES))
+        if (header.position, header.segment, header.kind) != (position, segment.id, Kind.STAGED):
+            raise FrameError(_GONE)
+        return header.count
+
+    def _segmentAt(self, position: int) -> Segment:
+        segments = self._segments
+        segment = segments.all[segments.ofPosition(position)]
+        if not segment.base <= position < segment.end:
+            raise FrameError(f"nothing is staged at {position}")
+        return segment
+
+
+def _damage(error: Exception) -> Exception:
+    """Return an error that says that something is damaged; raise any other."""
+    if isinstance(error, OSError) and error.errno != EIO:
+        raise error
+    return error

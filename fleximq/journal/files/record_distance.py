@@ -1,0 +1,161 @@
+"""How far so many records, or so many bytes, go from an offset on. What gaps and retention leave out is no record."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from fleximq.journal.files.damage import nextFrame
+from fleximq.journal.files.open_segments import OpenSegments
+from fleximq.journal.files.segment_summary import Segment
+from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.window import Window
+from fleximq.journal.format.control_frames import decodeRemoved, decodeTransaction
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.record_columns import decodeRecords
+
+#: When so many frames were looked at, and some had records, the rest is left to the next time.
+_MOST_FRAMES = 50_000
+#: How much of a file is read for a header.
+_NEAR = 16 << 10
+
+
+class Advance(NamedTuple):
+    """How far a reading goes: up to before ``offset``; and how many records and bytes that are."""
+
+    offset: int
+    records: int
+    bytes: int
+
+
+class Counter:
+    """Counts frames in their order, at least one record. ``reached`` is how far it is.
+
+    :param end: no record with this offset or a later one counts.
+    :param records: the most records; None: all.
+    :param size: the most bytes of frames; None: all.
+    """
+
+    def __init__(self, start: int, end: int, records: int | None, size: int | None) -> None:
+        self.reached = Advance(start, 0, 0)
+        self._end = end
+        self._records = records
+        self._size = size
+
+    def offsetsOf(self, header: FrameHeader, sparse: Callable[[], Sequence[int]]) -> Sequence[int]:
+        """Return the offsets of a frame's records that may count.
+
+        :param sparse: gives all offsets of a frame that has not got every one from the first to the last.
+        """
+        start, end = self.reached.offset, self._end
+        if header.kind == Kind.SPARSE_RECORDS:
+            return [offset for offset in sparse() if start <= offset < end]
+        if header.kind in (Kind.RECORDS, Kind.TRANSACTION):
+            return range(max(header.baseOffset, start), min(header.baseOffset + header.count, end))
+        return ()
+
+    def take(self, offsets: Sequence[int], count: int, length: int) -> bool:
+        """Count records of one more frame; True if that is all that may be counted.
+
+        :param count: how many records the frame has.
+        :param length: how many bytes have to be read for all of them.
+        """
+        offset, records, size = self.reached
+        taken = len(offsets)
+        # A frame that is read in part is read as a whole, but belongs to both parts.
+        length = length * taken // count
+        if self._size is not None and records and size + length > self._size:
+            return True
+        if self._records is not None and records + taken > self._records:
+            room = max(self._records - records, 0 if records else 1)
+            self.reached = Advance(offsets[room], records + room, size + length * room // taken)
+            return True
+        self.reached = Advance(offsets[-1] + 1, records + taken, size + length)
+        return False
+
+    def takeAll(self, segment: Segment) -> bool:
+        """Count a whole sealed segment at once if that is possible, and tell whether it was.
+
+        Bytes are counted one by one, for what was staged there may belong elsewhere.
+        """
+        records = segment.records
+        if records and (self._size is not None or segment.first < self.reached.offset or segment.next > self._end):
+            return False
+        if self._records is not None and self.reached.records + records > self._records:
+            return False
+        offset = segment.next if records else self.reached.offset
+        self.reached = Advance(offset, self.reached.records + records, self.reached.bytes + segment.bytes)
+        return True
+
+
+def advance(
+    segments: Segments, opened: OpenSegments, start: int, end: int, records: int | None, size: int | None
+) -> Advance:
+    """Return how far so many records and so many bytes go from an offset on, or less if many frames are small.
+
+    Frames are taken for what their headers say: who reads them checks them.
+
+    :raises OSError: a file cannot be read.
+    """
+    counter = Counter(start, end, records, size)
+    looked = 0
+    all = segments.all
+    for segment in all[segments.ofOffset(start) :]:
+        if segment is not all[-1] and counter.takeAll(segment):
+            continue
+        window = opened.window(segment, _NEAR)
+        for header in _headers(window, segment.id, segment.before(counter.reached.offset)):
+            if header.baseOffset >= end:
+                return counter.reached._replace(offset=end)
+            offsets = counter.offsetsOf(header, partial(_sparse, window, header))
+            if offsets and counter.take(offsets, header.count, _length(segments, opened, window, header)):
+                return counter.reached
+            looked += 1
+            if looked >= _MOST_FRAMES and counter.reached.records:
+                return counter.reached
+    return counter.reached._replace(offset=max(start, end))
+
+
+def _headers(window: Window, segment: int, start: int) -> Iterator[FrameHeader]:
+    """Yield the headers of frames from one on, and pass over what is none."""
+    position = start
+    while position < window.end:
+        try:
+            header = readHeader(window.at(position, HEADER_BYTES))
+            if (header.position, header.segment) != (position, segment) or position + header.length > window.end:
+                raise FrameError("it stands elsewhere")
+            until = position + header.length
+            if header.kind == Kind.REMOVED:
+                until = max(until, decodeRemoved(header, window.at(position, header.length)))
+        except FrameError:
+            found = nextFrame(window, position, segment)
+            position = window.end if found is None else found
+        else:
+            yield header
+            position = until
+
+
+def _sparse(window: Window, header: FrameHeader) -> Sequence[int]:
+    try:
+        return decodeRecords(header, window.at(header.position, header.length)).offsets
+    except FrameError:
+        return ()
+
+
+def _length(segments: Segments, opened: OpenSegments, window: Window, header: FrameHeader) -> int:
+    """Return how many bytes have to be read for a frame's records; of a transaction all that was staged for it."""
+    if header.kind != Kind.TRANSACTION:
+        return header.length
+    try:
+        staged = decodeTransaction(header, window.at(header.position, header.length)).staged
+    except FrameError:
+        return header.length
+    return header.length + sum(_stagedLength(segments, opened, position) for position in staged)
+
+
+def _stagedLength(segments: Segments, opened: OpenSegments, position: int) -> int:
+    segment = segments.all[segments.ofPosition(position)]
+    try:
+        header = readHeader(opened.window(segment, _NEAR).at(position, HEADER_BYTES))
+    except FrameError:
+        return 0
+    return header.length if header.position == position else 0

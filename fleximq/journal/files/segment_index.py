@@ -1,0 +1,128 @@
+"""The index of a sealed segment: the file DIR/<base>.idx (docs/journal-format.rst, "Index files").
+
+It saves reading the segment when the journal is opened, and nothing is in it that the segment does not say: where it
+is missing or damaged it is made anew. So it is written without waiting for the disk.
+"""
+
+import sys
+from array import array
+from struct import Struct, error
+from typing import Any
+from zlib import crc32
+
+import msgpack
+
+from fleximq.journal.files.file_system import Files, readWhole, writeAll
+from fleximq.journal.files.segment_summary import Segment, Staged
+from fleximq.journal.format.body import unpackFirst
+from fleximq.journal.format.control_frames import Lost, Transaction
+from fleximq.journal.format.frame import FrameError
+from fleximq.values.records import Bounds
+
+_MAGIC = b"FXI1"
+#: magic, length of the MessagePack map behind these 16 bytes, CRC-32 of the map, zero.
+_head = Struct("<4sIII")
+_NUMBERS = ("base", "end", "id", "first", "next", "highest", "clientIds", "removed")
+_COLUMNS = ("offsets", "times", "positions")
+_BIG_ENDIAN = sys.byteorder == "big"
+
+
+def indexName(base: int) -> str:
+    """Return the name of the index of the segment that begins at this position."""
+    return f"{base:020d}.idx"
+
+
+def encodeIndex(segment: Segment) -> bytes:
+    """Return the bytes of an index."""
+    fields: dict[str, Any] = {name: getattr(segment, name) for name in _NUMBERS}
+    fields |= {name: _littleEndian(getattr(segment, name)).tobytes() for name in _COLUMNS}
+    fields |= {
+        "topics": segment.counts,
+        "lost": [list(lost) for lost in segment.lost],
+        "staged": [list(staged) for staged in segment.staged],
+        "transactions": segment.transactions,
+        "checkpoints": segment.checkpoints,
+    }
+    packed: bytes = msgpack.packb(fields)
+    return _head.pack(_MAGIC, len(packed), crc32(packed), 0) + packed
+
+
+def decodeIndex(content: bytes) -> Segment:
+    """Return the segment that an index describes.
+
+    :raises FrameError: it is damaged, or no index.
+    """
+    try:
+        magic, length, crc, zero = _head.unpack_from(content)
+    except error:
+        raise FrameError("the index is too short") from None
+    packed = content[_head.size :]
+    if magic != _MAGIC or zero or length != len(packed) or crc != crc32(packed):
+        raise FrameError("the index is damaged")
+    fields, _ = unpackFirst(packed)
+    try:
+        return _segment(fields)
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as wrong:
+        raise FrameError(f"the index is of another version: {wrong!r}") from None
+
+
+def _segment(fields: dict[str, Any]) -> Segment:
+    segment = Segment(fields["base"], fields["id"])
+    for name in _NUMBERS:
+        setattr(segment, name, fields[name])
+    for name in _COLUMNS:
+        column: array[int] = getattr(segment, name)
+        column.frombytes(fields[name])
+        if _BIG_ENDIAN:
+            column.byteswap()
+    segment.counts = fields["topics"]
+    segment.lost = [Lost(*lost) for lost in fields["lost"]]
+    segment.staged = [
+        Staged(position, query, batch, time, count, {topic: Bounds(*bounds) for topic, bounds in tally.items()})
+        for position, query, batch, time, count, tally in fields["staged"]
+    ]
+    segment.transactions = [
+        (Transaction(query, batch, tuple(staged), aborted), base, count)
+        for (query, batch, staged, aborted), base, count in fields["transactions"]
+    ]
+    segment.checkpoints = fields["checkpoints"]
+    return segment
+
+
+def _littleEndian(column: "array[int]") -> "array[int]":
+    if _BIG_ENDIAN:
+        column = column[:]
+        column.byteswap()
+    return column
+
+
+def writeIndex(files: Files, folder: str, segment: Segment) -> None:
+    """Write the index of a sealed segment, in place of any other.
+
+    :raises OSError: it cannot be written.
+    """
+    path = f"{folder}/{indexName(segment.base)}"
+    temporary = f"{path}.new"
+    if files.exists(temporary):
+        files.remove(temporary)
+    descriptor = files.create(temporary)
+    try:
+        writeAll(files, descriptor, [encodeIndex(segment)], 0)
+    finally:
+        files.close(descriptor)
+    files.rename(temporary, path)
+
+
+def readIndex(files: Files, folder: str, base: int) -> Segment | None:
+    """Return what the index says of the segment that begins at this position; None if there is no whole index of it.
+
+    :raises OSError: there is one, and it cannot be read.
+    """
+    path = f"{folder}/{indexName(base)}"
+    if not files.exists(path):
+        return None
+    try:
+        segment = decodeIndex(readWhole(files, path))
+    except FrameError:
+        return None
+    return segment if segment.base == base else None

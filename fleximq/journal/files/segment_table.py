@@ -1,0 +1,167 @@
+"""All segments of a journal, by position and by offset; everything of them is in memory.
+
+One thread adds what was committed, another looks things up at the same time without a lock: what is looked up only
+grows, and the list of segments is replaced, never changed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
+
+from fleximq.journal.files.counting import countTransaction, note
+from fleximq.journal.files.segment_summary import Segment, Staged
+from fleximq.journal.format.control_frames import Lost
+from fleximq.journal.format.frame import Frame, FrameHeader, Kind, readHeader, seal
+from fleximq.values.records import Bounds
+
+
+class Segments:
+    """All segments of a journal, in order; the last one is being written.
+
+    ``end`` is the position where all ends that is committed, ``nextOffset`` the offset of the next record.
+    """
+
+    def __init__(self, found: Iterable[Segment] = (), nextOffset: int = 1) -> None:
+        self.all: tuple[Segment, ...] = ()
+        # What has expired is taken out on another thread than that which adds.
+        self._changing = Lock()
+        self.end = 0
+        self.nextOffset = nextOffset
+        self._staged: dict[int, Staged] = {}
+        self._sealedBounds: dict[str, Bounds] | None = None
+        self._bounds: dict[str, Bounds] | None = None
+        self._boundsEnd = 0
+        for segment in found:
+            self.add(segment)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes all files take."""
+        return sum(segment.bytes for segment in self.all)
+
+    @property
+    def records(self) -> int:
+        """How many records are kept."""
+        return sum(segment.records for segment in self.all)
+
+    @property
+    def sealed(self) -> Sequence[Segment]:
+        """All segments but the last one."""
+        return self.all[:-1]
+
+    @property
+    def lost(self) -> list[Lost]:
+        """All that is damaged."""
+        return [lost for segment in self.all for lost in segment.lost]
+
+    def staged(self) -> list[Staged]:
+        """Return what was staged, and neither committed nor aborted, in order."""
+        return [self._staged[position] for position in sorted(self._staged)]
+
+    # -- what comes and goes -----------------------------------------------------------------------
+
+    def add(self, segment: Segment) -> None:
+        """Take a whole segment behind all others."""
+        self._resolve(segment)
+        with self._changing:
+            self.all = (*self.all, segment)
+            self._sealedBounds = None
+        self.end = segment.end
+        self.nextOffset = max(self.nextOffset, segment.next)
+
+    def begin(self, position: int, id: int) -> None:
+        """A new segment begins at this position; the one before it is sealed."""
+        segment = Segment(position, id)
+        segment.first = segment.next = self.nextOffset
+        with self._changing:
+            self.all = (*self.all, segment)
+            self._sealedBounds = None
+        self.end = position
+
+    def committed(self, position: int, frame: Frame) -> None:
+        """A frame that begins at this position, behind all others, is safe."""
+        segment = self.all[-1]
+        note(segment, position, frame, frame.tally, lambda: _written(frame, position))
+        if frame.kind in (Kind.STAGED, Kind.TRANSACTION):
+            self._follow(segment, frame.kind)
+        self.end = segment.end
+        self.nextOffset = max(self.nextOffset, segment.next)
+
+    def forget(self, positions: Iterable[int]) -> None:
+        """These STAGED frames will never be committed."""
+        for position in positions:
+            self._staged.pop(position, None)
+
+    def replace(self, segment: Segment) -> None:
+        """A sealed segment was rewritten: this one stands in its place."""
+        with self._changing:
+            self.all = tuple(segment if each.base == segment.base else each for each in self.all)
+            self._sealedBounds = None
+
+    def remove(self, base: int) -> None:
+        """The segment with this base is gone."""
+        with self._changing:
+            self.all = tuple(each for each in self.all if each.base != base)
+            self._sealedBounds = None
+
+    def _resolve(self, segment: Segment) -> None:
+        """Take staged frames and transactions of a whole segment, in the order in which they stand there."""
+        for staged in segment.staged:
+            self._staged[staged.position] = staged
+        for transaction, _, _ in segment.transactions:
+            self.forget(transaction.staged)
+
+    def _follow(self, segment: Segment, kind: Kind) -> None:
+        """Take the staged frame or the transaction that was just added to a segment."""
+        if kind == Kind.STAGED:
+            staged = segment.staged[-1]
+            self._staged[staged.position] = staged
+            return
+        transaction, base, count = segment.transactions[-1]
+        countTransaction(segment, transaction, base, self._staged, count)
+        self.forget(transaction.staged)
+
+    # -- looking up --------------------------------------------------------------------------------
+
+    def bounds(self) -> Mapping[str, Bounds]:
+        """Return what there is of each topic: the same as the last time, as long as nothing changes."""
+        with self._changing:
+            if self._sealedBounds is None:
+                self._sealedBounds = _together({}, self.all[:-1])
+                self._bounds = None
+            if self._bounds is None or self._boundsEnd != self.end:
+                self._bounds = _together(self._sealedBounds, self.all[-1:])
+                self._boundsEnd = self.end
+            return self._bounds
+
+    def ofOffset(self, offset: int) -> int:
+        """Return the place in ``all`` of the segment that would have this offset; 0 if it is before all."""
+        return max(bisect_right(self.all, offset, key=lambda segment: segment.first) - 1, 0)
+
+    def ofPosition(self, position: int) -> int:
+        """Return the place in ``all`` of the segment that would have this position; 0 if it is before all."""
+        return max(bisect_right(self.all, position, key=lambda segment: segment.base) - 1, 0)
+
+
+def _written(frame: Frame, position: int) -> tuple[FrameHeader, bytes]:
+    """Return a frame that was written as if it had been read; whatever was chained to it is not looked at."""
+    whole = b"".join(seal(frame, 0, position, 0)[0])
+    return readHeader(whole), whole
+
+
+def _together(known: Mapping[str, Bounds], segments: Iterable[Segment]) -> dict[str, Bounds]:
+    """Return what is known of each topic, and what segments behind it have."""
+    found = dict(known)
+    for segment in segments:
+        for topic, (first, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
+            before = found.get(topic)
+            if before is None:
+                found[topic] = Bounds(first, last, firstTime, lastTime, count, size)
+            else:
+                found[topic] = Bounds(
+                    before.first, last, before.firstTime, lastTime, before.count + count, before.bytes + size
+                )
+    return found

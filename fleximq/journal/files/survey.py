@@ -1,0 +1,297 @@
+"""Goes through all files of a journal's folder from the first byte to the last, reading only.
+
+For looking at a journal from outside, while its broker runs as well: files may grow, be replaced or go meanwhile.
+What a running broker needs at its start is in recovery.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from fleximq.journal.files.durable_end import END, readEnd
+from fleximq.journal.files.file_system import Files, readWhole
+from fleximq.journal.files.frame_scan import Hole, Whole, framesOf
+from fleximq.journal.files.window import Window
+from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeLost, decodeTransaction
+from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.notes import decodeNotes
+from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
+from fleximq.values.records import Batch, Note, Reached
+from fleximq.values.state_records import follow, groupsIn
+
+SUFFIX = ".fxj"
+
+
+class File(NamedTuple):
+    """One file of the journal; ``base`` is the position of its first byte, ``end`` that behind its last."""
+
+    name: str
+    base: int
+    end: int
+
+
+class Finding(NamedTuple):
+    """Something that is not as it would be in a journal that nothing ever happened to.
+
+    ``damaged`` tells whether something is gone that was kept, as opposed to what a crash, a clean-up or a running
+    broker leaves behind.
+    """
+
+    damaged: bool
+    sentence: str
+
+
+class Summary(NamedTuple):
+    """What a file holds: offsets from ``first`` up to, but not including, ``next``, and how many of them there are."""
+
+    file: File
+    frames: int
+    records: int
+    first: int
+    next: int
+
+
+class Survey:
+    """One look at a folder, as it was when this was made.
+
+    :raises OSError: the folder cannot be read.
+    """
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+        self.files: list[File] = []
+        # Before the sizes: while a broker writes, both only grow.
+        self._committed = self._durableEnd()
+        for name in files.names(folder):
+            stem = name.removesuffix(SUFFIX)
+            if name.endswith(SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit():
+                size = self._size(name)
+                if size is not None:
+                    self.files.append(File(name, int(stem), int(stem) + size))
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all files; holes in them count, although the disk has nothing for them."""
+        return sum(file.end - file.base for file in self.files)
+
+    def frames(self, file: File) -> Iterator[Whole | Hole]:
+        """Yield the frames of a file, and a hole for what is none; nothing if the file has gone meanwhile."""
+        try:
+            descriptor = self._files.open(f"{self._folder}/{file.name}")
+        except FileNotFoundError:
+            return
+        try:
+            yield from framesOf(Window(self._files, descriptor, file.base, file.end), None, file.base, atHead=True)
+        finally:
+            self._files.close(descriptor)
+
+    def batches(self, first: int = 0) -> Iterator[Batch]:
+        """Yield all records that are whole, in order; those of files that end before an offset may be left out."""
+        for place, file in enumerate(self.files):
+            if place + 1 < len(self.files) and self._begins(self.files[place + 1]) <= first:
+                continue
+            for found in self.frames(file):
+                if isinstance(found, Whole):
+                    yield from self._batchesOf(found)
+
+    def groups(self) -> dict[str, Reached]:
+        """Return what consumer groups said last, as far as it is whole: the last checkpoint knows what was before."""
+        notes: list[Note] = []
+        for file in reversed(self.files):
+            known, behind = self._lastCheckpoint(file)
+            notes = behind + notes
+            if known is not None:
+                break
+        else:
+            known = {}
+        for note in notes:
+            follow(known, note)
+        return known
+
+    def _lastCheckpoint(self, file: File) -> tuple[dict[str, Reached] | None, list[Note]]:
+        """Return the groups in a file's last checkpoint, None if it has none, and the notes behind it."""
+        known: dict[str, Reached] | None = None
+        notes: list[Note] = []
+        for found in self.frames(file):
+            if not isinstance(found, Whole):
+                continue
+            with suppress(FrameError):
+                if found.header.kind == Kind.NOTES:
+                    notes += decodeNotes(*found)
+                elif found.header.kind == Kind.CHECKPOINT:
+                    known, notes = groupsIn(decodeCheckpoint(*found).snapshot), []
+        return known, notes
+
+    def check(self) -> Iterator[Finding | Summary]:
+        """Yield what there is to say about each file, and behind that its summary."""
+        course = _Course()
+        for file in self.files:
+            yield from course.begin(file)
+            unfinished = self._unfinished(file) if file is self.files[-1] else None
+            for found in self.frames(file):
+                if isinstance(found, Whole):
+                    yield from course.whole(found)
+                elif found.position == unfinished:
+                    yield course.unfinished(found, file)
+                    break
+                else:
+                    yield course.hole(found, file)
+            if file is self.files[-1]:
+                yield from self._missing(file.end if unfinished is None else unfinished)
+            yield course.summary(file)
+        if not self.files:
+            yield from self._missing(0)
+
+    def _missing(self, end: int) -> Iterator[Finding]:
+        """Say what was committed behind all that is whole."""
+        if self._committed > end:
+            words = (
+                f"positions {end} to {self._committed - 1}: they were committed, as the file {END!r} says, and are gone"
+            )
+            yield Finding(True, words)
+
+    def _durableEnd(self) -> int:
+        """Return the position up to which all was committed; 0 if nothing says so."""
+        try:
+            found = readEnd(readWhole(self._files, f"{self._folder}/{END}"))
+        except FileNotFoundError:
+            return 0
+        return 0 if found is None else found[0]
+
+    def _size(self, name: str) -> int | None:
+        try:
+            descriptor = self._files.open(f"{self._folder}/{name}")
+        except FileNotFoundError:
+            return None
+        try:
+            return self._files.size(descriptor)
+        finally:
+            self._files.close(descriptor)
+
+    def _unfinished(self, file: File) -> int | None:
+        """Return from where on nothing in the last file says that all before it was on disk; None if all is whole."""
+        unfinished = None
+        for found in self.frames(file):
+            if isinstance(found, Whole):
+                unfinished = None if found.header.flags & SYNCED else unfinished
+            elif unfinished is None:
+                unfinished = found.position
+        return unfinished
+
+    def _begins(self, file: File) -> int:
+        """Return the offset with which a file begins; 0 if it does not say."""
+        try:
+            descriptor = self._files.open(f"{self._folder}/{file.name}")
+        except FileNotFoundError:
+            return 0
+        try:
+            return readHeader(
+                Window(self._files, descriptor, file.base, file.end, HEADER_BYTES).at(file.base, 64)
+            ).baseOffset
+        except FrameError:
+            return 0
+        finally:
+            self._files.close(descriptor)
+
+    def _batchesOf(self, found: Whole) -> Iterator[Batch]:
+        header, frame = found
+        if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
+            yield decodeRecords(header, bytes(frame))
+        elif header.kind == Kind.TRANSACTION:
+            offset = header.baseOffset
+            for batch in self._staged(decodeTransaction(header, frame).staged):
+                batch.offsets = range(offset, offset + len(batch))
+                offset += len(batch)
+                yield batch
+
+    def _staged(self, positions: Sequence[int]) -> Iterator[Batch]:
+        """Yield what was staged at these positions, as far as it is whole."""
+        for position in positions:
+            for file in self.files:
+                if file.base <= position < file.end:
+                    found = self._at(file, position)
+                    if found is not None:
+                        yield decodeStaged(found.header, bytes(found.frame))[1]
+
+    def _at(self, file: File, position: int) -> Whole | None:
+        try:
+            descriptor = self._files.open(f"{self._folder}/{file.name}")
+        except FileNotFoundError:
+            return None
+        try:
+            found = next(framesOf(Window(self._files, descriptor, file.base, file.end), None, position), None)
+        finally:
+            self._files.close(descriptor)
+        return found if isinstance(found, Whole) and found.header.kind == Kind.STAGED else None
+
+
+class _Course:
+    """Follows positions and offsets through all files."""
+
+    def __init__(self) -> None:
+        self._end: int | None = None
+        self._next = 0
+        self._loose = True
+        self._removed = False
+        self._clear(0)
+
+    def begin(self, file: File) -> Iterator[Finding]:
+        # What is removed may go on in the next file, where a crash came between the two steps of joining them.
+        if self._end is not None and file.base != self._end and not (self._removed and file.base < self._end):
+            words = "there is no file for them" if file.base > self._end else "a file reaches into the next one"
+            low, high = sorted((self._end, file.base))
+            yield Finding(True, f"positions {low} to {high - 1}: {words}")
+            self._loose = True
+        self._end = file.end
+        self._clear(self._next)
+
+    def hole(self, hole: Hole, file: File) -> Finding:
+        self._loose = True
+        return Finding(True, f"{_where(file, hole.position, hole.until)} are damaged: {hole.reason}")
+
+    def unfinished(self, hole: Hole, file: File) -> Finding:
+        where = _where(file, hole.position, file.end)
+        return Finding(False, f"{where} are an unfinished end ({hole.reason}), which the next start cuts")
+
+    def whole(self, found: Whole) -> Iterator[Finding]:
+        header, frame = found
+        yield from self._offset(header)
+        self._removed = header.kind == Kind.REMOVED
+        self._frames += 1
+        self._next = header.baseOffset
+        if header.kind in (Kind.RECORDS, Kind.TRANSACTION, Kind.SPARSE_RECORDS):
+            self._records += header.count
+            self._next += header.count
+            self._loose = header.kind == Kind.SPARSE_RECORDS
+        elif header.kind == Kind.GAP:
+            gap = decodeGap(header, frame)
+            self._next = gap.next
+            yield Finding(
+                False, f"offsets {gap.first} to {gap.next - 1} were never given, after a stop that was not clean"
+            )
+        elif header.kind == Kind.LOST:
+            lost = decodeLost(header, frame)
+            self._loose = True
+            yield Finding(True, f"offsets {lost.first} to {lost.next - 1} were lost, as an earlier start noted")
+        elif header.kind == Kind.REMOVED:
+            self._loose = True
+
+    def summary(self, file: File) -> Summary:
+        return Summary(file, self._frames, self._records, self._first, self._next)
+
+    def _offset(self, header: FrameHeader) -> Iterator[Finding]:
+        if header.baseOffset < self._next:
+            yield Finding(True, f"offset {header.baseOffset} comes again at {header.position}, behind {self._next - 1}")
+        elif header.baseOffset > self._next and not self._loose and header.kind != Kind.SPARSE_RECORDS:
+            yield Finding(True, f"offsets {self._next} to {header.baseOffset - 1} are missing before {header.position}")
+        if not self._frames:
+            self._first = header.baseOffset
+
+    def _clear(self, first: int) -> None:
+        self._frames = self._records = 0
+        self._first = first
+
+
+def _where(file: File, position: int, until: int) -> str:
+    return f"{file.name}: {until - position} bytes at {position}"

@@ -1,0 +1,91 @@
+"""Counts what a frame has of each topic, from its records; a frame that is being written brings its count along."""
+
+from collections.abc import Mapping
+from struct import Struct
+
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader
+from fleximq.journal.format.record_columns import decodeRecords
+from fleximq.values.records import Batch, Bounds
+
+#: How a RECORDS body begins: topics and bytes of their names, the same of publishers, bytes of headers and payloads.
+_shape = Struct("<IIIIQQ")
+
+#: A topic's count while it is added up: the fields of :class:`fleximq.values.records.Bounds`.
+Count = list[int]
+
+
+def tallyOf(batch: Batch) -> dict[str, Bounds]:
+    """Return what a batch has of each topic; a batch of one topic costs as much as a record."""
+    places = batch.topicOf
+    if not len(batch):
+        return {}
+    if len(batch.topics) == 1:
+        topic = batch.topics[0]
+        offsets, times = batch.offsets, batch.timestamps
+        return {topic: Bounds(offsets[0], offsets[-1], times[0], times[-1], len(batch), batch.size)}
+    counts: dict[int, Count] = {}
+    for place, offset, time, header, payload in zip(
+        places, batch.offsets, batch.timestamps, batch.headers, batch.payloads, strict=True
+    ):
+        count = counts.get(place)
+        if count is None:
+            counts[place] = [offset, offset, time, time, 1, len(header) + len(payload)]
+        else:
+            count[1] = offset
+            count[3] = time
+            count[4] += 1
+            count[5] += len(header) + len(payload)
+    return {batch.topics[place]: Bounds(*count) for place, count in counts.items()}
+
+
+def tallyOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, Bounds]:
+    """Return what a checked RECORDS frame has of each topic, with offsets that count from its base offset.
+
+    Where there is one topic, which is the rule for small frames, the columns are passed over: 2 us instead of 12.
+
+    :raises FrameError: it contradicts itself.
+    """
+    count = header.count
+    topics, topicBytes, _, _, headerBytes, payloadBytes = _shape.unpack_from(frame, HEADER_BYTES)
+    if topics != 1 or not count:
+        return moved(tallyOf(decodeRecords(header, frame)), -header.baseOffset)
+    # Times; topics and publishers; dialects and kinds of content; ends of headers and payloads; ends of topics.
+    columns = 8 * count + 2 * _padded(4 * count) + 2 * _padded(2 * count) + 2 * _padded(4 * (count + 1)) + 8
+    start = HEADER_BYTES + _shape.size + columns
+    if start + topicBytes + headerBytes + payloadBytes > header.length:
+        raise FrameError("the frame is too short for what it should hold")
+    try:
+        topic = str(frame[start : start + topicBytes], "utf-8")
+    except UnicodeDecodeError:
+        raise FrameError("the topic names are not UTF-8") from None
+    return {topic: Bounds(0, count - 1, header.firstTime, header.lastTime, count, headerBytes + payloadBytes)}
+
+
+def _padded(size: int) -> int:
+    return size + -size % 8
+
+
+def moved(tally: Mapping[str, Bounds], by: int) -> dict[str, Bounds]:
+    """Return a tally whose offsets are larger by so much."""
+    return {
+        topic: Bounds(first + by, last + by, firstTime, lastTime, count, size)
+        for topic, (first, last, firstTime, lastTime, count, size) in tally.items()
+    }
+
+
+def addTo(counts: dict[str, Count], tally: Mapping[str, Bounds], by: int = 0) -> None:
+    """Add what else there is, with offsets that are larger by so much.
+
+    A transaction may be counted when all around it has been.
+    """
+    for topic, (first, last, firstTime, lastTime, count, size) in tally.items():
+        known = counts.get(topic)
+        if known is None:
+            counts[topic] = [first + by, last + by, firstTime, lastTime, count, size]
+        else:
+            known[0] = min(known[0], first + by)
+            known[1] = max(known[1], last + by)
+            known[2] = min(known[2], firstTime)
+            known[3] = max(known[3], lastTime)
+            known[4] += count
+            known[5] += size

@@ -1,0 +1,1 @@
+"""Bytes of frames, pure; open to pipeline and cli."""

@@ -1,0 +1,270 @@
+"""The columns of one frame while it is filled with runs. Pure, and hot, see
+:mod:`fleximq.journal.format.record_columns`."""
+
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from struct import Struct
+from typing import NamedTuple
+
+from fleximq.journal.format.frame import FRAME_BYTES, HEADER_BYTES, Frame, Kind, padding
+from fleximq.values.records import Batch, Bounds, Run
+
+#: Topics, bytes of their names, publishers, bytes of their names, bytes of all headers, bytes of all payloads.
+SHAPE = Struct("<IIIIQQ")
+#: What a record takes beside its header and payload.
+_FIXED = 28
+#: What a frame may take for its header, its counts and the padding of its columns.
+_OVERHEAD = HEADER_BYTES + SHAPE.size + 14 * 8
+#: What a topic or a publisher takes in the dictionaries beside its name.
+_ENTRY = 8
+#: Payloads of this size on the average are written from where they are, smaller ones are joined.
+_LARGE = 4096
+_BIG_ENDIAN = sys.byteorder == "big"
+
+
+class Appended(NamedTuple):
+    """One run to be kept: where it goes, who it is from, when it came (microseconds since 1970)."""
+
+    topic: str
+    publisher: int
+    name: str
+    dialect: int
+    timestamp: int
+    run: Run
+
+
+class Columns:
+    """The columns of one frame while it is filled."""
+
+    __slots__ = (
+        "_size",
+        "_tally",
+        "contents",
+        "dialects",
+        "headerEnds",
+        "headers",
+        "payloadEnds",
+        "payloads",
+        "publisherOf",
+        "publishers",
+        "times",
+        "topicOf",
+        "topics",
+    )
+
+    def __init__(self) -> None:
+        self._size = _OVERHEAD
+        self._tally: dict[str, list[int]] = {}
+        self.topics: dict[str, int] = {}
+        self.publishers: dict[tuple[int, str], int] = {}
+        self.times = array("q")
+        self.topicOf = array("I")
+        self.publisherOf = array("I")
+        self.dialects = array("H")
+        self.contents = array("H")
+        self.headerEnds = array("i", (0,))
+        self.payloadEnds = array("i", (0,))
+        self.headers: list[bytes] = []
+        self.payloads: list[bytes] = []
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Columns":
+        """Return the columns of a batch, whose lists of topics and publishers are taken as they are."""
+        columns = cls()
+        columns.topics = {name: place for place, name in enumerate(batch.topics)}
+        columns.publishers = {publisher: place for place, publisher in enumerate(batch.publishers)}
+        columns.times.extend(batch.timestamps)
+        columns.topicOf.extend(batch.topicOf)
+        columns.publisherOf.extend(batch.publisherOf)
+        columns.dialects.extend(batch.dialects)
+        columns.contents.extend(batch.contents)
+        columns.headers, columns.payloads = list(batch.headers), list(batch.payloads)
+        columns.headerEnds = array("i", accumulate(map(len, batch.headers), initial=0))
+        columns.payloadEnds = array("i", accumulate(map(len, batch.payloads), initial=0))
+        return columns
+
+    def addOne(self, each: Appended) -> bool:
+        """Take a run of one message; False, and nothing is taken, if it has no room."""
+        topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
+        sender = publisher, name
+        known = 0 if topic in self.topics and sender in self.publishers else self._known(topic, publisher, name)
+        header = headers if isinstance(headers, bytes) else headers[0]
+        payload = payloads[0]
+        size = len(header) + len(payload)
+        if self._size + known + size + _FIXED > FRAME_BYTES:
+            return False
+        self._size += known + size + _FIXED
+        self._count(topic, len(self.times), 1, timestamp, size)
+        self.times.append(timestamp)
+        self.topicOf.append(self.topics.setdefault(topic, len(self.topics)))
+        self.publisherOf.append(self.publishers.setdefault(sender, len(self.publishers)))
+        self.dialects.append(dialect)
+        self.contents.append(contents if isinstance(contents, int) else contents[0])
+        self.headerEnds.append(self.headerEnds[-1] + len(header))
+        self.payloadEnds.append(self.payloadEnds[-1] + len(payload))
+        if header:
+            self.headers.append(header)
+        self.payloads.append(payload)
+        return True
+
+    def add(self, each: Appended, start: int) -> int:
+        """Take as many messages of a run, from this place on, as have room; in an empty frame at least one.
+
+        Returns how many.
+        """
+        topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
+        if start:
+            payloads = payloads[start:]
+            headers = headers if isinstance(headers, bytes) else headers[start:]
+            contents = contents if isinstance(contents, int) else contents[start:]
+        known = self._known(topic, publisher, name)
+        count = len(payloads)
+        first = len(self.times)
+        _extendEnds(self.payloadEnds, payloads)
+        _extendHeaderEnds(self.headerEnds, headers, count)
+        size = self._sizeFrom(first, count)
+        if self._size + known + size > FRAME_BYTES:
+            count = self._fitting(first, count, FRAME_BYTES - self._size - known)
+            del self.payloadEnds[first + count + 1 :], self.headerEnds[first + count + 1 :]
+            if not count:
+                return 0
+            payloads = payloads[:count]
+            headers = headers if isinstance(headers, bytes) else headers[:count]
+            contents = contents if isinstance(contents, int) else contents[:count]
+            size = self._sizeFrom(first, count)
+        self._size += known + size
+        self.payloads += payloads
+        if headers:
+            self.headers += [headers * count] if isinstance(headers, bytes) else headers
+        _fill(self.times, timestamp, count)
+        _fill(self.topicOf, self.topics.setdefault(topic, len(self.topics)), count)
+        _fill(self.publisherOf, self.publishers.setdefault((publisher, name), len(self.publishers)), count)
+        _fill(self.dialects, dialect, count)
+        if isinstance(contents, int):
+            _fill(self.contents, contents, count)
+        else:
+            self.contents.extend(array("H", contents))
+        self._count(topic, first, count, timestamp, size - _FIXED * count)
+        return count
+
+    def _known(self, topic: str, publisher: int, name: str) -> int:
+        """Return how many bytes topic and publisher add to the dictionaries; at most, for names are not encoded."""
+        new = 0
+        if topic not in self.topics:
+            new = _ENTRY + 4 * len(topic)
+        if (publisher, name) not in self.publishers:
+            new += _ENTRY + 4 * len(name)
+        return new
+
+    def _sizeFrom(self, first: int, count: int) -> int:
+        """Return the bytes of so many records from a place on."""
+        payloads, headers = self.payloadEnds, self.headerEnds
+        return payloads[first + count] - payloads[first] + headers[first + count] - headers[first] + _FIXED * count
+
+    def _fitting(self, first: int, count: int, room: int) -> int:
+        fits = bisect_right(range(count + 1), room, key=lambda number: self._sizeFrom(first, number)) - 1
+        return max(fits, 0 if first else 1)
+
+    def _count(self, topic: str, first: int, count: int, timestamp: int, size: int) -> None:
+        tally = self._tally.get(topic)
+        if tally is None:
+            self._tally[topic] = [first, first + count - 1, timestamp, timestamp, count, size]
+        else:
+            tally[1] = first + count - 1
+            tally[3] = timestamp
+            tally[4] += count
+            tally[5] += size
+
+    def frame(self, kind: Kind, offset: int, before: bytes = b"") -> Frame:
+        """Return what was taken as a frame.
+
+        :param before: stands between the shape and the first column.
+        """
+        topicEnds, topicNames = _names(self.topics)
+        publisherEnds, publisherNames = _names([name for _, name in self.publishers])
+        shape = SHAPE.pack(
+            len(self.topics),
+            len(topicNames),
+            len(self.publishers),
+            len(publisherNames),
+            self.headerEnds[-1],
+            self.payloadEnds[-1],
+        )
+        columns = [
+            littleEndian(self.times),
+            littleEndian(self.topicOf),
+            littleEndian(self.publisherOf),
+            littleEndian(self.dialects),
+            littleEndian(self.contents),
+            littleEndian(self.headerEnds),
+            littleEndian(self.payloadEnds),
+            topicEnds,
+            topicNames,
+            littleEndian(array("I", [id for id, _ in self.publishers])),
+            publisherEnds,
+            publisherNames,
+            b"".join(self.headers),
+        ]
+        parts = [shape, before]
+        for column in columns:
+            parts.append(column)
+            if len(column) % 8:
+                parts.append(padding(len(column)))
+        return Frame(
+            kind,
+            [b"".join(parts), *self._payloadPieces()],
+            count=len(self.times),
+            baseOffset=offset,
+            firstTime=self.times[0],
+            lastTime=self.times[-1],
+            tally={topic: Bounds(*tally) for topic, tally in self._tally.items()},
+        )
+
+    def _payloadPieces(self) -> list[bytes]:
+        """Return the payloads as buffers: joined, or as they are where they are large and few."""
+        size = self.payloadEnds[-1]
+        pad = padding(size)
+        if size > _LARGE * len(self.payloads):
+            return [*filter(None, self.payloads), pad] if pad else [*filter(None, self.payloads)]
+        joined = b"".join([*self.payloads, pad])
+        return [joined] if joined else []
+
+
+def _fill(column: "array[int]", value: int, count: int) -> None:
+    if count == 1:
+        column.append(value)
+    else:
+        column.extend(array(column.typecode, (value,)) * count)
+
+
+def _extendEnds(ends: "array[int]", blobs: Sequence[bytes]) -> None:
+    if len(blobs) == 1:
+        ends.append(ends[-1] + len(blobs[0]))
+    else:
+        ends.extend(accumulate(map(len, blobs), initial=ends.pop()))
+
+
+def _extendHeaderEnds(ends: "array[int]", headers: bytes | Sequence[bytes], count: int) -> None:
+    if not isinstance(headers, bytes):
+        _extendEnds(ends, headers)
+    elif headers:
+        last, size = ends[-1], len(headers)
+        ends.extend(array("i", range(last + size, last + size * count + 1, size)))
+    else:
+        _fill(ends, ends[-1], count)
+
+
+def _names(names: Iterable[str]) -> tuple[bytes, bytes]:
+    encoded = [name.encode() for name in names]
+    return littleEndian(array("i", accumulate(map(len, encoded), initial=0))), b"".join(encoded)
+
+
+def littleEndian(column: "array[int]") -> bytes:
+    """Return the bytes of a column as they stand in a frame."""
+    if _BIG_ENDIAN:
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()

@@ -1,0 +1,173 @@
+"""The frames that say something about the journal itself: what stands in their bodies, there and back. Pure.
+
+docs/journal-format.rst has every field.
+"""
+
+from struct import Struct
+from typing import Any, NamedTuple
+
+from fleximq.journal.format.body import Fields, frameOf, isInteger, isNumber
+from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind
+
+_until = Struct("<Q")
+#: The size of a REMOVED frame: no frame is smaller.
+REMOVED_BYTES = HEADER_BYTES + _until.size
+_COMMITTED = "'committed' must be of queries, each with batch, base and count"
+
+
+class SegmentStart(NamedTuple):
+    """The first frame of a segment: the journal's id (32 hexadecimal digits) and when it was made (microseconds)."""
+
+    journal: str
+    created: int
+
+
+class Transaction(NamedTuple):
+    """What was staged at these positions belongs to the journal from here on, in this order.
+
+    Or, where it is aborted, never will.
+    """
+
+    query: str
+    batch: int
+    staged: tuple[int, ...]
+    aborted: bool = False
+
+
+class Gap(NamedTuple):
+    """No record has an offset from ``first`` up to, but not including, ``next``."""
+
+    first: int
+    next: int
+
+
+class Committed(NamedTuple):
+    """The last batch that a query committed, and where its records are."""
+
+    query: str
+    batch: int
+    base: int
+    count: int  # type: ignore[assignment]  # nobody counts the values of this tuple
+
+
+class Checkpoint(NamedTuple):
+    """What the broker knew, so that a start needs to read only what stands from the position ``replay`` on.
+
+    ``snapshot`` is the broker's own, anything that MessagePack can hold. ``clean``: nothing follows, the broker
+    ended in order.
+    """
+
+    replay: int
+    clean: bool
+    snapshot: Any
+    committed: tuple[Committed, ...] = ()
+
+
+class Lost(NamedTuple):
+    """``length`` bytes from a position on are damaged, and with them offsets from ``first`` up to before ``next``."""
+
+    position: int
+    length: int
+    first: int
+    next: int
+
+
+def encodeSegment(start: SegmentStart, offset: int) -> Frame:
+    """Return a SEGMENT frame; ``offset`` is that of the next record, here and below."""
+    return frameOf(Kind.SEGMENT, start._asdict(), offset, start.created)
+
+
+def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:
+    """Return what a SEGMENT frame says.
+
+    :raises FrameError: it is of another kind, or does not say it; so with all below.
+    """
+    fields = Fields(header, frame, Kind.SEGMENT)
+    journal = fields.text("journal")
+    if len(journal) != 32 or not set(journal) <= set("0123456789abcdef"):
+        raise FrameError("the id of a journal has 32 hexadecimal digits")
+    return SegmentStart(journal, fields.number("created"))
+
+
+def encodeTransaction(transaction: Transaction, offset: int, count: int, time: int) -> Frame:
+    """Return a TRANSACTION frame; ``offset`` is that of its first record, ``count`` how many it has."""
+    return frameOf(Kind.TRANSACTION, transaction._asdict(), offset, time, count)
+
+
+def decodeTransaction(header: FrameHeader, frame: Any) -> Transaction:
+    """Return what a TRANSACTION frame says; offset and count of its records are in the header."""
+    fields = Fields(header, frame, Kind.TRANSACTION)
+    staged = fields.get("staged", list)
+    if not all(isNumber(position) for position in staged):
+        raise FrameError("'staged' must be positions")
+    return Transaction(fields.text("query"), fields.integer("batch"), tuple(staged), fields.get("aborted", bool))
+
+
+def encodeGap(gap: Gap, time: int) -> Frame:
+    """Return a GAP frame."""
+    return frameOf(Kind.GAP, gap._asdict(), gap.first, time)
+
+
+def decodeGap(header: FrameHeader, frame: Any) -> Gap:
+    """Return what a GAP frame says."""
+    fields = Fields(header, frame, Kind.GAP)
+    gap = Gap(fields.number("first"), fields.number("next"))
+    if gap.first != header.baseOffset or gap.next < gap.first:
+        raise FrameError("a gap must begin at its frame's base offset and end behind it")
+    return gap
+
+
+def encodeCheckpoint(checkpoint: Checkpoint, offset: int, time: int) -> Frame:
+    """Return a CHECKPOINT frame."""
+    return frameOf(Kind.CHECKPOINT, checkpoint._asdict(), offset, time)
+
+
+def decodeCheckpoint(header: FrameHeader, frame: Any) -> Checkpoint:
+    """Return what a CHECKPOINT frame says."""
+    fields = Fields(header, frame, Kind.CHECKPOINT)
+    committed = fields.get("committed", list)
+    for each in committed:
+        if not isinstance(each, list) or len(each) != 4 or not isinstance(each[0], str):
+            raise FrameError(_COMMITTED)
+        if not isInteger(each[1]) or not isNumber(each[2]) or not isNumber(each[3]):
+            raise FrameError(_COMMITTED)
+    return Checkpoint(
+        fields.number("replay"),
+        fields.get("clean", bool),
+        fields.get("snapshot", object),
+        tuple(Committed(*each) for each in committed),
+    )
+
+
+def encodeLost(lost: Lost, offset: int, time: int) -> Frame:
+    """Return a LOST frame."""
+    return frameOf(Kind.LOST, lost._asdict(), offset, time)
+
+
+def decodeLost(header: FrameHeader, frame: Any) -> Lost:
+    """Return what a LOST frame says."""
+    fields = Fields(header, frame, Kind.LOST)
+    lost = Lost(*(fields.number(name) for name in Lost._fields))
+    if lost.next < lost.first:
+        raise FrameError("what is lost must end behind its beginning")
+    return lost
+
+
+def encodeRemoved(until: int, offset: int, count: int, firstTime: int, lastTime: int) -> Frame:
+    """Return a REMOVED frame.
+
+    :param until: the position where the next frame begins, or the segment ends.
+    :param offset: of the first record that was taken out; ``count`` is how many, and the times are theirs.
+    """
+    body = _until.pack(until)
+    return Frame(Kind.REMOVED, [body], count=count, baseOffset=offset, firstTime=firstTime, lastTime=lastTime)
+
+
+def decodeRemoved(header: FrameHeader, frame: Any) -> int:
+    """Return the position where the next frame begins, or the segment ends."""
+    if header.kind != Kind.REMOVED or header.length != REMOVED_BYTES:
+        raise FrameError(f"a frame of kind {header.kind} with {header.length} bytes stands for nothing removed")
+    until: int = _until.unpack_from(frame, HEADER_BYTES)[0]
+    if until < header.position + header.length:
+        raise FrameError("what was removed must end behind its frame")
+    return until

@@ -1,0 +1,183 @@
+"""The frames of the journal: a checked header, and a body behind it. Pure; docs/journal-format.rst has every byte.
+
+A frame is made in two steps. What it says is encoded first, as the pieces of a body; where it stands, and so its
+check sum, is known only when it is about to be written, and filled in by :func:`seal`.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from struct import Struct, error
+from typing import Any, NamedTuple
+
+from fleximq.values.records import Bounds
+
+try:
+    from zlib_ng.zlib_ng import crc32  # the same sums, ten times as fast
+except ImportError:
+    from zlib import crc32
+
+MAGIC = b"FXJ1"
+VERSION = 1
+HEADER_BYTES = 64
+#: The most a frame has, unless it holds a single record that is larger.
+FRAME_BYTES = 1 << 20
+#: The most that any frame may announce, so that damage does not pass for a length.
+MOST_BYTES = 0x7FFFFFF8
+
+#: All that was written before this frame had reached the disk before it was written.
+SYNCED = 1
+
+_header = Struct("<4sHBBIIIIQQQqq")
+_beforeCrc = Struct("<4sHBBI")
+_afterCrc = Struct("<IIQQQqq")
+_crc = Struct("<I")
+_AFTER_CRC = 16
+
+
+class FrameError(ValueError):
+    """These bytes are no frame of the journal, or not this kind of frame; the text says what is wrong."""
+
+
+class Kind(IntEnum):
+    """What a frame holds."""
+
+    SEGMENT = 0
+    RECORDS = 1
+    SPARSE_RECORDS = 2
+    STAGED = 3
+    TRANSACTION = 4
+    NOTES = 5
+    GAP = 6
+    CHECKPOINT = 7
+    REMOVED = 8
+    LOST = 9
+
+
+class FrameHeader(NamedTuple):
+    """What stands in the first 64 bytes of a frame.
+
+    ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes, with the header; ``crc`` covers all but itself;
+    ``previous`` is the crc of the frame before it in its segment, 0 in the first. ``count`` and ``baseOffset`` tell
+    which offsets are in it: a frame without records has the offset that the next record would get. Times are
+    microseconds since 1970.
+    """
+
+    version: int
+    kind: int
+    flags: int
+    length: int
+    crc: int
+    previous: int
+    count: int  # type: ignore[assignment]  # nobody counts the values of a header
+    segment: int
+    position: int
+    baseOffset: int
+    firstTime: int
+    lastTime: int
+
+
+class Frame:
+    """A frame whose place is not known yet.
+
+    ``pieces`` are the buffers of its body, with ``length - 64`` bytes in all, a multiple of 8. ``tally`` says for
+    each topic what the frame has of it, with offsets that count from ``baseOffset``.
+    """
+
+    __slots__ = ("baseOffset", "count", "firstTime", "kind", "lastTime", "length", "pieces", "tally")
+
+    def __init__(
+        self,
+        kind: Kind,
+        pieces: Sequence[bytes],
+        *,
+        count: int = 0,
+        baseOffset: int = 0,
+        firstTime: int = 0,
+        lastTime: int = 0,
+        tally: Mapping[str, Bounds] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.pieces = pieces
+        self.length = HEADER_BYTES + sum(map(len, pieces))
+        self.count = count
+        self.baseOffset = baseOffset
+        self.firstTime = firstTime
+        self.lastTime = lastTime
+        self.tally = tally if tally is not None else {}
+
+
+def seal(frame: Frame, segment: int, position: int, previous: int, synced: bool = False) -> tuple[list[bytes], int]:
+    """Return the buffers of a frame as they are written, and its crc, which the next frame needs.
+
+    The body's buffers are those of the frame itself, not copies.
+
+    :param segment: the random id of the segment.
+    :param position: where the frame begins, counted over all segments.
+    :param previous: the crc of the frame before it in the segment, 0 for the first.
+    :param synced: all that was written before had reached the disk before this frame is written.
+    """
+    before = _beforeCrc.pack(MAGIC, VERSION, frame.kind, SYNCED * synced, frame.length)
+    after = _afterCrc.pack(previous, frame.count, segment, position, frame.baseOffset, frame.firstTime, frame.lastTime)
+    crc = crc32(after, crc32(before))
+    for piece in frame.pieces:
+        crc = crc32(piece, crc)
+    return [before + _crc.pack(crc) + after, *frame.pieces], crc
+
+
+def reseal(frame: bytes, previous: int) -> tuple[bytes, int]:
+    """Return a whole frame with another ``previous``, and its new crc: it is chained to another frame."""
+    tail = _crc.pack(previous) + frame[_AFTER_CRC + 4 :]
+    crc = crc32(tail, crc32(frame[:12]))
+    return frame[:12] + _crc.pack(crc) + tail, crc
+
+
+def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
+    """Return the header that begins at this place of a buffer, after a look at whether it can be one.
+
+    Whether it is one, only :func:`checkFrame` tells.
+
+    :raises FrameError: there are not 64 bytes; magic, version, flags or length are impossible.
+    """
+    try:
+        magic, *fields = _header.unpack_from(buffer, at)
+    except error:
+        raise FrameError(f"{max(0, len(buffer) - at)} bytes are no frame header, it has {HEADER_BYTES}") from None
+    if magic != MAGIC:
+        raise FrameError(f"a frame begins with {MAGIC!r}, not with {bytes(magic)!r}")
+    header = FrameHeader(*fields)
+    if header.version != VERSION:
+        raise FrameError(f"version {header.version} of the format is not known, only {VERSION}")
+    if header.flags & ~SYNCED:
+        raise FrameError(f"the flags {header.flags} are not known, only {SYNCED}")
+    if header.length % 8 or not HEADER_BYTES < header.length <= MOST_BYTES:
+        raise FrameError(f"a frame cannot have {header.length} bytes")
+    return header
+
+
+def checkFrame(header: FrameHeader, frame: Any) -> None:
+    """Check that a whole frame is as it was written.
+
+    :param frame: its bytes, from the first of the header to the last of the body.
+    :raises FrameError: it is not: bytes are missing or were changed.
+    """
+    view = memoryview(frame)
+    if len(view) != header.length:
+        raise FrameError(f"the frame has {len(view)} bytes instead of {header.length}")
+    if crc32(view[_AFTER_CRC:], crc32(view[:12])) != header.crc:
+        raise FrameError("the check sum is wrong")
+
+
+def wholeFrame(buffer: Any, at: int = 0) -> tuple[FrameHeader, memoryview]:
+    """Return the checked frame that begins at this place of a buffer: its header, and all its bytes as a view.
+
+    :raises FrameError: there is none.
+    """
+    header = readHeader(buffer, at)
+    frame = memoryview(buffer)[at : at + header.length]
+    checkFrame(header, frame)
+    return header, frame
+
+
+def padding(length: int) -> bytes:
+    """Return the zero bytes that bring a length to the next multiple of 8."""
+    return bytes(-length % 8)

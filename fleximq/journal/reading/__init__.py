@@ -1,0 +1,1 @@
+"""Reads for replay and queues."""

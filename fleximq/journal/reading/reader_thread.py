@@ -1,0 +1,492 @@
+"""Reads back what was committed, on a thread of its own, so that the reactor's never waits for the disk.
+
+Jobs are done one after the other, each bounded by what was asked for; a reader that wants much asks again and again.
+A frame's check sum is verified before anything of it is given. What is damaged is passed over, reported once, and
+never changed. Nothing behind the durable end, as it was when the job was asked for, is looked at.
+
+This file is hot: a frame of 1,000 records of 100 bytes costs 0.1 us a record, from the file's bytes to a batch.
+"""
+
+import errno
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, NamedTuple
+
+from fleximq.journal.files.file_system import Files, wordsOf
+from fleximq.journal.files.frame_scan import Hole, Whole, framesOf
+from fleximq.journal.files.open_segments import OpenSegments, Portion
+from fleximq.journal.files.record_distance import advance
+from fleximq.journal.files.segment_index import writeIndex
+from fleximq.journal.files.segment_summary import Segment
+from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.window import SMALL
+from fleximq.journal.format.control_frames import Lost
+from fleximq.journal.format.frame import FrameError, FrameHeader, Kind, checkFrame, readHeader
+from fleximq.limits import MEBIBYTE
+from fleximq.values.message import Message
+from fleximq.values.records import Batch
+
+#: How many frames' records are kept in memory for the next look.
+_DECODED = 8
+#: How many places are remembered at which a reading ended, and the next one will begin.
+_RESUMED = 256
+#: How many bytes one reading goes through at most, for every byte it was asked for, if little of it is wanted.
+_THROUGH = 16
+#: What a process has none of for the moment; it says nothing about the journal.
+_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
+#: The seconds until that is tried again.
+_PATIENCE = 0.25
+
+
+class _Found(NamedTuple):
+    """The records of a frame, and the offset behind them."""
+
+    batches: list[Batch]
+    next: int
+
+
+class Reader:
+    """Answers by ``callFromThread(found, ...)``. All methods are called on the reactor's thread.
+
+    :param callFromThread: runs a function on the reactor's thread.
+    :param lost: told, on the reactor's thread, of damage that was not known before, and in a clause what it is.
+    :param log: given a sentence, on the reactor's thread, when something could not be done at all.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        segments: Segments,
+        callFromThread: Callable[..., Any],
+        lost: Callable[[Lost, str], None] = lambda lost, why: None,
+        log: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._segments = segments
+        self._callFromThread = callFromThread
+        self._lost = lost
+        self._log = log
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._stopping = Event()
+        self._opened = OpenSegments(files, folder, segments)
+        self._decoded: OrderedDict[int, list[Batch]] = OrderedDict()
+        self._resumed: OrderedDict[int, int] = OrderedDict()
+
+    def begin(self) -> None:
+        """Start the thread; what was asked before is answered now."""
+        self._thread = Thread(target=self._work, name="journal-reader", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was asked so far, and end. Blocks."""
+        self._stopping.set()
+        self._jobs.put(None)
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                break
+            job()
+        self._opened.close()
+
+    def _ask(
+        self, job: Callable[[], Sequence[Any]], found: Callable[..., None], otherwise: Sequence[Any] | None = None
+    ) -> None:
+        """Do a job, and give what it returns to ``found``; or, if it fails altogether, ``otherwise``, if there is any.
+
+        What fails for want of something that comes back, such as memory, is tried until it is there.
+        """
+        end = self._segments.end
+
+        def work() -> None:
+            self._opened.end = end
+            try:
+                answer: Sequence[Any] | None = self._patiently(job)
+            except Exception as error:
+                self._callFromThread(self._log, f"the journal could not be read: {error!r}")
+                answer = otherwise
+            if answer is not None:
+                self._callFromThread(found, *answer)
+
+        self._jobs.put(work)
+
+    def _patiently(self, job: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        said = False
+        while True:
+            try:
+                return job()
+            except OSError as error:
+                if error.errno not in _PASSING or self._stopping.is_set():
+                    raise
+                if not said:
+                    self._callFromThread(self._log, f"the journal cannot be read for now: {wordsOf(error)}")
+                    said = True
+                self._stopping.wait(_PATIENCE)
+
+    # -- what can be asked -------------------------------------------------------------------------
+
+    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+        """Give the messages that have these offsets, in this order, until they have about ``most`` bytes.
+
+        At least one; those that are damaged or gone are left out. If something fails that nobody foresaw, there is no
+        answer: it would say that they are.
+        """
+        wanted = tuple(offsets)
+        end = self._segments.nextOffset
+        self._ask(lambda: (self._messages(wanted, most, end),), found)
+
+    def read(
+        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[list[Batch], int], None]
+    ) -> None:
+        """Give records from an offset on, about ``most`` bytes, and the offset to go on from.
+
+        There may be none before the end is reached, where nothing in a long stretch is wanted. The same offset again
+        says that the journal could not be read.
+
+        :param wanted: is called on the thread that reads.
+        """
+        end = self._segments.nextOffset
+        self._ask(lambda: self._read(offset, wanted, most, end), found, ([], offset))
+
+    def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
+        """Give the offset of the first record of this time or later (microseconds), or else of the next one."""
+        end = self._segments.nextOffset
+        self._ask(lambda: (self._offsetAt(time, end),), found, (end,))
+
+    def advance(
+        self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
+    ) -> None:
+        """Give how far so many records and bytes go from an offset on, see
+        :func:`fleximq.journal.files.record_distance.advance`.
+
+        The offset up to which they go, how many records and how many bytes. The same offset again, where there is more,
+        says that the journal could not be read.
+        """
+        self._ask(lambda: advance(self._segments, self._opened, start, end, records, size), found, (start, 0, 0))
+
+    def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
+        """Give the position of the first whole frame at or behind one, whole frames, and the durable end.
+
+        The frames have at most ``most`` bytes together, or there is only one. They stand one behind the other:
+        damage, what was taken out and a segment's end end a portion. They are a view of what was read at once where a
+        frame begins at the position, and are not copied then.
+        """
+        end = self._segments.end
+        self._ask(lambda: self._readBytes(position, most, end), found, (end, b"", end))
+
+    def seal(self, base: int) -> None:
+        """Write the index of the segment with this base, which is sealed."""
+        self.call(lambda: self._seal(base))
+
+    def call(self, job: Callable[[], None], done: Callable[[], None] = lambda: None) -> None:
+        """Do a job between others on the thread that reads, for instance putting a rewritten segment in its place."""
+
+        def work() -> Sequence[Any]:
+            job()
+            return ()
+
+        self._ask(work, done)
+
+    def forget(self) -> None:
+        """Close all files and forget what was read of them: some were rewritten or removed."""
+        self.call(self.forgetNow)
+
+    # -- on the thread that reads ------------------------------------------------------------------
+
+    def forgetNow(self) -> None:
+        """Do what :meth:`forget` does, at once."""
+        self._opened.close()
+        self._decoded.clear()
+        self._resumed.clear()
+
+    def _seal(self, base: int) -> None:
+        for segment in self._segments.all:
+            if segment.base == base:
+                writeIndex(self._files, self._folder, segment)
+
+    def _messages(self, offsets: Sequence[int], most: int, end: int) -> list[Message]:
+        messages: list[Message] = []
+        place, size = 0, 0
+        while place < len(offsets) and (size < most or not messages):
+            batch = self._batchOf(offsets[place]) if offsets[place] < end else None
+            if batch is None:
+                place += 1
+                continue
+            held = batch.offsets
+            low, high = held[0], held[-1]
+            while place < len(offsets) and low <= offsets[place] <= high and (size < most or not messages):
+                at = _placeOf(held, offsets[place])
+                place += 1
+                if at is not None:
+                    messages.append(batch.message(at))
+                    size += len(messages[-1].payload)
+        return messages
+
+    def _batchOf(self, offset: int) -> Batch | None:
+        """Return the batch among whose records this one is, or would be; None if it is nowhere."""
+        for batches in reversed(self._decoded.values()):
+            for batch in batches:
+                if batch.offsets[0] <= offset <= batch.offsets[-1]:
+                    return batch
+        for found in self._from(offset):
+            for batch in found.batches:
+                if offset <= batch.offsets[-1]:
+                    return batch if batch.offsets[0] <= offset else None
+            if found.next > offset:
+                return None
+        return None
+
+    def _read(self, offset: int, wanted: Callable[[str], bool], most: int, end: int) -> tuple[list[Batch], int]:
+        batches: list[Batch] = []
+        size = through = 0
+        start = offset
+        for found in self._from(offset, wanted, min(max(most, SMALL), MEBIBYTE)):
+            for batch in found.batches:
+                through += batch.size
+                picked = _behind(batch, start).only(wanted)
+                if len(picked):
+                    batches.append(picked)
+                    size += picked.size
+            offset = max(offset, found.next)
+            if size >= most or through >= most * _THROUGH:
+                return batches, min(offset, end)
+        return batches, end
+
+    def _offsetAt(self, time: int, end: int) -> int:
+        for segment in self._segments.all:
+            if segment.highest < time:
+                continue
+            for found in self._walk(segment, segment.beforeTime(time)):
+                for batch in found.batches:
+                    if max(batch.timestamps) >= time:
+                        return next(
+                            offset for offset, each in zip(batch.offsets, batch.timestamps, strict=True) if each >= time
+                        )
+        return end
+
+    def _readBytes(self, position: int, most: int, end: int) -> tuple[int, bytes | memoryview, int]:
+        all = self._segments.all
+        for segment in all[self._segments.ofPosition(position) :]:
+            begin = max(position, segment.base)
+            portion = self._portion(segment, begin, most)
+            if portion:
+                return begin, portion, end
+            pieces: list[memoryview] = []
+            first, size = end, 0
+            for each in self._frames(segment, segment.beforePosition(max(position, segment.base)), MEBIBYTE):
+                if isinstance(each, Hole):
+                    if pieces:
+                        break
+                    continue
+                if each.header.position < position:
+                    continue
+                if pieces and size + len(each.frame) > most:
+                    break
+                first = first if pieces else each.header.position
+                pieces.append(each.frame)
+                size += len(each.frame)
+                if each.header.kind == Kind.REMOVED:
+                    break
+            if pieces:
+                return first, b"".join(pieces), end
+        return end, b"", end
+
+    def _portion(self, segment: Segment, start: int, most: int) -> memoryview:
+        """Return the whole frames that begin at a position, as a view; nothing where none does, or it is damaged."""
+        window = self._opened.window(segment)
+        size, previous = 0, None
+        try:
+            buffer = window.at(start, max(most, SMALL))
+            while size < len(buffer):
+                header = readHeader(buffer, size)
+                if (header.segment, header.position) != (segment.id, start + size):
+                    break
+                if previous is not None and (header.previous != previous or size + header.length > most):
+                    break
+                if not size and header.length > len(buffer):
+                    buffer = window.at(start, header.length)
+                checkFrame(header, buffer[size : size + header.length])
+                size, previous = size + header.length, header.crc
+                if header.kind == Kind.REMOVED:
+                    break
+        except FrameError:
+            pass  # the next reading begins there, and finds out what it is
+        except OSError as error:
+            _raisePassing(error)
+            return memoryview(b"")
+        # What is given keeps hold of all that was read.
+        return buffer[:size] if 2 * size >= len(buffer) else memoryview(bytes(buffer[:size]))
+
+    # -- through the frames ------------------------------------------------------------------------
+
+    def _from(self, offset: int, wanted: Callable[[str], bool] | None = None, size: int = SMALL) -> Iterator[_Found]:
+        """Yield the records of all frames from the one on that has, or would have, this offset.
+
+        Segments that have no wanted topic are passed over.
+        """
+        all = self._segments.all
+        place = self._segments.ofOffset(offset) if all else 0
+        resumed = self._resumed.pop(offset, None)
+        for segment in all[place:]:
+            if wanted is not None and not any(map(wanted, tuple(segment.counts))):
+                yield _Found([], min(segment.next, self._segments.nextOffset))
+                continue
+            start = segment.before(offset)
+            if resumed is not None and start <= resumed < segment.end:
+                start = resumed
+            for found in self._walk(segment, start, size, offset):
+                if found.next > offset:
+                    yield found
+
+    def _walk(self, segment: Segment, start: int, size: int = SMALL, offset: int = 0) -> Iterator[_Found]:
+        """Yield the records of a segment's frames from this position on.
+
+        :param offset: what comes before it in a transaction is passed over.
+        """
+        for each in self._frames(segment, start, size):
+            if isinstance(each, Hole):
+                continue
+            header = each.header
+            if header.count and header.kind == Kind.TRANSACTION:
+                yield from self._published(segment, each, offset)
+            elif header.count and header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
+                batches = self._decode(segment, each)
+                next = max(header.baseOffset + header.count, *(batch.offsets[-1] + 1 for batch in batches), 0)
+                self._resume(next, header.position + header.length)
+                yield _Found(batches, next)
+
+    def _decode(self, segment: Segment, each: Whole) -> list[Batch]:
+        position = each.header.position
+        batches = self._decoded.pop(position, None)
+        if batches is None:
+            header = each.header
+            try:
+                batches = [batch for batch in self._opened.records(*each) if len(batch)]
+            except FrameError as error:
+                self._report(segment, position, header.length, header.baseOffset, _behindOf(header), error)
+                batches = []
+        self._know(position, batches)
+        return batches
+
+    def _published(self, segment: Segment, each: Whole, offset: int) -> Iterator[_Found]:
+        """Yield the records of a transaction, of one staged frame after the other: all may be more than memory has."""
+        header = each.header
+        end = _behindOf(header)
+        lost = partial(self._reportPart, segment, header)
+        try:
+            portions = self._opened.portions(*each, lost)
+            for portion in portions[bisect_right(portions, offset, key=_nextOf) :]:
+                batches = self._decoded.pop(portion.position, None)
+                if batches is None:
+                    batch = self._opened.staged(portion, lost)
+                    batches = [] if batch is None else [batch]
+                self._know(portion.position, batches)
+                self._resume(portion.next, header.position + (header.length if portion.next == end else 0))
+                yield _Found(batches, portion.next)
+        except (FrameError, OSError) as error:
+            _raisePassing(error)
+            lost(header.baseOffset, end, error)
+        self._resume(end, header.position + header.length)
+        yield _Found([], end)
+
+    def _know(self, position: int, batches: list[Batch]) -> None:
+        self._decoded[position] = batches
+        if len(self._decoded) > _DECODED:
+            self._decoded.popitem(last=False)
+
+    def _resume(self, offset: int, position: int) -> None:
+        self._resumed[offset] = position
+        if len(self._resumed) > _RESUMED:
+            self._resumed.popitem(last=False)
+
+    def _frames(self, segment: Segment, start: int, size: int = SMALL) -> Iterator[Whole | Hole]:
+        """Yield frames and holes of a segment from this position on, and report the holes."""
+        hole: Hole | None = None
+        position = start
+        last: FrameHeader | None = None
+        while position < min(segment.end, self._opened.end):
+            try:
+                for each in framesOf(self._opened.window(segment, size), segment.id, position):
+                    if isinstance(each, Whole):
+                        if hole is not None:
+                            self._reportHole(segment, hole, last, each.header.baseOffset)
+                            hole = None
+                        last = each.header
+                        position = last.position + last.length
+                    else:
+                        hole = each
+                        position = each.until
+                    yield each
+                break
+            except OSError as error:
+                _raisePassing(error)
+                hole = Hole(position, segment.behind(position), f"it cannot be read: {wordsOf(error)}")
+                position = hole.until
+                yield hole
+        if hole is not None:
+            self._reportHole(segment, hole, last, segment.next)
+
+    def _reportHole(self, segment: Segment, hole: Hole, before: FrameHeader | None, next: int) -> None:
+        first = segment.offsetAt(hole.position) if before is None else before.baseOffset + _records(before)
+        self._report(segment, hole.position, hole.until - hole.position, min(first, next), next, hole.reason)
+
+    def _report(self, segment: Segment, position: int, length: int, first: int, next: int, why: object) -> None:
+        if not any(lost.position <= position < lost.position + lost.length for lost in segment.lost):
+            self._lose(segment, Lost(position, length, first, next), why)
+
+    def _reportPart(self, segment: Segment, header: FrameHeader, first: int, next: int, why: object) -> None:
+        """Report offsets of a transaction; others of it may be lost as well."""
+        if not any(lost.first <= first and next <= lost.next for lost in segment.lost):
+            self._lose(segment, Lost(header.position, header.length, first, next), why)
+
+    def _lose(self, segment: Segment, lost: Lost, why: object) -> None:
+        segment.lost.append(lost)
+        if segment is not self._segments.all[-1]:
+            with suppress(OSError):
+                writeIndex(self._files, self._folder, segment)
+        self._callFromThread(self._lost, lost, str(why))
+
+
+def _raisePassing(error: Exception) -> None:
+    """Raise what says nothing about the journal."""
+    if isinstance(error, OSError) and error.errno in _PASSING:
+        raise error
+
+
+def _behindOf(header: FrameHeader) -> int:
+    """Return the offset behind those of a frame's records."""
+    return header.baseOffset + header.count
+
+
+def _nextOf(portion: Portion) -> int:
+    return portion.next
+
+
+def _records(header: FrameHeader) -> int:
+    """Return how many offsets a frame gives to its records."""
+    return header.count if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.TRANSACTION) else 0
+
+
+def _placeOf(offsets: Sequence[int], offset: int) -> int | None:
+    """Return the place of a number among ascending ones, None if it is not there."""
+    place = bisect_left(offsets, offset)
+    return place if place < len(offsets) and offsets[place] == offset else None
+
+
+def _behind(batch: Batch, offset: int) -> Batch:
+    """Return the records of a batch that have this offset or a later one."""
+    if not len(batch) or batch.offsets[0] >= offset:
+        return batch
+    return batch.pick(range(bisect_left(batch.offsets, offset), len(batch)))

@@ -1,0 +1,1 @@
+"""Opening a folder; cli may use it for `repair`."""

@@ -1,0 +1,325 @@
+"""Finds out what a journal holds when it is opened, after whatever befell it.
+
+- An unfinished end, behind which nothing stands that was written after a sync: what a crash leaves of the last
+  commit. It is cut, and kept beside as ``<position>.torn``. Nobody was told that it was safe.
+- Damage with something synced behind it: it was safe once. It stays where it is, a copy is kept beside as
+  ``<position>.damaged``, and the offsets are reported as lost. What stands before and after it is served.
+- A segment whose file is missing, or shorter than it was, with others behind it: likewise. So is the last one where
+  ``end`` knows that more was committed, which is true whatever was synced; what comes now begins behind it.
+- A file that cannot be read is an error, not an end: nothing is changed.
+
+Whatever is done here can be cut short at any point and is done again by the next start: copies are on disk before
+what they are copies of is cut, and a cut that a power loss takes back is hidden by the segment that begins there.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+
+from fleximq.errors import JournalError
+from fleximq.journal.files.counting import countTransaction
+from fleximq.journal.files.damage import frameAt
+from fleximq.journal.files.durable_end import END, readEnd
+from fleximq.journal.files.file_system import Files, readUpTo, readWhole, wordsOf, writeAll
+from fleximq.journal.files.frame_scan import Hole, framesOf
+from fleximq.journal.files.open_segments import OpenSegments
+from fleximq.journal.files.scanned import Scanned, scanSegment
+from fleximq.journal.files.segment_index import readIndex, writeIndex
+from fleximq.journal.files.segment_summary import Segment, Staged
+from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.window import LARGE, Window
+from fleximq.journal.format.control_frames import Checkpoint, Lost, decodeCheckpoint
+from fleximq.journal.format.frame import FrameError
+from fleximq.journal.recovery.recovered_state import Found, sentenceOf, unreadable
+from fleximq.journal.writing.active_segment import segmentName
+
+#: After a stop that was not clean, numbering goes on at the next multiple of this.
+SKIP = 1_000_000_000
+
+#: What copies of cut ends and of damaged bytes are called.
+TORN, DAMAGED = ".torn", ".damaged"
+
+_SUFFIX = ".fxj"
+#: What was written to take the place of another file, and did not come to it.
+_UNFINISHED = (".idx.new", ".fxj.new")
+
+
+def recover(files: Files, folder: str, journal: str, log: Callable[[str], None] = lambda sentence: None) -> Found:
+    """Read a journal's folder, cut off an unfinished end, set damage aside, and say what there is. Blocks.
+
+    :param journal: the id that all segments have to carry.
+    :param log: given what could not be done and can be done without.
+    :raises JournalError: a file cannot be read, or belongs to another journal.
+    """
+    try:
+        return _Recovery(files, folder, journal, log).found
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def verifyTail(files: Files, folder: str, segments: Segments, end: int) -> int:
+    """Cut the last segment at this position, see that all before it is whole and on disk, and return the position.
+
+    After a sync that failed, nobody knows what of the file is on disk, and another sync would say that all is, without
+    writing any of it. So what should be there is written once more before it is synced.
+
+    :raises JournalError: it is not whole.
+    :raises OSError: the file cannot be read, written or cut.
+    """
+    segment = segments.all[-1]
+    descriptor = files.open(f"{folder}/{segmentName(segment.base)}", write=True)
+    try:
+        if files.size(descriptor) > end - segment.base:
+            files.truncate(descriptor, end - segment.base)
+        window = Window(files, descriptor, segment.base, end)
+        for each in framesOf(window, segment.id, segment.base, atHead=True):
+            if isinstance(each, Hole):
+                raise JournalError(f"{segmentName(segment.base)} is damaged at position {each.position}: {each.reason}")
+            writeAll(files, descriptor, [each.frame], each.header.position - segment.base)
+        files.sync(descriptor)
+    finally:
+        files.close(descriptor)
+    return end
+
+
+class _Recovery:
+    """One opening of a journal; all is done when it is made."""
+
+    def __init__(self, files: Files, folder: str, journal: str, log: Callable[[str], None]) -> None:
+        self._files = files
+        self._folder = folder
+        self._journal = journal
+        self._log = log
+        self._clean = True
+        self._unindexed: list[Segment] = []
+        self.found = found = Found(files, folder)
+        names = files.names(folder)
+        for name in names:
+            if name.endswith(_UNFINISHED):
+                files.remove(f"{folder}/{name}")
+        bases = [int(name[:20]) for name in names if _isSegment(name)]
+        self._sizes = {base: self._size(base) for base in bases}
+        last = self._last(bases)
+        segments = [self._sealed(base, until) for base, until in pairwise(bases)]
+        if last is not None:
+            segments.append(self._take(last))
+        self._resolve(segments)
+        self._join(segments)
+        ending = self._missingEnd(segments)
+        if ending is not None and segments:
+            segments[-1].lost.append(ending)
+        found.segments = Segments(segments)
+        found.end = found.segments.end
+        found.lost = [sentenceOf(lost) for lost in found.segments.lost]
+        if ending is not None:
+            self._goBehind(ending)
+        used = bool(segments) or ending is not None
+        self._continue(used or any(name.endswith(TORN) for name in names))
+
+    # -- segments ----------------------------------------------------------------------------------
+
+    def _last(self, bases: list[int]) -> Scanned | None:
+        """Return the last segment, without an unfinished end; files of which nothing is finished leave ``bases``."""
+        while bases:
+            base = bases[-1]
+            end = base + self._sizes[base]
+            scanned = self._scan(base, end)
+            if scanned.unfinished is None and scanned.segment.positions:
+                self._clean = scanned.clean and not self.found.torn
+                return scanned
+            if scanned.unfinished is not None and scanned.unfinished > base:
+                self._clean = False
+                self._cut(base, scanned.unfinished, scanned.holes[-1].reason)
+                return self._scan(base, scanned.unfinished)
+            self._clean = False
+            self._setAside(base, end)
+            bases.pop()
+        return None
+
+    def _sealed(self, base: int, until: int) -> Segment:
+        """Return a segment behind which there is another one: from its index, or else from its frames."""
+        end = base + self._sizes[base]
+        indexed = readIndex(self._files, self._folder, base)
+        if indexed is not None and (indexed.end == until <= end or indexed.end == end < until):
+            return indexed
+        return self._take(self._scan(base, min(end, until), indexed.id if indexed is not None else None))
+
+    def _scan(self, base: int, end: int, id: int | None = None) -> Scanned:
+        name = segmentName(base)
+        descriptor = self._files.open(f"{self._folder}/{name}")
+        try:
+            scanned = scanSegment(Window(self._files, descriptor, base, end), id)
+        finally:
+            self._files.close(descriptor)
+        if scanned.start is not None and scanned.start.journal != self._journal:
+            raise JournalError(f"{self._folder}/{name} belongs to another journal")
+        return scanned
+
+    def _take(self, scanned: Scanned) -> Segment:
+        """Set the damage of a scanned segment aside, and return it; it needs an index."""
+        segment = scanned.segment
+        for hole in scanned.holes:
+            name = f"{hole.position:020d}{DAMAGED}"
+            with suppress(FileExistsError):
+                self._copy(segment.base, hole.position, hole.until, name)
+        self._unindexed.append(segment)
+        return segment
+
+    def _resolve(self, segments: list[Segment]) -> None:
+        """Count what transactions make visible in those segments that were scanned, and write their indexes."""
+        staged: dict[int, Staged] = {}
+        for segment in segments:
+            staged.update((each.position, each) for each in segment.staged)
+            if segment not in self._unindexed:
+                continue
+            for transaction, base, count in segment.transactions:
+                gone = countTransaction(segment, transaction, base, staged, count)
+                if gone is not None:
+                    where = next((each for each in transaction.staged if each not in staged), segment.base)
+                    segment.lost.append(Lost(where, 0, *gone))
+            try:
+                writeIndex(self._files, self._folder, segment)
+            except OSError as error:
+                self._log(f"the index of {segmentName(segment.base)} could not be written: {wordsOf(error)}")
+
+    def _join(self, segments: list[Segment]) -> None:
+        """Report what is missing between segments, and at the end of one."""
+        for segment, behind in pairwise(segments):
+            lost = segment.lost[-1] if segment.lost else None
+            if lost is not None and lost.position + lost.length == segment.end and lost.next < behind.first:
+                segment.lost[-1] = lost._replace(next=behind.first)
+            if segment.end < behind.base:
+                gone = Lost(segment.end, behind.base - segment.end, segment.next, max(segment.next, behind.first))
+                if gone not in segment.lost:
+                    segment.lost.append(gone)
+
+    def _missingEnd(self, segments: list[Segment]) -> Lost | None:
+        """Return what was committed behind all that is there, None if nothing was."""
+        try:
+            committed = readEnd(readWhole(self._files, f"{self._folder}/{END}"))
+        except FileNotFoundError:
+            return None
+        position, next = (segments[-1].end, segments[-1].next) if segments else (0, 1)
+        if committed is None or committed[0] <= position:
+            return None
+        return Lost(position, committed[0] - position, next, max(next, committed[1]))
+
+    def _goBehind(self, ending: Lost) -> None:
+        """Go on behind an end that is missing, so that no position and no offset is given twice."""
+        found = self.found
+        self._clean = False
+        found.end = ending.position + ending.length
+        found.segments.nextOffset = max(found.segments.nextOffset, ending.next)
+        if not found.segments.all:
+            # Nothing is left that could remember it.
+            found.lost.append(sentenceOf(ending))
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _size(self, base: int) -> int:
+        descriptor = self._files.open(f"{self._folder}/{segmentName(base)}")
+        try:
+            return self._files.size(descriptor)
+        finally:
+            self._files.close(descriptor)
+
+    def _cut(self, base: int, position: int, reason: str) -> None:
+        """Cut a segment's file off at a position, after keeping what stands behind it."""
+        end = base + self._sizes[base]
+        kept = self._freeName(position)
+        self._copy(base, position, end, kept, lasting=True)
+        self._files.syncFolder(self._folder)
+        descriptor = self._files.open(f"{self._folder}/{segmentName(base)}", write=True)
+        try:
+            self._files.truncate(descriptor, position - base)
+        finally:
+            self._files.close(descriptor)
+        self.found.torn.append(
+            f"{segmentName(base)} had an unfinished end of {end - position} bytes at position {position} ({reason}); "
+            f"it was cut and is kept as {kept}"
+        )
+
+    def _setAside(self, base: int, end: int) -> None:
+        """Take a file out of the journal of which nothing was ever finished."""
+        name = segmentName(base)
+        if end == base:
+            self._files.remove(f"{self._folder}/{name}")
+            return
+        kept = self._freeName(base)
+        self._files.rename(f"{self._folder}/{name}", f"{self._folder}/{kept}")
+        # Before a new file of this name is made.
+        self._files.syncFolder(self._folder)
+        self.found.torn.append(f"{name} was never finished, all of its {end - base} bytes are kept as {kept}")
+
+    def _freeName(self, position: int) -> str:
+        """Return a name for what is cut off at a position, that nothing has yet."""
+        number, name = 1, f"{position:020d}{TORN}"
+        while self._files.exists(f"{self._folder}/{name}"):
+            number += 1
+            name = f"{position:020d}-{number}{TORN}"
+        return name
+
+    def _copy(self, base: int, start: int, end: int, name: str, lasting: bool = False) -> None:
+        """Copy bytes of a segment into a new file.
+
+        :param lasting: the copy's content outlives a power loss when this returns.
+        :raises FileExistsError: there is one of this name.
+        """
+        source = self._files.open(f"{self._folder}/{segmentName(base)}")
+        try:
+            copy = self._files.create(f"{self._folder}/{name}")
+            try:
+                for position in range(start, end, LARGE):
+                    piece = readUpTo(self._files, source, min(LARGE, end - position), position - base)
+                    writeAll(self._files, copy, [piece], position - start)
+                if lasting:
+                    self._files.sync(copy)
+            finally:
+                self._files.close(copy)
+        finally:
+            self._files.close(source)
+
+    # -- what to go on from ------------------------------------------------------------------------
+
+    def _continue(self, used: bool) -> None:
+        """Find the last checkpoint, and where numbering goes on."""
+        found = self.found
+        place, checkpoint = self._checkpoint()
+        for number, segment in enumerate(found.segments.all):
+            if number == place and checkpoint is not None:
+                for query, batch, base, count in checkpoint.committed:
+                    found.transactions[query] = batch, base, count
+            for transaction, base, count in segment.transactions:
+                if not transaction.aborted:
+                    found.transactions[transaction.query] = transaction.batch, base, count
+            found.nextClientId = max(found.nextClientId, segment.clientIds)
+        for staged in found.segments.staged():
+            key = staged.query, staged.batch
+            found.stagedOpen.setdefault(key, []).append((staged.position, staged.time, staged.count))
+        if checkpoint is not None:
+            found.replayFrom, found.snapshot = checkpoint.replay, checkpoint.snapshot
+        found.clean = self._clean
+        found.lastOffset = found.nextOffset = found.segments.nextOffset
+        if used and not self._clean:
+            found.nextOffset = (found.lastOffset // SKIP + 1) * SKIP
+
+    def _checkpoint(self) -> tuple[int, Checkpoint | None]:
+        """Return the last checkpoint that is whole, and the place of its segment."""
+        found = self.found
+        opened = OpenSegments(self._files, self._folder, found.segments)
+        opened.end = found.end
+        try:
+            for place in range(len(found.segments) - 1, -1, -1):
+                segment = found.segments.all[place]
+                for position in reversed(segment.checkpoints):
+                    with suppress(FrameError):
+                        header, frame = frameAt(opened.window(segment), position, segment.id)
+                        return place, decodeCheckpoint(header, frame)
+        finally:
+            opened.close()
+        return 0, None
+
+
+def _isSegment(name: str) -> bool:
+    stem = name.removesuffix(_SUFFIX)
+    return name.endswith(_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit()

@@ -1,0 +1,120 @@
+"""Lets what has expired be taken out of the journal, on a thread of its own, while everything else goes on."""
+
+from collections.abc import Callable, Mapping
+from threading import Event, Thread
+
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.reading.reader_thread import Reader
+from fleximq.journal.retention.retention_rules import Rules
+from fleximq.journal.retention.segment_removal import Freed, Retention
+from fleximq.journal.retention.segment_rewrite import Stopped
+
+#: How long a stop waits for a pass that was told to end, in seconds.
+PATIENCE = 10.0
+
+
+class Cleaner:
+    """Starts one pass at a time. All methods are called on the reactor's thread.
+
+    :param needed: returns, by topic, the lowest offset that a queue needs.
+    :param reading: returns the offset that each consumer group reads next.
+    :param unread: is told on the reactor's thread before what a group has not read is taken out: a sentence, and about
+        how many records it is about.
+    :param now: microseconds since 1970.
+    :param callFromThread: runs a function on the reactor's thread.
+    :param log: is given a sentence, on the reactor's thread, when something could not be done.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        segments: Segments,
+        rules: Rules,
+        reader: Reader,
+        needed: Callable[[], Mapping[str, int]],
+        now: Callable[[], int],
+        callFromThread: Callable[..., object],
+        log: Callable[[str], None],
+        reading: Callable[[], Mapping[str, int]] = dict,
+        unread: Callable[[str, int], None] = lambda sentence, records: None,
+    ) -> None:
+        self._segments = segments
+        self._reader = reader
+        self._needed = needed
+        self._now = now
+        self._callFromThread = callFromThread
+        self._log = log
+        self._reading = reading
+        self._unread = unread
+        self._retention = Retention(files, folder, segments, rules, self._exclusively, self._tell, self._tellUnread)
+        self._stopped = False
+        self._thread: Thread | None = None
+
+    def clean(self, done: Callable[[Freed], None] = lambda freed: None) -> bool:
+        """Begin a pass, and call ``done`` on this thread when it has ended; False if one is still going on."""
+        if self._stopped or self._thread is not None:
+            return False
+        needed = dict(self._needed())
+        open = frozenset(staged.position for staged in self._segments.staged())
+        now = self._now()
+        reading = dict(self._reading())
+        # A queue that is opened from here on needs nothing of them, but may need what comes into later ones.
+        segments = self._segments.all
+        self._thread = Thread(
+            target=lambda: self._work(lambda: self._retention.clean(needed, open, now, segments, reading), done),
+            name="journal-cleaner",
+            daemon=True,
+        )
+        self._thread.start()
+        return True
+
+    def stop(self) -> bool:
+        """Let a pass end, before the reader is stopped. Blocks for some seconds at most; False if it goes on."""
+        self._stopped = True
+        self._retention.stop()
+        thread = self._thread
+        if thread is not None:
+            thread.join(PATIENCE)
+            return not thread.is_alive()
+        return True
+
+    def _work(self, clean: Callable[[], Freed], done: Callable[[Freed], None]) -> None:
+        try:
+            freed = clean()
+        except Exception as error:
+            self._tell(f"what has expired could not be taken out of the journal: {error!r}")
+            freed = Freed()
+        self._callFromThread(self._ended, freed, done)
+
+    def _tell(self, sentence: str) -> None:
+        self._callFromThread(self._log, sentence)
+
+    def _tellUnread(self, sentence: str, records: int) -> None:
+        self._callFromThread(self._unread, sentence, records)
+
+    def _ended(self, freed: Freed, done: Callable[[Freed], None]) -> None:
+        self._thread = None
+        done(freed)
+
+    def _exclusively(self, work: Callable[[], None]) -> None:
+        """Do something on the thread that reads, and let it forget what it read before; wait until it was done."""
+        ended = Event()
+        failures: list[Exception] = []
+
+        def job() -> None:
+            try:
+                work()
+            except Exception as error:
+                failures.append(error)
+            finally:
+                self._reader.forgetNow()
+                ended.set()
+
+        self._reader.call(job)
+        while not ended.wait(PATIENCE):
+            if self._stopped:
+                raise Stopped
+        if failures:
+            raise failures[0]

@@ -1,0 +1,220 @@
+"""Which records are needed no more: what an operator's rules say of each topic, at one moment. Pure.
+
+A record stays while a queue needs it, or while its topic is durable and it is neither too old nor, counted from the
+newest, over the bytes that its topic may have. The latest record of a topic that retains it stays in any case. Where
+the clock went back, a message may be taken for as old as its neighbours.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from fleximq.config.journal_options import Retention
+from fleximq.journal.files.segment_summary import Segment
+from fleximq.journal.files.topic_counts import tallyOf
+from fleximq.values.patterns import anyOf
+from fleximq.values.records import Batch, Bounds
+
+#: Later than every time, and behind every offset.
+_NEVER = 1 << 64
+_SECOND = 1_000_000
+#: About what a record takes in a file beside its header and payload.
+_RECORD_BYTES = 28
+
+
+class Rules(NamedTuple):
+    """What an operator wants.
+
+    ``durable`` and ``retained`` tell of a topic whether its messages are kept, and whether the latest one always is.
+    Of ``retentions``, and of ``timesToLive`` (pattern and seconds), the first that matches counts; without any, what
+    is durable stays.
+    """
+
+    durable: Callable[[str], bool]
+    retained: Callable[[str], bool] = lambda topic: False
+    retentions: Sequence[Retention] = ()
+    timesToLive: Sequence[tuple[str, float]] = ()
+
+
+class Verdict(Enum):
+    """How many of some records stay."""
+
+    ALL = "all"
+    NONE = "none"
+    SOME = "some"
+
+
+class _Limit(NamedTuple):
+    """What stays of a topic: from offset ``need`` on, or from ``time`` on, and the offset ``last``."""
+
+    need: int
+    time: int
+    last: int
+
+
+class Expiry:
+    """What has expired of a journal.
+
+    :param segments: all of them, the one that is being written included.
+    :param needed: by topic, the lowest offset that a queue needs; a topic that is not in it is needed by none.
+    :param now: microseconds since 1970.
+    """
+
+    def __init__(self, rules: Rules, segments: Sequence[Segment], needed: Mapping[str, int], now: int) -> None:
+        self._durable = rules.durable
+        self._needed = needed
+        self._now = now
+        self._retentions = [(anyOf([each.pattern]), each) for each in rules.retentions]
+        self._timesToLive = [(anyOf([pattern]), seconds) for pattern, seconds in rules.timesToLive]
+        self._limits: dict[str, _Limit] = {}
+        self._last: dict[str, int] = {}
+        self._excess: dict[tuple[int, str], int] = {}
+        self._measure(segments, rules.retained)
+
+    def _measure(self, segments: Sequence[Segment], retained: Callable[[str], bool]) -> None:
+        """Find the latest record of each topic that retains it, and what is over each topic's bytes."""
+        newer: dict[str, int] = {}
+        for segment in reversed(segments):
+            for topic, (_, last, _, _, _, size) in tuple(segment.counts.items()):
+                if topic not in newer:
+                    newer[topic] = 0
+                    if retained(topic):
+                        self._last[topic] = last
+                most = self._retention(topic).bytes
+                if most:
+                    excess = min(newer[topic] + size - most, size)
+                    if excess > 0:
+                        self._excess[segment.base, topic] = excess
+                newer[topic] += size
+
+    def _retention(self, topic: str) -> Retention:
+        return next((each for matches, each in self._retentions if matches(topic)), Retention("", 0, 0))
+
+    def limit(self, topic: str) -> _Limit:
+        """Return what stays of a topic, its bytes left out."""
+        limit = self._limits.get(topic)
+        if limit is None:
+            time = self._timeOf(topic) if self._durable(topic) else _NEVER
+            limit = self._limits[topic] = _Limit(self._needed.get(topic, _NEVER), time, self._last.get(topic, -1))
+        return limit
+
+    def _timeOf(self, topic: str) -> int:
+        age = self._retention(topic).age
+        alive = next((seconds for matches, seconds in self._timesToLive if matches(topic)), 0)
+        ages = [each for each in (age, alive) if each]
+        return self._now - int(min(ages) * _SECOND) if ages else -_NEVER
+
+    def excess(self, segment: Segment, topic: str) -> int:
+        """Return how many of the first bytes that a segment has of a topic are over what the topic may have."""
+        return self._excess.get((segment.base, topic), 0)
+
+    def verdict(self, topic: str, bounds: Bounds, excess: int, before: int = 0) -> Verdict:
+        """Return whether records of a topic stay.
+
+        :param excess: what :meth:`excess` says of their segment.
+        :param before: the bytes of the records of this topic that stand before them in the segment.
+        """
+        need, time, last = self.limit(topic)
+        young = bounds.firstTime >= time and bounds.lastTime >= time
+        old = bounds.firstTime < time and bounds.lastTime < time
+        if bounds.first >= need or (young and before >= excess):
+            return Verdict.ALL
+        over = before < excess and before + bounds.bytes <= excess
+        if bounds.last < need and (old or over) and not bounds.first <= last <= bounds.last:
+            return Verdict.NONE
+        return Verdict.SOME
+
+    def verdicts(self, segment: Segment) -> set[Verdict]:
+        """Return what is to be said of the topics of a segment."""
+        return {
+            self.verdict(topic, Bounds(*count), self.excess(segment, topic)) for topic, count in segment.counts.items()
+        }
+
+    def share(self, segment: Segment, staged: frozenset[int]) -> float:
+        """Return about which part of a segment has expired, from 0 to 1.
+
+        :param staged: the positions of the STAGED frames that stay.
+        """
+        expired = total = 0.0
+        for topic, (first, last, firstTime, lastTime, count, size) in segment.counts.items():
+            bounds = Bounds(first, last, firstTime, lastTime, count, size)
+            weight = count * _RECORD_BYTES + size
+            total += weight
+            expired += weight * (1 - self._part(topic, bounds, self.excess(segment, topic)))
+        for each in segment.staged:
+            weight = sum(bounds.count * _RECORD_BYTES + bounds.bytes for bounds in each.tally.values())
+            total += weight
+            expired += weight * (each.position not in staged)
+        return expired / total if total else 1.0
+
+    def gone(self, segment: Segment, offset: int) -> tuple[int, int, int]:
+        """Return about what expired of a segment from an offset on: from one offset up to before another, how many.
+
+        The records of a topic are taken for such that came evenly.
+        """
+        first, next, number = _NEVER, 0, 0
+        for topic, (low, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
+            bounds = Bounds(low, last, firstTime, lastTime, count, size)
+            excess = self.excess(segment, topic)
+            part = 0.0 if self.verdict(topic, bounds, excess) is Verdict.NONE else self._part(topic, bounds, excess)
+            until = last + 1 - round((last + 1 - low) * part)
+            begin = max(low, offset)
+            if begin < until:
+                first, next = min(first, begin), max(next, until)
+                number += -(-count * (until - begin) // (last + 1 - low))
+        return first, next, number
+
+    def _part(self, topic: str, bounds: Bounds, excess: int) -> float:
+        """Return about which part of the records of a topic stays, as if they came evenly."""
+        need, time, _ = self.limit(topic)
+        needed = _behind(bounds.first, bounds.last + 1, need)
+        young = _behind(bounds.firstTime, bounds.lastTime + 1, time)
+        return max(needed, min(young, 1 - excess / bounds.bytes if bounds.bytes else 1.0))
+
+
+def _behind(first: int, next: int, place: int) -> float:
+    """Return which part of a range is not before a place."""
+    if next <= first:
+        return float(first >= place)
+    return min(max((next - place) / (next - first), 0.0), 1.0)
+
+
+class Judge:
+    """Says of the records of one segment, batch by batch from its beginning, which of them stay."""
+
+    def __init__(self, expiry: Expiry, segment: Segment) -> None:
+        self._expiry = expiry
+        self._segment = segment
+        self._before: dict[str, int] = {}
+
+    def staying(self, batch: Batch) -> Sequence[int]:
+        """Return the places of the records that stay."""
+        verdicts: dict[str, Verdict] = {}
+        starts: dict[str, int] = {}
+        for topic, bounds in tallyOf(batch).items():
+            excess = self._expiry.excess(self._segment, topic)
+            starts[topic] = before = self._before.get(topic, 0)
+            verdicts[topic] = self._expiry.verdict(topic, bounds, excess, before)
+            self._before[topic] = before + bounds.bytes
+        found = set(verdicts.values())
+        if found <= {Verdict.ALL}:
+            return range(len(batch))
+        if found == {Verdict.NONE}:
+            return ()
+        return self._oneByOne(batch, verdicts, starts)
+
+    def _oneByOne(self, batch: Batch, verdicts: Mapping[str, Verdict], starts: dict[str, int]) -> list[int]:
+        staying = []
+        columns = zip(batch.offsets, batch.timestamps, batch.topicOf, batch.headers, batch.payloads, strict=True)
+        for place, (offset, timestamp, topicPlace, header, payload) in enumerate(columns):
+            topic = batch.topics[topicPlace]
+            before = starts[topic]
+            starts[topic] = before + len(header) + len(payload)
+            if verdicts[topic] is Verdict.SOME:
+                need, time, last = self._expiry.limit(topic)
+                excess = self._expiry.excess(self._segment, topic)
+                if offset >= need or offset == last or (timestamp >= time and before >= excess):
+                    staying.append(place)
+            elif verdicts[topic] is Verdict.ALL:
+                staying.append(place)
+        return staying

@@ -1,0 +1,226 @@
+"""Takes out of the journal what has expired: whole segments at its beginning, and most of a segment further in.
+
+Only segments are touched whose content the last checkpoint knows, so a restart never misses what was taken out. A
+segment further in, of which more than half has expired, is written anew,
+:mod:`fleximq.journal.retention.segment_rewrite`; its file
+stays, even where nothing of it does, since positions must join, but neighbours of which nothing stays become one,
+:mod:`fleximq.journal.retention.segment_merge`. A crash at any point leaves the old or the new file.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from typing import NamedTuple
+
+from fleximq.journal.files.file_system import Files, wordsOf
+from fleximq.journal.files.open_segments import OpenSegments
+from fleximq.journal.files.segment_index import indexName, writeIndex
+from fleximq.journal.files.segment_summary import Segment, Staged
+from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.retention.retention_rules import Expiry, Judge, Rules, Verdict
+from fleximq.journal.retention.segment_merge import isStub, stubsIn, writeJoined
+from fleximq.journal.retention.segment_rewrite import Damaged, Rewriting, Stopped, newName
+from fleximq.journal.retention.unread import Unread
+from fleximq.journal.writing.active_segment import segmentName
+
+#: A segment is written anew when more than this part of it has expired.
+_WORTH = 0.5
+
+
+class Freed(NamedTuple):
+    """What a pass took out: files that were removed, files that were rewritten, and bytes of both."""
+
+    removed: int = 0
+    rewritten: int = 0
+    bytes: int = 0
+
+
+class Retention:
+    """Does one pass after the other; not for two threads at once.
+
+    :param exclusively: does something between two readings of the journal, and returns when it was done; raises what
+        that raised.
+    :param log: is given a sentence when something could not be done.
+    :param unread: is given a sentence, and about how many records it is about, before what a consumer group has not
+        read is taken out.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        segments: Segments,
+        rules: Rules,
+        exclusively: Callable[[Callable[[], None]], None] = lambda work: work(),
+        log: Callable[[str], None] = lambda sentence: None,
+        unread: Callable[[str, int], None] = lambda sentence, records: None,
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._segments = segments
+        self._rules = rules
+        self._exclusively = exclusively
+        self._log = log
+        self._tellUnread = unread
+        self._unread = Unread()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let a pass end soon; called from any thread."""
+        self._stopped = True
+
+    def clean(
+        self,
+        needed: Mapping[str, int],
+        open: frozenset[int],
+        now: int,
+        segments: Sequence[Segment] | None = None,
+        reading: Mapping[str, int] | None = None,
+    ) -> Freed:
+        """Take out what has expired. Blocks for as long as the disk takes.
+
+        :param needed: by topic, the lowest offset that a queue needs.
+        :param open: the positions of what is staged and may still be committed.
+        :param now: microseconds since 1970.
+        :param segments: all segments of the moment for which the others are true; None: of now.
+        :param reading: the offset that each consumer group reads next.
+        """
+        opened = OpenSegments(self._files, self._folder, self._segments)
+        opened.end = self._segments.end
+        one = _Pass(self._rules, self._segments.all if segments is None else segments, needed, open, now)
+        freed = Freed()
+        for sentence, records in self._unread.of(one.going(), reading or {}, one.expiry):
+            self._tellUnread(sentence, records)
+        try:
+            for segment in one.touchable:
+                if self._stopped:
+                    break
+                freed = self._cleanOne(one, segment, opened, freed)
+            for run in stubsIn(self._segments.all[: len(one.touchable)]):
+                freed = self._join(run, opened, freed)
+        except Stopped:
+            pass
+        except OSError as error:
+            self._log(f"what has expired could not be taken out of the journal: {wordsOf(error)}")
+        finally:
+            opened.close()
+        return freed
+
+    def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: Freed) -> Freed:
+        removed, rewritten, bytes = freed
+        if segment is self._segments.all[0] and one.isExpired(segment):
+            self._exclusively(lambda: self._remove(segment))
+            return Freed(removed + 1, rewritten, bytes + segment.bytes)
+        if not one.isWorth(segment):
+            return freed
+        judge = Judge(one.expiry, segment)
+        try:
+            found = Rewriting(
+                self._files, self._folder, segment, opened, judge, one.staged, one.existing, lambda: self._stopped
+            ).write()
+        except Damaged as error:
+            self._log(f"{segmentName(segment.base)} is kept as it is, since it is damaged: {error}")
+            return freed
+        if found is None:
+            return freed
+        new = found
+        self._exclusively(lambda: self._replace(new))
+        return Freed(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
+
+    def _join(self, run: list[Segment], opened: OpenSegments, freed: Freed) -> Freed:
+        """Let one file stand in the place of neighbouring ones of which nothing is left."""
+        removed, rewritten, bytes = freed
+        joined = None if self._stopped else writeJoined(self._files, self._folder, run, opened)
+        if joined is None:
+            return freed
+        new = joined
+
+        def put() -> None:
+            self._replace(new)
+            # One after the other: until all are gone, the first file ends where the next one begins that is there.
+            for segment in run[1:]:
+                self._remove(segment)
+
+        self._exclusively(put)
+        return Freed(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
+
+    def _remove(self, segment: Segment) -> None:
+        """Take a segment away; the next one is only taken away when this is on disk."""
+        if self._stopped:
+            raise Stopped
+        self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
+        self._segments.remove(segment.base)
+        path = f"{self._folder}/{indexName(segment.base)}"
+        if self._files.exists(path):
+            self._files.remove(path)
+        self._files.syncFolder(self._folder)
+
+    def _replace(self, segment: Segment) -> None:
+        """Let the new file of a segment take the place of the old one, whose index must be gone before."""
+        if self._stopped:
+            raise Stopped
+        self._removeIndex(segment.base)
+        name = segmentName(segment.base)
+        self._files.rename(f"{self._folder}/{newName(segment.base)}", f"{self._folder}/{name}")
+        self._segments.replace(segment)
+        self._files.syncFolder(self._folder)
+        with suppress(OSError):
+            writeIndex(self._files, self._folder, segment)
+
+    def _removeIndex(self, base: int) -> None:
+        """Remove an index for good: one that outlived its segment would lead into the holes of the new one."""
+        path = f"{self._folder}/{indexName(base)}"
+        if self._files.exists(path):
+            self._files.remove(path)
+            self._files.syncFolder(self._folder)
+
+
+class _Pass:
+    """What is known at the beginning of a pass.
+
+    ``touchable`` are the segments from which something may be taken, ``staged`` the STAGED frames that stay,
+    ``existing`` all that there are.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        segments: Sequence[Segment],
+        needed: Mapping[str, int],
+        open: frozenset[int],
+        now: int,
+    ) -> None:
+        self.expiry = Expiry(rules, segments, needed, now)
+        known = bool(segments) and bool(segments[-1].checkpoints)
+        self.touchable = segments[:-1] if known else ()
+        self.existing: dict[int, Staged] = {}
+        for segment in segments:
+            self.existing.update((each.position, each) for each in segment.staged)
+        # A transaction that goes in this pass still holds what it names: that goes in the next one.
+        self.staged = open.union(
+            position
+            for segment in segments
+            for transaction, _, _ in tuple(segment.transactions)
+            if not transaction.aborted
+            for position in transaction.staged
+        )
+
+    def isExpired(self, segment: Segment) -> bool:
+        """Tell whether nothing of a segment is needed any more."""
+        if not self.expiry.verdicts(segment) <= {Verdict.NONE}:
+            return False
+        if any(each.position in self.staged for each in segment.staged):
+            return False
+        others = self.existing.keys() - {each.position for each in segment.staged}
+        return all(
+            others.isdisjoint(transaction.staged) for transaction, _, _ in segment.transactions if transaction.aborted
+        )
+
+    def isWorth(self, segment: Segment) -> bool:
+        """Tell whether a segment is written anew without what has expired."""
+        return not segment.lost and not isStub(segment) and self.expiry.share(segment, self.staged) > _WORTH
+
+    def going(self) -> list[Segment]:
+        """Return the segments of which something is about to be taken out."""
+        begins = list(takewhile(self.isExpired, self.touchable))
+        return begins + [segment for segment in self.touchable[len(begins) :] if self.isWorth(segment)]

@@ -1,0 +1,229 @@
+"""Writes a sealed segment anew without what has expired: each frame that stays keeps its position.
+
+In place of the others stand REMOVED frames with a hole behind them, which takes no room on the disk
+(docs/journal-format.rst, "What is taken out"). The new file stands beside the old one until it takes its name.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from fleximq.journal.files.counting import countTransaction
+from fleximq.journal.files.file_system import Files, writeAll
+from fleximq.journal.files.frame_scan import Hole, framesOf
+from fleximq.journal.files.open_segments import OpenSegments
+from fleximq.journal.files.scanned import scanSegment
+from fleximq.journal.files.segment_summary import Segment, Staged
+from fleximq.journal.files.window import LARGE, Window
+from fleximq.journal.format.control_frames import REMOVED_BYTES, decodeTransaction, encodeRemoved
+from fleximq.journal.format.frame import Frame, FrameError, FrameHeader, Kind, reseal, seal
+from fleximq.journal.format.record_columns import decodeRecords, encodeSparse
+from fleximq.journal.retention.retention_rules import Judge
+from fleximq.journal.writing.active_segment import segmentName
+
+#: So many bytes are written at once.
+_AT_ONCE = 1 << 20
+_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+
+
+class Stopped(Exception):
+    """There is no time to finish."""
+
+
+class Damaged(Exception):
+    """A segment has damage in it, and is better left as it is."""
+
+
+def newName(base: int) -> str:
+    """Return the name of the file that is to take a segment's place; a start of the broker removes such files."""
+    return f"{segmentName(base)}.new"
+
+
+class Rewriting:
+    """The new file of one segment, from its first frame to its last.
+
+    :param staged: the STAGED frames that stay.
+    :param existing: all STAGED frames that are in any segment.
+    :param stopping: is asked now and then whether to give up.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        segment: Segment,
+        opened: OpenSegments,
+        judge: Judge,
+        staged: frozenset[int],
+        existing: Mapping[int, Staged],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._files = files
+        self._path = f"{folder}/{newName(segment.base)}"
+        self._segment = segment
+        self._opened = opened
+        self._judge = judge
+        self._staged = staged
+        self._existing = existing
+        self._stopping = stopping
+        self._previous = self._next = 0
+        self._removed: _Removed | None = None
+        self._buffers: list[bytes] = []
+        self._from = self._to = segment.base
+
+    def write(self) -> Segment | None:
+        """Write the file, sync it, and return what is in it; or None, and no file, where it is hardly smaller.
+
+        :raises Damaged: the segment is.
+        :raises Stopped: somebody wants that.
+        :raises OSError: it cannot be written.
+        """
+        if self._files.exists(self._path):
+            self._files.remove(self._path)
+        self._descriptor = self._files.create(self._path)
+        try:
+            try:
+                self._copy()
+                self._files.truncate(self._descriptor, self._segment.end - self._segment.base)
+                self._files.sync(self._descriptor)
+                found = self._verified()
+            finally:
+                self._files.close(self._descriptor)
+        except Exception:
+            self._discard()
+            raise
+        if found.bytes * 2 > self._segment.bytes:
+            self._discard()
+            return None
+        return found
+
+    def _discard(self) -> None:
+        with suppress(OSError):
+            self._files.remove(self._path)
+
+    def _copy(self) -> None:
+        segment = self._segment
+        for each in framesOf(self._opened.window(segment, LARGE), segment.id, segment.base, atHead=True):
+            if self._stopping():
+                raise Stopped
+            if isinstance(each, Hole):
+                raise Damaged(each.reason)
+            self._take(*each)
+        self._endRemoved(segment.end)
+        self._flush()
+
+    def _take(self, header: FrameHeader, frame: memoryview) -> None:
+        if header.kind in _RECORDS:
+            self._takeRecords(header, frame)
+        elif header.kind == Kind.SEGMENT or (header.kind == Kind.STAGED and header.position in self._staged):
+            self._keep(header, frame, header.baseOffset)
+        elif header.kind == Kind.TRANSACTION and self._isKept(header, frame):
+            self._keep(header, frame, header.baseOffset + header.count)
+        else:
+            self._remove(header.position, _recordsIn(header), header.firstTime, header.lastTime)
+
+    def _takeRecords(self, header: FrameHeader, frame: memoryview) -> None:
+        batch = decodeRecords(header, frame)
+        places = self._judge.staying(batch)
+        if not places:
+            self._remove(header.position, header.count, header.firstTime, header.lastTime)
+            return
+        next = batch.offsets[-1] + 1
+        if len(places) < len(batch):
+            sparse = encodeSparse(batch.pick(places))
+            if sparse.length + REMOVED_BYTES <= header.length:
+                self._keepSparse(header, sparse, batch.offsets[places[-1]] + 1)
+                return
+        self._keep(header, frame, next)
+
+    def _isKept(self, header: FrameHeader, frame: memoryview) -> bool:
+        """Tell whether a transaction stays: as long as one of its records does, all do.
+
+        One that was aborted stays until what it aborts is gone: else that would wait to be committed again.
+        """
+        transaction = decodeTransaction(header, frame)
+        if transaction.aborted:
+            return any(position in self._existing for position in transaction.staged)
+        try:
+            # What is damaged must not have been counted, and all together may not fit into memory.
+            deque(self._opened.records(header, frame), 0)
+            # All are looked at: the judge counts what it has seen.
+            staying = [len(self._judge.staying(batch)) for batch in self._opened.records(header, frame)]
+        except FrameError as error:
+            raise Damaged(str(error)) from error
+        return any(staying)
+
+    # -- what is written ---------------------------------------------------------------------------
+
+    def _keep(self, header: FrameHeader, frame: memoryview, next: int) -> None:
+        self._endRemoved(header.position)
+        self._next = next
+        raw, self._previous = reseal(bytes(frame), self._previous)
+        self._put(header.position, [raw])
+
+    def _keepSparse(self, header: FrameHeader, sparse: Frame, next: int) -> None:
+        self._endRemoved(header.position)
+        self._seal(header.position, sparse)
+        self._next = next
+        taken = header.count - sparse.count
+        self._remove(header.position + sparse.length, taken, header.firstTime, header.lastTime)
+
+    def _remove(self, position: int, count: int, firstTime: int, lastTime: int) -> None:
+        if self._removed is None:
+            self._removed = _Removed(position, self._next, firstTime)
+        self._removed.count += count
+        self._removed.lastTime = lastTime
+
+    def _endRemoved(self, until: int) -> None:
+        removed, self._removed = self._removed, None
+        if removed is not None:
+            count = min(removed.count, 0xFFFFFFFF)
+            frame = encodeRemoved(until, removed.offset, count, removed.firstTime, removed.lastTime)
+            self._seal(removed.position, frame)
+
+    def _seal(self, position: int, frame: Frame) -> None:
+        # Whatever stands before it in a sealed segment has long been on disk.
+        buffers, self._previous = seal(frame, self._segment.id, position, self._previous, synced=True)
+        self._put(position, buffers)
+
+    def _put(self, position: int, buffers: list[bytes]) -> None:
+        if position != self._to or position - self._from >= _AT_ONCE:
+            self._flush()
+            self._from = position
+        self._buffers += buffers
+        self._to = position + sum(map(len, buffers))
+
+    def _flush(self) -> None:
+        if self._buffers:
+            writeAll(self._files, self._descriptor, self._buffers, self._from - self._segment.base)
+            self._buffers = []
+
+    def _verified(self) -> Segment:
+        """Read what was written, and return what is in it."""
+        segment = self._segment
+        scanned = scanSegment(Window(self._files, self._descriptor, segment.base, segment.end), segment.id)
+        if scanned.holes:
+            raise Damaged(f"what was written of it is damaged at {scanned.holes[0].position}")
+        found = scanned.segment
+        for transaction, base, count in found.transactions:
+            countTransaction(found, transaction, base, staged=self._existing, count=count)
+        found.next = max(found.next, segment.next)
+        found.clientIds = max(found.clientIds, segment.clientIds)
+        return found
+
+
+class _Removed:
+    """Frames that are taken out, one behind the other."""
+
+    __slots__ = ("count", "firstTime", "lastTime", "offset", "position")
+
+    def __init__(self, position: int, offset: int, time: int) -> None:
+        self.position = position
+        self.offset = offset
+        self.count = 0
+        self.firstTime = self.lastTime = time
+
+
+def _recordsIn(header: FrameHeader) -> int:
+    """Return how many records go with a frame that is no frame of records."""
+    return header.count if header.kind in (Kind.TRANSACTION, Kind.REMOVED) else 0

@@ -1,0 +1,167 @@
+"""One commit: what came together while the one before it was written, and what became of it.
+
+The reactor's thread fills it, then the writer's has it to itself, then it comes back with its last fields filled in.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fleximq.journal.format import control_frames
+from fleximq.journal.format.column_builder import Appended
+from fleximq.journal.format.frame import Frame
+from fleximq.journal.format.notes import encodeNotes
+from fleximq.journal.format.record_columns import encodeRecords, encodeStaged
+from fleximq.journal.writing.noted import Noted
+from fleximq.values.records import ClientIds
+
+
+class Part(Protocol):
+    """Something that becomes frames of its own."""
+
+    def frames(self) -> Sequence[Frame]:
+        """Return them, in order; called once, on the writer's thread."""
+
+
+@dataclass(slots=True)
+class Records:
+    """Neighbouring runs, the first message of which has this offset."""
+
+    offset: int
+    appended: list[Appended] = field(default_factory=list)
+
+    def frames(self) -> Sequence[Frame]:
+        """Encode them; hot, see :mod:`fleximq.journal.format.record_columns`."""
+        return encodeRecords(self.appended, self.offset)
+
+
+@dataclass(slots=True)
+class Staged:
+    """Messages that nobody sees yet; ``offset`` is the one that the next message will get.
+
+    ``made`` are their frames once there are any, ``positions`` where these stand once they are safe.
+    """
+
+    query: str
+    batch: int
+    part: str
+    appended: list[Appended]
+    offset: int
+    made: Sequence[Frame] = ()
+    positions: Sequence[int] = ()
+
+    def frames(self) -> Sequence[Frame]:
+        """Encode them."""
+        self.made = encodeStaged({"query": self.query, "batch": self.batch, "part": self.part}, self.appended)
+        for frame in self.made:
+            frame.baseOffset = self.offset
+        return self.made
+
+
+@dataclass(slots=True)
+class Transacted:
+    """A transaction, which makes what is staged visible from this offset on, or never."""
+
+    transaction: control_frames.Transaction
+    offset: int
+    count: int
+    time: int
+
+    def frames(self) -> Sequence[Frame]:
+        """Encode it."""
+        return [control_frames.encodeTransaction(self.transaction, self.offset, self.count, self.time)]
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What a restart begins with; nothing of ``snapshot`` changes any more.
+
+    ``committed`` has the last batch of each query, ``clientIds`` is the first client id that was never given out (0:
+    none was), ``offset`` the one that the next message will get.
+    """
+
+    snapshot: Any
+    committed: tuple[control_frames.Committed, ...]
+    clientIds: int
+    offset: int
+    time: int
+
+    def frames(self, replay: int, clean: bool) -> Iterator[Frame]:
+        """Encode the checkpoint, and what has to be said again behind the place where replay begins.
+
+        :param replay: the position of the first frame of which the snapshot knows nothing.
+        """
+        if self.clientIds:
+            yield encodeNotes([ClientIds(self.clientIds)], self.offset, self.time)
+        yield control_frames.encodeCheckpoint(
+            control_frames.Checkpoint(replay, clean, self.snapshot, self.committed), self.offset, self.time
+        )
+
+
+@dataclass(slots=True)
+class Opening:
+    """The beginning of a new segment; ``first`` is where numbering stood, which may go on further up."""
+
+    journal: str
+    snapshot: Snapshot
+    first: int
+
+    def frames(self, position: int) -> Iterator[Frame]:
+        """Encode what stands at the beginning of the segment with this position."""
+        offset, time = self.snapshot.offset, self.snapshot.time
+        yield control_frames.encodeSegment(control_frames.SegmentStart(self.journal, time), self.first)
+        if self.first != offset:
+            yield control_frames.encodeGap(control_frames.Gap(self.first, offset), time)
+        yield from self.snapshot.frames(position, clean=False)
+
+
+#: What to call, with which offset, and how many messages are out then; an offset of -1: call without arguments.
+Call = tuple[Callable[..., None], int, int]
+
+
+@dataclass(slots=True, eq=False)
+class Commit:
+    """``last`` is the number of the last run in it, ``next`` the offset behind its last message, ``size`` its bytes.
+
+    ``opening``: it goes into a new segment. ``closing``: behind it the journal is closed. After it was carried out
+    ``written`` has every frame with its position, ``end`` is the position behind them, ``length`` that of the
+    segment, ``seconds`` how long it took, and ``begun`` its position and id where it is new; or ``reason`` says why
+    nothing of this may be believed.
+    """
+
+    last: int
+    next: int
+    time: int = 0
+    size: int = 0
+    parts: list[Part] = field(default_factory=list)
+    noted: Noted = field(default_factory=Noted)
+    calls: list[Call] = field(default_factory=list)
+    opening: Opening | None = None
+    closing: Snapshot | None = None
+
+    written: list[tuple[int, Frame]] = field(default_factory=list)
+    begun: tuple[int, int] | None = None
+    end: int = 0
+    length: int = 0
+    seconds: float = 0.0
+    reason: str | None = None
+    error: Exception | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything in it is waited for: more than notes."""
+        return bool(self.parts or self.calls or self.opening or self.closing)
+
+    def frames(self, position: int) -> list[Frame]:
+        """Encode all that is in it, to be written from this position on."""
+        frames: list[Frame] = []
+        if self.opening is not None:
+            frames += self.opening.frames(position)
+        for part in self.parts:
+            frames += part.frames()
+        notes = self.noted.take()
+        if notes:
+            frames.append(encodeNotes(notes, self.next, self.time))
+        if self.closing is not None:
+            frames += self.closing.frames(position + sum(frame.length for frame in frames), clean=True)
+        return frames

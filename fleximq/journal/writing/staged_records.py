@@ -1,0 +1,154 @@
+"""What is staged for a pipeline's sink, and the transactions that publish it once for each query and batch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fleximq.errors import NotKept
+from fleximq.journal.files.segment_summary import Staged as StagedFrame
+from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.format.control_frames import Committed, Transaction
+from fleximq.journal.writing.commit import Commit, Staged, Transacted
+from fleximq.journal.writing.group_commit import GroupCommit, appendedOf, sizeOf
+
+#: What was staged so long ago, in microseconds, is forgotten.
+STAGED_LIFE = 24 * 3600 * 1_000_000
+#: So often, in microseconds, it is looked for such: there may be a hundred thousand portions of one batch.
+_LOOK = 60 * 1_000_000
+#: About what a transaction takes for each position in it.
+_POSITION_BYTES = 9
+
+
+class Staging:
+    """Stages, commits and aborts.
+
+    :param committed: the last batch, its first offset and its count by query, as they were found.
+    :param segments: knows what is staged and was neither committed nor aborted.
+    :param now: microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        group: GroupCommit,
+        segments: Segments,
+        committed: Mapping[str, tuple[int, int, int]],
+        now: Callable[[], int],
+    ) -> None:
+        self._group = group
+        self._segments = segments
+        self._now = now
+        self._committed = {query: Committed(query, *each) for query, each in committed.items()}
+        self._onTheirWay: dict[str, Committed] = {}
+        self._look = 0
+
+    @property
+    def committed(self) -> tuple[Committed, ...]:
+        """What a checkpoint has to hold: only what is safe already."""
+        return tuple(self._committed.values())
+
+    def stage(
+        self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
+    ) -> None:
+        """See :class:`fleximq.interfaces.IJournal`; ``run`` lists envelopes, bodies and counts."""
+        self.expire()
+        now = self._now()
+        try:
+            appended = [appendedOf(envelope, body, count, now) for envelope, body, count in run]
+            staged = Staged(query, batch, part, appended, self._group.next)
+
+            def told(offset: int, reason: str | None) -> None:
+                if reason is None:
+                    found(",".join(map(str, staged.positions)), None)
+                else:
+                    found(None, reason)
+
+            self._group.add(staged, self._group.next, 0, sum(map(sizeOf, appended)), told)
+        except NotKept as error:
+            found(None, error.reason)
+
+    def commit(
+        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
+    ) -> None:
+        """See :class:`fleximq.interfaces.IJournal`.
+
+        :raises NotKept: nothing can be kept now.
+        """
+        if self._group.readOnly is not None:
+            raise NotKept(self._group.readOnly)
+        last = self._onTheirWay.get(query) or self._committed.get(query)
+        if last is not None and batch <= last.batch:
+            self._repeat(last, batch, committed)
+            return
+        frames = self._framesOf(query, batch, tokens)
+        if isinstance(frames, str):
+            committed(0, frames)
+            return
+        count = sum(frame.count for frame in frames)
+        transaction = Transaction(query, batch, tuple(frame.position for frame in frames))
+
+        offset = self._group.next
+        this = self._onTheirWay[query] = Committed(query, batch, offset, count)
+
+        def told(offset: int, reason: str | None) -> None:
+            if self._onTheirWay.get(query) is this:
+                del self._onTheirWay[query]
+            if reason is None:
+                self._committed[query] = this
+            committed(offset, reason)
+
+        part = Transacted(transaction, offset, count, self._now())
+        self._group.add(part, offset, count, _POSITION_BYTES * len(frames), told)
+
+    def _repeat(self, last: Committed, batch: int, committed: Callable[[int, str | None], None]) -> None:
+        if batch < last.batch:
+            committed(0, f"batch {batch} comes before batch {last.batch}, which was committed")
+            return
+
+        def told() -> None:
+            safe = self._committed.get(last.query) == last
+            committed(*((last.base, None) if safe else (0, self._group.readOnly or "it was not kept")))
+
+        self._group.whenSafe(told)
+
+    def _framesOf(self, query: str, batch: int, tokens: Sequence[str]) -> list[StagedFrame] | str:
+        """Return what these tokens stand for, or why that cannot be."""
+        known = {str(frame.position): frame for frame in self._segments.staged()}
+        frames = []
+        for token in tokens:
+            for position in filter(None, token.split(",")):
+                frame = known.pop(position, None)
+                if frame is None or (frame.query, frame.batch) != (query, batch):
+                    return f"nothing is staged under {token!r} for this batch, or it was named twice"
+                frames.append(frame)
+        return frames
+
+    def abort(self, query: str, batch: int) -> None:
+        """See :class:`fleximq.interfaces.IJournal`; nothing happens to a batch that was committed."""
+        last = self._onTheirWay.get(query) or self._committed.get(query)
+        if self._group.readOnly is not None or (last is not None and last.batch == batch):
+            return
+        positions = [each.position for each in self._segments.staged() if (each.query, each.batch) == (query, batch)]
+        if positions:
+            part = Transacted(Transaction(query, batch, tuple(positions), True), self._group.next, 0, self._now())
+            self._group.add(part, self._group.next, 0, _POSITION_BYTES * len(positions), lambda offset, reason: None)
+
+    def topics(self, query: str, batch: int) -> set[str]:
+        """Return the topics of what is staged for a batch."""
+        mine = (each for each in self._segments.staged() if (each.query, each.batch) == (query, batch))
+        return {name for each in mine for name in each.tally}
+
+    def expire(self) -> None:
+        """Forget what was staged more than 24 hours ago; about, for it is looked for that once a minute."""
+        now = self._now()
+        if self._look <= now < self._look + _LOOK:
+            return
+        self._look = now
+        before = now - STAGED_LIFE
+        self._segments.forget([each.position for each in self._segments.staged() if each.time < before])
+
+    @staticmethod
+    def settle(commit: Commit) -> None:
+        """Let what was staged in a commit know its positions."""
+        for part in commit.parts:
+            if isinstance(part, Staged):
+                made = set(map(id, part.made))
+                part.positions = [position for position, frame in commit.written if id(frame) in made]

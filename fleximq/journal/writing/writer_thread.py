@@ -1,0 +1,278 @@
+"""The writer: carries out one commit after the other, on a thread of its own.
+
+A commit is one group of frames, written at once and, as ``fsync`` says, synced once. After the first error nothing is
+written or synced any more until :meth:`Log.reopen`: every later commit is refused for the same reason.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Protocol
+
+from fleximq.config.journal_options import Fsync
+from fleximq.journal.files.file_system import Files, wordsOf
+from fleximq.journal.writing.active_segment import WrittenSegment, segmentName
+from fleximq.journal.writing.commit import Commit
+
+
+class Log:
+    """The end of the journal, as the thread that writes sees it. Not safe for two threads at once.
+
+    :param end: the position behind the last whole frame; the first commit has to open a segment there.
+    :param randomId: returns 64 random bits.
+    :param seconds: a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        fsync: Fsync,
+        end: int,
+        randomId: Callable[[], int],
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._always = fsync.mode == "always"
+        self._interval = fsync.milliseconds / 1000 if fsync.mode == "interval" else None
+        self._end = end
+        self._randomId = randomId
+        self._seconds = seconds
+        self._segment: WrittenSegment | None = None
+        self._sealed: WrittenSegment | None = None
+        self._due: float | None = None
+        self._broken: str | None = None
+
+    # -- commits -----------------------------------------------------------------------------------
+
+    def carryOut(self, commit: Commit) -> None:
+        """Write a commit and fill in what became of it. Nothing raises."""
+        if self._broken is not None:
+            commit.reason = self._broken
+            return
+        began = self._seconds()
+        try:
+            self._carryOut(commit)
+        except Exception as error:
+            commit.error = error
+            commit.reason = self._break(error)
+        commit.seconds = self._seconds() - began
+
+    def _carryOut(self, commit: Commit) -> None:
+        frames = commit.frames(self._end)
+        if commit.opening is not None:
+            self._roll(commit)
+        segment = self._segment
+        if segment is None:
+            raise ValueError("no segment is open")
+        commit.written = list(zip(segment.write(frames), frames, strict=True))
+        self._settle(segment, commit.opening is not None or commit.closing is not None)
+        segment.checkThere()
+        commit.end = self._end = segment.end
+        commit.length = segment.length
+
+    def _roll(self, commit: Commit) -> None:
+        """Begin a new segment behind the present one, of which all is on disk first."""
+        if self._segment is not None and self._segment.unsynced:
+            self._segment.sync()
+        segment = WrittenSegment(self._files, self._folder, self._end, self._randomId())
+        self._sealed, self._segment = self._segment, segment
+        commit.begun = segment.base, segment.id
+
+    def _settle(self, segment: WrittenSegment, whole: bool) -> None:
+        if self._always or whole:
+            segment.sync()
+            self._due = None
+        elif self._interval is not None and self._due is None:
+            self._due = self._seconds() + self._interval
+        if segment.base == self._end:
+            self._files.syncFolder(self._folder)
+        if self._sealed is not None:
+            self._sealed.close()
+            self._sealed = None
+
+    def look(self) -> str | None:
+        """See that the file that is written is still there; return the reason if it is not, and write no more."""
+        if self._broken is None and self._segment is not None:
+            try:
+                self._segment.checkThere()
+            except OSError as error:
+                return self._break(error)
+        return None
+
+    # -- time --------------------------------------------------------------------------------------
+
+    @property
+    def wait(self) -> float | None:
+        """The seconds until :meth:`syncDue` should be called; None: no need."""
+        return None if self._due is None else max(0.0, self._due - self._seconds())
+
+    def syncDue(self) -> str | None:
+        """Sync if it is time to; return the reason if that failed."""
+        if self._due is None or self._segment is None or self._seconds() < self._due:
+            return None
+        self._due = None
+        try:
+            self._segment.sync()
+        except OSError as error:
+            return self._break(error)
+        return None
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def _break(self, error: Exception) -> str:
+        """Write and sync nothing any more; take back what nobody was told of, as far as the disk lets us."""
+        self._broken = reasonOf(error)
+        self._due = None
+        segment = self._segment
+        if segment is not None:
+            with suppress(OSError):
+                if segment.base == self._end:
+                    self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
+                else:
+                    segment.cut(self._end)
+        return self._broken
+
+    def reopen(self, verify: Callable[[int], int]) -> str | None:
+        """Leave the file that failed, see what is on disk, and be ready for a commit that opens a segment.
+
+        :param verify: cuts the journal at the position it is given, or at the last whole frame before it, and returns
+            that position; raises what says that it cannot.
+        :returns: the reason why that cannot be, None if all is well.
+        """
+        self.close()
+        try:
+            name = f"{self._folder}/{segmentName(self._end)}"
+            if self._files.exists(name):
+                self._files.remove(name)
+            self._end = verify(self._end)
+        except Exception as error:
+            self._broken = reasonOf(error)
+        else:
+            self._broken = None
+        return self._broken
+
+    def close(self) -> None:
+        """Close the file as it is."""
+        segments = self._segment, self._sealed
+        self._segment = self._sealed = self._due = None
+        for segment in segments:
+            if segment is not None:
+                with suppress(OSError):
+                    segment.close()
+
+
+def reasonOf(error: Exception) -> str:
+    """Return why something failed, in the system's words where they are all there is to say."""
+    if isinstance(error, OSError) and error.strerror:
+        return wordsOf(error)
+    return str(error) or type(error).__name__
+
+
+class Worker(Protocol):
+    """Where work is done that may wait for the disk."""
+
+    def start(self) -> None:
+        """Be ready."""
+
+    def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Do the work, later or elsewhere, one after the other; then let ``done`` be called by :meth:`drain`."""
+
+    def remind(self, seconds: float, call: Callable[[], None]) -> None:
+        """Let it be called by :meth:`drain` after that time."""
+
+    def drain(self, seconds: float = 0.0) -> bool:
+        """Call what is due of ``done``, waiting so long for the first; False if there was none."""
+
+    def stop(self, seconds: float) -> bool:
+        """End when all work is done; False if it was not within this time."""
+
+
+class WriterThread:
+    """A thread that does what it is handed and looks after the log's syncs in between.
+
+    :param callFromThread: runs a function on the reactor's thread.
+    :param failed: is called there with the reason when a sync in between failed.
+    """
+
+    def __init__(self, log: Log, callFromThread: Callable[..., object], failed: Callable[[str], None]) -> None:
+        self._log = log
+        self._callFromThread = callFromThread
+        self._failed = failed
+        self._work: SimpleQueue[tuple[Callable[[], None], Callable[[], None]] | float | None] = SimpleQueue()
+        self._done: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._reminder: Callable[[], None] | None = None
+        self._alarm: float | None = None
+        self._thread = Thread(target=self._run, name="journal writer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """See :class:`Worker`."""
+        self._work.put((work, done))
+
+    def remind(self, seconds: float, call: Callable[[], None]) -> None:
+        """See :class:`Worker`; one at a time."""
+        self._reminder = call
+        self._work.put(seconds)
+
+    def drain(self, seconds: float = 0.0) -> bool:
+        """See :class:`Worker`."""
+        try:
+            done = self._done.get(timeout=seconds) if seconds > 0 else self._done.get_nowait()
+        except Empty:
+            return False
+        while True:
+            done()
+            try:
+                done = self._done.get_nowait()
+            except Empty:
+                return True
+
+    def stop(self, seconds: float) -> bool:
+        """See :class:`Worker`."""
+        self._work.put(None)
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    # -- on the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            try:
+                work = self._work.get(timeout=self._timeout())
+            except Empty:
+                self._inBetween()
+                continue
+            if work is None:
+                return
+            if isinstance(work, float):
+                self._alarm = time.monotonic() + work
+                continue
+            work[0]()
+            self._tell(work[1])
+            self._inBetween()
+
+    def _timeout(self) -> float | None:
+        waits = [wait for wait in (self._log.wait, self._untilAlarm()) if wait is not None]
+        return min(waits) if waits else None
+
+    def _untilAlarm(self) -> float | None:
+        return None if self._alarm is None else max(0.0, self._alarm - time.monotonic())
+
+    def _inBetween(self) -> None:
+        reason = self._log.syncDue()
+        if reason is not None:
+            self._tell(lambda: self._failed(reason))
+        if self._alarm is not None and time.monotonic() >= self._alarm and self._reminder is not None:
+            self._alarm = None
+            self._tell(self._reminder)
+
+    def _tell(self, done: Callable[[], None]) -> None:
+        self._done.put(done)
+        self._callFromThread(self.drain)

@@ -1,0 +1,93 @@
+"""One run of a job: its session, where it writes, what ends it."""
+
+import os
+import signal
+import sys
+from argparse import Namespace
+from threading import Event
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TextIO
+
+from fleximq.pipeline.command.progress import Progress
+from fleximq.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from fleximq.pipeline.command.spark_session import Session
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class OneRun:
+    """A :class:`~fleximq.pipeline.command.job.Run` of this process; use it in a ``with`` statement, in the main thread.
+
+    The first SIGINT or SIGTERM asks the job to end in order, the second ends the process.
+
+    ``failed``: it did, and nothing is to take time at its end.
+
+    :param chosen: has what was chosen of ``--master``, ``--conf``, ``--no-cache`` and ``--verbose``.
+    :param brief: whether the job ends soon by itself, so that what makes the next start quicker may be made at its end.
+    """
+
+    def __init__(self, chosen: Namespace, brief: bool) -> None:
+        self.out: TextIO = sys.stdout
+        self.stopping = Event()
+        self.failed = False
+        self._chosen = chosen
+        self._brief = brief
+        self._progress = Progress(sys.stderr)
+        self._session: Session | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "OneRun":
+        self._before = {number: signal.signal(number, self._asked) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._progress.end()
+            if self._session is not None:
+                if self._session.isRecording and not (self.stopping.is_set() or self.failed or raised[0]):
+                    self.say("making Spark start sooner from now on, this takes some seconds once (--no-cache: never)")
+                    self._session.end(keep=True)
+                else:
+                    self._session.end()
+        finally:
+            for number, before in self._before.items():
+                signal.signal(number, before)
+
+    def session(self) -> "SparkSession":
+        """Return the session, made by the first call."""
+        if self._session is None:
+            try:
+                from fleximq.pipeline.command.spark_session import Session
+            except ImportError as error:
+                raise PipelineError(
+                    f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it"
+                ) from error
+            chosen = self._chosen
+            self._session = Session(
+                chosen.master,
+                dict(each.split("=", 1) for each in chosen.conf or ()),
+                chosen.verbose,
+                not chosen.no_cache,
+                self._brief,
+            )
+            # Spark has put its own in the place of ours.
+            for number in _SIGNALS:
+                signal.signal(number, self._asked)
+        return self._session.spark
+
+    def say(self, text: str) -> None:
+        """Write one line to standard error."""
+        self._progress.say(text)
+
+    def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
+        """Say how far the job is."""
+        self._progress.show(name, done, total, unit)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        if self.stopping.is_set():
+            os._exit(128 + number)
+        self.stopping.set()

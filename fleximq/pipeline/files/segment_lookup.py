@@ -1,0 +1,106 @@
+"""Where in a segment which offsets and times are: from its index, or else found out from its frames.
+
+The index is the broker's own. Whatever cannot be read of it is no loss: the frames say the same.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from fleximq.journal.files.frame_scan import Whole, framesOf
+from fleximq.journal.files.segment_index import readIndex
+from fleximq.journal.files.segment_summary import APART, NEVER, Segment
+from fleximq.journal.files.window import LARGE
+from fleximq.journal.format.frame import Kind
+from fleximq.pipeline.files.folder import Extent, Folder
+
+_RECORDS = frozenset({Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.TRANSACTION})
+
+
+class Sketch:
+    """What is known of a segment up to the position ``end``.
+
+    ``positions``, ``offsets`` and ``times`` belong together: from this position on there are offsets from this one on,
+    and all before it in the segment is of this time or earlier. ``next`` is the offset behind its last record,
+    ``highest`` the latest time; ``topics`` are those that it has, None if that is not known.
+    """
+
+    def __init__(self, base: int) -> None:
+        self.base = self.end = base
+        self.next = 0
+        self.highest = NEVER
+        self.positions = array("Q")
+        self.offsets = array("Q")
+        self.times = array("q")
+        self.topics: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, segment: Segment) -> "Sketch":
+        """Return what an index says."""
+        sketch = cls(segment.base)
+        sketch.end, sketch.next, sketch.highest = segment.end, segment.next, segment.highest
+        sketch.positions, sketch.offsets, sketch.times = segment.positions, segment.offsets, segment.times
+        sketch.topics = frozenset(segment.counts)
+        return sketch
+
+    def grow(self, folder: Folder, until: int) -> None:
+        """Look at the frames from where the last look ended up to a position, or to where the file ends before."""
+        window = folder.window(self.base, until, LARGE) if self.end < until else None
+        if window is None:
+            return
+        for found in framesOf(window, None, self.end, atHead=self.end == self.base):
+            if not isinstance(found, Whole):
+                continue
+            header = found.header
+            if not self.positions or header.position - self.positions[-1] >= APART:
+                self.positions.append(header.position)
+                self.offsets.append(header.baseOffset)
+                self.times.append(self.highest)
+            self.next = max(self.next, header.baseOffset)
+            if header.kind in _RECORDS:
+                # Of a sparse frame this is too little, which the next frame makes good.
+                self.next = max(self.next, header.baseOffset + header.count)
+                self.highest = max(self.highest, header.firstTime, header.lastTime)
+        self.end = window.end
+
+    def before(self, offset: int) -> int:
+        """Return the position of a frame at or before the one that has this offset."""
+        place = bisect_right(self.offsets, offset) - 1
+        return self.positions[place] if place >= 0 else self.base
+
+    def beforeTime(self, time: int) -> int:
+        """Return the position of a frame at or before the first one that has a record of this time or later."""
+        place = bisect_left(self.times, time) - 1
+        return self.positions[place] if place >= 0 else self.base
+
+    def behind(self, offset: int) -> int:
+        """Return a position behind all frames with smaller offsets than this one."""
+        place = bisect_left(self.offsets, offset)
+        return self.positions[place] if place < len(self.positions) else self.end
+
+
+class Sketches:
+    """What is known of each segment of a folder; what was found out is kept for the next look."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._known: dict[int, Sketch] = {}
+
+    def all(self, end: int) -> list[tuple[Extent, Sketch]]:
+        """Return all segments up to a position."""
+        extents = self._folder.extents(end)
+        there = {extent.base for extent in extents}
+        self._known = {base: sketch for base, sketch in self._known.items() if base in there}
+        return [(extent, self._of(extent, extent is extents[-1])) for extent in extents]
+
+    def _of(self, extent: Extent, last: bool) -> Sketch:
+        sketch = self._known.get(extent.base)
+        if sketch is None or (sketch.topics is None and not last):
+            indexed = None if last else readIndex(self._folder.files, self._folder.path, extent.base)
+            if indexed is not None:
+                sketch = Sketch.of(indexed)
+            elif sketch is None:
+                sketch = Sketch(extent.base)
+            self._known[extent.base] = sketch
+        if sketch.topics is None:
+            sketch.grow(self._folder, extent.until)
+        return sketch

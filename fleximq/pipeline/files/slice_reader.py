@@ -1,0 +1,186 @@
+"""Reads one slice of a journal: what a task does, in whatever process it runs."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from fleximq.journal.files.counting import placed
+from fleximq.journal.files.damage import frameAt
+from fleximq.journal.files.window import SMALL, Window
+from fleximq.journal.format.control_frames import decodeGap, decodeTransaction
+from fleximq.journal.format.frame import FrameError, FrameHeader, Kind
+from fleximq.pipeline.files.folder import Folder
+from fleximq.pipeline.files.frame_columns import Numbers, Placed, decodeFrames, offsetsAndTimes
+from fleximq.pipeline.files.selection import Selection
+from fleximq.pipeline.files.slices import Slice
+from fleximq.pipeline.files.walk import PORTION, Portion, frameFrom, portionsOf
+
+_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+
+
+class Missing(NamedTuple):
+    """Records with offsets from ``first`` up to before ``next`` may have been there and are not; ``why`` is a clause.
+
+    ``lost`` tells damage from what retention has taken out.
+    """
+
+    first: int
+    next: int
+    why: str
+    lost: bool = True
+
+    def __str__(self) -> str:
+        return f"offsets {self.first} to {self.next - 1}: {self.why}"
+
+
+class SliceReader:
+    """Reads a slice, once.
+
+    :param missing: told of what should be there and is not.
+    """
+
+    def __init__(self, folder: Folder, slice: Slice, missing: Callable[[Missing], None]) -> None:
+        self._folder = folder
+        self._slice = slice
+        self._missing = missing
+        self._next = max([slice.start, *(piece.first for piece in slice.pieces[:1])])
+        self._why = ""
+
+    def batches(self, columns: Sequence[str], wanted: Selection) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted records of the slice as batches of columns, in the order of their offsets.
+
+        :raises JournalError: what ``missing`` raises.
+        :raises OSError: a file cannot be read.
+        """
+        selection = wanted.within(self._slice.start, self._slice.end)
+        for buffer, places in self._frames():
+            yield from decodeFrames(buffer, places, columns, self._slice.journal, selection)
+
+    def offsetsAndTimes(self) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield offsets and times of all records of the frames of the slice, portion by portion."""
+        for buffer, places in self._frames():
+            yield from offsetsAndTimes(buffer, places)
+
+    def _frames(self) -> Iterator[tuple[memoryview, Iterable[Placed]]]:
+        """Yield frames with records, those of transactions included, and the bytes in which they stand."""
+        try:
+            for piece in self._slice.pieces:
+                window = self._folder.window(piece.base, self._slice.limit, SMALL)
+                if window is None:
+                    # Where another file stands for it now, all that was in it was let go bit by bit.
+                    joined = self._folder.windowAt(piece.position, self._slice.limit, SMALL) is not None
+                    self._gone(piece.first, piece.next, joined)
+                    continue
+                start = frameFrom(window, piece.position, piece.until)
+                if start > piece.position:
+                    self._thinned(piece.first, piece.next)
+                for portion in portionsOf(window, start, piece.until, self._damaged):
+                    yield from self._placed(portion)
+                if window.end < piece.until:
+                    self._damaged("the file ends too early")
+                if self._why:
+                    self._whole(piece.next)
+        finally:
+            self._folder.close()
+
+    def _placed(self, portion: Portion) -> Iterator[tuple[memoryview, Iterable[Placed]]]:
+        start, end = self._slice.start, self._slice.end
+        places: list[Placed] = []
+        for at, header in portion.frames:
+            base = header.baseOffset
+            self._whole(base)
+            if header.kind in _RECORDS:
+                # A sparse frame reaches at least as far as this; behind it nothing is known to be missing.
+                self._next = max(self._next, base + header.count)
+                if base < end and (header.kind == Kind.SPARSE_RECORDS or base + header.count > start):
+                    places.append(Placed(at))
+            elif header.kind == Kind.TRANSACTION:
+                self._next = max(self._next, base + header.count)
+                if base < end and base + header.count > start:
+                    if places:
+                        yield portion.buffer, places
+                        places = []
+                    yield from self._published(header, portion.buffer[at : at + header.length])
+            elif header.kind == Kind.GAP:
+                self._next = max(self._next, decodeGap(header, portion.buffer[at : at + header.length]).next)
+            elif header.kind == Kind.REMOVED and header.count:
+                self._thinned(base, base + header.count)
+        if places:
+            yield portion.buffer, places
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, Iterable[Placed]]]:
+        """Yield the staged frames that a transaction has published, as many at once as make a portion."""
+        transaction = decodeTransaction(header, frame)
+        if transaction.aborted:
+            return
+        counts = [self._staged(position) for position in transaction.staged]
+        offsets, gap = placed(counts, header.baseOffset, header.count)
+        if gap is not None:
+            self._lost(*gap, "what was staged there is damaged or gone")
+        held: list[memoryview] = []
+        places: list[Placed] = []
+        size = 0
+        for position, count, first in zip(transaction.staged, counts, offsets, strict=True):
+            if count is None or first is None or first >= self._slice.end or first + count <= self._slice.start:
+                continue
+            try:
+                staged = frameAt(self._windowAt(position), position, None)[1]
+            except FrameError as error:
+                self._lost(first, first + count, str(error))
+                continue
+            held.append(staged)
+            places.append(Placed(size, first))
+            size += len(staged)
+            if size >= PORTION:
+                yield memoryview(b"".join(held)), places
+                held, places, size = [], [], 0
+        if places:
+            yield memoryview(b"".join(held)), places
+
+    def _staged(self, position: int) -> int | None:
+        """Return how many records were staged at a position; None if nobody can tell."""
+        header = self._folder.header(position, self._slice.limit)
+        return header.count if header is not None and header.kind == Kind.STAGED else None
+
+    def _windowAt(self, position: int) -> Window:
+        window = self._folder.windowAt(position, self._slice.limit, SMALL)
+        if window is None:
+            raise FrameError("its segment is gone")
+        return window
+
+    # -- what is not there -------------------------------------------------------------------------
+
+    def _damaged(self, why: str) -> None:
+        """Remember why something that stands behind the last whole frame is none; the next one tells what it had."""
+        self._why = self._why or why
+
+    def _whole(self, offset: int) -> None:
+        """Go on with a frame that has this offset: what is damaged before it had all offsets up to it."""
+        if self._why:
+            self._lost(self._next, offset, f"bytes are damaged: {self._why}")
+            self._why = ""
+        self._next = max(self._next, offset)
+
+    def _gone(self, first: int, next: int, joined: bool) -> None:
+        self._why = ""
+        if joined:
+            self._thinned(first, next)
+            self._next = max(self._next, next)
+            return
+        first, end = max(self._next, self._slice.start), min(next, self._slice.end)
+        if first < end:
+            self._missing(Missing(first, end, "retention has removed them while they were being read"))
+        self._next = max(self._next, next)
+
+    def _thinned(self, first: int, next: int) -> None:
+        first, next = max(first, self._slice.start), min(next, self._slice.end)
+        if first < next:
+            self._missing(Missing(first, next, "retention has taken some of them out", lost=False))
+
+    def _lost(self, first: int, next: int, why: str) -> None:
+        first, next = max(first, self._slice.start), min(next, self._slice.end)
+        if first < next:
+            self._missing(Missing(first, next, why))

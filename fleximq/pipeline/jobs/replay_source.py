@@ -1,0 +1,233 @@
+"""What a replay reads: the rows of journals or of a table of a lake, in pieces that fit into memory, in their order.
+
+Rows are in the order of their offsets; several journals come one behind the other.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.files.schema import ALL_COLUMNS
+from fleximq.pipeline.reader.offsets import Kind, Point
+from fleximq.values.patterns import anyOf
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: About the most rows and bytes of payloads that are held at once.
+ROWS, BYTES = 100_000, 64 << 20
+#: How finely is counted where rows are, in offsets.
+_GRAIN = 4096
+#: Where only the broker publishes.
+_BROKERS_OWN = ("$sys/", "$dead/")
+
+
+class Piece(NamedTuple):
+    """Some rows: those of a journal with offsets from ``start`` up to ``stop``."""
+
+    journal: str
+    start: int
+    stop: int
+    rows: int
+    bytes: int
+
+
+class Wanted(NamedTuple):
+    """Which rows, and where they go.
+
+    ``where`` is a condition in SQL over the source's columns, ``topic`` where a row is published, with ``{topic}`` for
+    where it was.
+    """
+
+    where: str | None = None
+    topic: str = "{topic}"
+
+    def of(self, rows: "DataFrame") -> "DataFrame":
+        """Return the wanted ones of these rows, as the sink takes them, with their places and times.
+
+        Those that would go where only the broker publishes are left out.
+
+        :raises OptionRefused: the condition is none.
+        """
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as F
+
+        if self.where is not None:
+            try:
+                rows = rows.where(self.where)
+            except PySparkException as error:
+                raise OptionRefused(f"--where cannot be used: {str(error).splitlines()[0]}") from error
+        pieces = [F.lit(text) for text in self.topic.split("{topic}")]
+        named = [pieces[0]]
+        for piece in pieces[1:]:
+            named += [F.col("topic"), piece]
+        topic = F.concat(*named)
+        for prefix in _BROKERS_OWN:
+            rows = rows.where(~F.startswith(topic, F.lit(prefix)))
+        # A key that is a text stands among the headers as it is, and is to stay a text.
+        key = F.expr("CASE WHEN encode(headers['key'], 'UTF-8') = key THEN NULL ELSE key END")
+        return rows.select("journal", "offset", "timestamp", topic.alias("topic"), "dialect", "headers",
+                           key.alias("key"), "value", *(["content"] if "content" in rows.columns else []))  # fmt: skip
+
+
+class Origin:
+    """Where the rows are.
+
+    :param span: returns all rows of some journals in ranges of offsets, or simply all where that is None.
+    """
+
+    def __init__(self, span: "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]", wanted: Wanted) -> None:
+        self._span = span
+        self._wanted = wanted
+
+    def pieces(self, after: tuple[str, int], ends: Mapping[str, int] | None) -> list[Piece]:
+        """Return the pieces behind a place, in their order, up to where the journals end; None: to the end of all."""
+        from pyspark.sql import functions as F
+
+        rows = self._wanted.of(self._span(None))
+        journal, offset = after
+        behind = (F.col("journal") > journal) | ((F.col("journal") == journal) & (F.col("offset") >= offset))
+        counted = (
+            rows.where(behind)
+            .groupBy("journal", F.expr(f"offset div {_GRAIN}").alias("grain"))
+            .agg(
+                F.min("offset"),
+                F.max("offset") + 1,
+                F.count("*"),
+                F.sum(F.coalesce(F.octet_length("value"), F.lit(0))).cast("bigint"),
+            )
+            .orderBy("journal", "grain")
+        )
+        grains = [Piece(row[0], row[2], row[3], row[4], row[5]) for row in counted.collect()]
+        if ends is not None:
+            kept = (grain._replace(stop=min(grain.stop, ends.get(grain.journal, 0))) for grain in grains)
+            grains = [grain for grain in kept if grain.start < grain.stop]
+        return list(joined(grains))
+
+    def rows(self, piece: Piece) -> "DataFrame":
+        """Return the rows of a piece, in no order."""
+        from pyspark.sql import functions as F
+
+        rows = self._wanted.of(self._span({piece.journal: (piece.start, piece.stop)}))
+        return rows.where(
+            (F.col("journal") == piece.journal) & (F.col("offset") >= piece.start) & (F.col("offset") < piece.stop)
+        )
+
+
+def joined(grains: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield neighbouring pieces as larger ones that still fit into memory; one that does not is divided."""
+    held: Piece | None = None
+    for grain in grains:
+        for part in _divided(grain):
+            if held is not None and (
+                held.journal != part.journal or held.rows + part.rows > ROWS or held.bytes + part.bytes > BYTES
+            ):
+                yield held
+                held = None
+            held = part if held is None else Piece(
+                held.journal, held.start, part.stop, held.rows + part.rows, held.bytes + part.bytes
+            )  # fmt: skip
+    if held is not None:
+        yield held
+
+
+def _divided(piece: Piece) -> Iterator[Piece]:
+    parts = min(piece.stop - piece.start, max(1, -(-piece.bytes // BYTES)))
+    if parts == 1:
+        yield piece
+        return
+    step = -(-(piece.stop - piece.start) // parts)
+    for start in range(piece.start, piece.stop, step):
+        stop = min(start + step, piece.stop)
+        yield Piece(piece.journal, start, stop, -(-piece.rows // parts), -(-piece.bytes // parts))
+
+
+def ofJournals(
+    spark: "SparkSession", options: Mapping[str, str], start: Point, end: Point, sealed: str | None = None
+) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
+    """Return what reads journals, or brokers, by the options of the source.
+
+    :param sealed: where sealed history is, which is read together with them.
+    """
+    columns = ",".join(ALL_COLUMNS)
+    known: list[str] = []
+
+    def span(ranges: Mapping[str, tuple[int, int]] | None) -> "DataFrame":
+        bounds = {**_bound("starting", start), **_bound("ending", end)}
+        if ranges is not None:
+            if not known:
+                known.extend(_journals(options, sealed))
+            # Of a journal that is not named, what is behind its end is read: nothing.
+            others = dict.fromkeys(known, -1)
+            bounds = {
+                "startingOffsets": json.dumps(others | {journal: each[0] for journal, each in ranges.items()}),
+                "endingOffsets": json.dumps(others | {journal: each[1] for journal, each in ranges.items()}),
+            }
+        chosen = {**options, **bounds, "columns": columns}
+        if sealed is None:
+            return spark.read.format("fleximq").options(**chosen).load()
+        from fleximq.pipeline import history
+
+        path = chosen.pop("path", None)
+        return history.read(spark, json.loads(path) if path and path.startswith("[") else path, sealed, **chosen)
+
+    return span
+
+
+def _journals(options: Mapping[str, str], sealed: str | None) -> list[str]:
+    """Return the ids of all journals that are read."""
+    from fleximq.pipeline.lake.sealed_segments import journalsIn
+    from fleximq.pipeline.reader.journals import Journals
+    from fleximq.pipeline.reader.source_options import SourceOptions
+
+    found = [] if sealed is None else list(journalsIn(sealed))
+    if not {"path", "url"} & options.keys():
+        return found
+    journals = Journals(SourceOptions.of(options))
+    try:
+        return list({*found, *journals.find()})
+    finally:
+        journals.close()
+
+
+def _bound(which: str, point: Point) -> dict[str, str]:
+    if point.kind is Kind.TIME:
+        return {f"{which}Timestamp": str(-(-point.value // 1000))}
+    return {f"{which}Offsets": str(point.value) if point.kind is Kind.OFFSET else point.kind.value}
+
+
+def ofLake(
+    spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]], start: Point, end: Point
+) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
+    """Return what reads a table of a lake.
+
+    :param topics: names under ``subscribe``, or patterns under ``topics``; all of them where there is neither.
+    :raises OptionRefused: there is no such table.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    try:
+        # A folder's name may be too long to have all of a topic's; the files have it.
+        rows = spark.read.option("recursiveFileLookup", "true").parquet(table)
+    except PySparkException as error:
+        # What Spark says of it fills a page.
+        raise OptionRefused(f"{table} is no table of Parquet files") from error
+    missing = {"journal", "topic", "offset", "timestamp", "dialect", "headers", "key", "value"} - set(rows.columns)
+    if missing:
+        raise OptionRefused(f"{table} has no column {' and no '.join(sorted(missing))}")
+    if "reason" in rows.columns:
+        # What could not be decoded stands under another name, and was published like everything else.
+        own = F.when(F.col("reason").isNull(), F.col("topic")).otherwise(F.regexp_replace("topic", "~dlq$", ""))
+        rows = rows.withColumn("topic", own)
+    if topics:
+        names = [row[0] for row in rows.select("topic").distinct().collect()]
+        matches = anyOf(topics.get("topics", ()))
+        named = frozenset(topics.get("subscribe", ()))
+        rows = rows.where(F.col("topic").isin([name for name in names if name in named or matches(name)]))
+    for point, after in ((start, True), (end, False)):
+        column = {Kind.OFFSET: F.col("offset"), Kind.TIME: F.unix_micros("timestamp")}.get(point.kind)
+        if column is not None:
+            rows = rows.where(column >= point.value if after else column < point.value)
+    return lambda ranges: rows

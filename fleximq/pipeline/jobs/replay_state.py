@@ -1,0 +1,100 @@
+"""How far a replay is: a small file, written before each transaction, so that what comes after a crash goes on there.
+
+What is in the file is what the last transaction was to publish, not what it has published. It is done again first,
+under the same name, and the broker publishes it only if it had not.
+"""
+
+import fcntl
+import json
+import os
+import uuid
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fleximq.journal.files.file_system import Files, putWhole
+from fleximq.pipeline.errors import OptionRefused, PipelineError
+
+
+@dataclass(slots=True)
+class Progress:
+    """``what`` is replayed, and ``id`` names its transactions.
+
+    ``ends`` has the offset before which each journal ends, None until that is known, and ``total`` is how many rows
+    there were then. The rows of ``journal`` from ``start`` up to ``stop`` are in transaction ``batch``, all before them
+    in earlier ones: ``rows`` in all. ``over``: there is nothing left.
+    """
+
+    what: dict[str, Any]
+    id: str = field(default_factory=lambda: f"replay-{uuid.uuid4()}")
+    ends: dict[str, int] | None = None
+    total: int = 0
+    batch: int = 0
+    journal: str = ""
+    start: int = 0
+    stop: int = 0
+    rows: int = 0
+    over: bool = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a transaction that may or may not have been published."""
+        return self.batch > 0
+
+
+class ReplayState:
+    """The file of one replay; in a ``with`` statement nobody else can use it.
+
+    :param folder: where the files of replays are.
+    :raises OptionRefused: another process is at it, it is the state of something else, or it cannot be read.
+    """
+
+    def __init__(self, folder: str, name: str, what: dict[str, Any]) -> None:
+        self._folder = Path(folder)
+        self._name = name
+        self._what = what
+        self._lock = -1
+
+    def __enter__(self) -> Progress:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self._folder / f"{self._name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise OptionRefused(f"the replay {self._name} is running already") from None
+        except OSError as error:
+            raise PipelineError(f"the state in {self._folder} cannot be kept: {error.strerror or error}") from error
+        try:
+            return self._read()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        os.close(self._lock)
+
+    def _read(self) -> Progress:
+        path = self._folder / f"{self._name}.json"
+        try:
+            found = Progress(**json.loads(path.read_text()))
+        except FileNotFoundError:
+            return Progress(self._what)
+        except (OSError, ValueError, TypeError) as error:
+            raise OptionRefused(f"the state of the replay in {path} cannot be read: {error}") from error
+        if found.what != self._what:
+            raise OptionRefused(f"the replay {self._name} was begun for something else: choose another --name")
+        return found
+
+    def write(self, progress: Progress) -> None:
+        """Write it so that it is there after a crash.
+
+        :raises PipelineError: the disk does not take it.
+        """
+        try:
+            putWhole(Files(), str(self._folder), f"{self._name}.json", json.dumps(asdict(progress)).encode())
+        except OSError as error:
+            raise PipelineError(f"the state in {self._folder} cannot be kept: {error.strerror or error}") from error

@@ -1,0 +1,233 @@
+"""Consumer groups: brokers are told how far the readers of their journals are, and say how far behind that is.
+
+A stream with the option ``consumerGroup`` tells by itself. Whatever else reads a journal does it by :class:`Reporter`,
+and all streaming queries of a session can be left to :func:`report`. docs/pipeline.rst, "Consumer groups".
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fleximq.pipeline.broker_link import Link, Place
+from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.values.state_records import GROUP_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from fleximq.pipeline.lag.query_listener import LagListener
+
+_log = logging.getLogger("fleximq.pipeline")
+#: Seconds for which a broker is tried at once, and until it is tried again when it did not listen.
+_PATIENCE, _PAUSE = 1.0, 30.0
+
+
+class Group(NamedTuple):
+    """How far a group is with a journal that ends before the offset ``end``: it is done with all before ``next``.
+
+    It is about so many ``records`` and ``bytes`` behind, and the oldest of these has waited so many ``seconds`` (None:
+    it cannot be read). ``lost`` records it had to do without. ``told``: when it said so, milliseconds since 1970.
+    """
+
+    name: str
+    journal: str
+    next: int
+    end: int
+    records: int
+    bytes: int
+    seconds: float | None
+    lost: int
+    told: int
+
+
+def groups(place: Place) -> list[Group]:
+    """Return all groups that a broker knows, by name.
+
+    :raises PipelineError: it is away, does not let the pipeline in, or has no journal.
+    """
+    found: list[Group] = []
+    after: str | None = ""
+    with Link(place) as link:
+        while after is not None:
+            answer = link.ask("/pipeline/groups", {"after": after, "limit": 1000})
+            found += [_group(row, answer["journal"], answer["end"]) for row in answer["groups"]]
+            after = answer["next"]
+    return found
+
+
+def _group(row: Mapping[str, Any], journal: str, end: int) -> Group:
+    return Group(
+        row["group"],
+        journal,
+        row["next"],
+        end,
+        row["records"],
+        row["bytes"],
+        row["seconds"],
+        row["lost"],
+        row["time"],
+    )
+
+
+def forget(place: Place, name: str) -> bool:
+    """Let a broker forget a group, until that says something again; False if it knew none of this name.
+
+    :raises PipelineError: as :func:`groups`.
+    """
+    with Link(place) as link:
+        return bool(link.ask("/pipeline/forget", {"group": name})["forgotten"])
+
+
+def report(
+    spark: "SparkSession", url: str, group: str | None = None, query: str | None = None, **options: str
+) -> "LagListener":
+    """Tell brokers after each micro-batch how far the streaming queries of a session are; return what does it.
+
+    It goes on until its ``close`` is called, which waits for the last words of queries that have ended. Only sources
+    ``fleximq`` count.
+
+    :param url: one broker, or several, separated by commas; each takes what is about its own journal.
+    :param group: the name of the group; that of the query without it, or else its id.
+    :param query: only the query with this name or id.
+    :param options: how a broker is reached: ``token``, ``caFile`` and the like.
+    :raises OptionRefused: one of them cannot be used.
+    """
+    from fleximq.pipeline.lag.query_listener import LagListener
+
+    places = [Place.of(options, each.strip()) for each in url.split(",")]
+    listener = LagListener(spark, places, None if group is None else groupName(group), query)
+    spark.streams.addListener(listener)
+    return listener
+
+
+def groupName(written: str) -> str:
+    """Return the name of a group, checked.
+
+    :raises OptionRefused: it is empty or too long.
+    """
+    if not 0 < len(written.encode()) <= GROUP_BYTES:
+        raise OptionRefused(f"the name of a consumer group must have 1 to {GROUP_BYTES} bytes")
+    return written
+
+
+class Reporter:
+    """Tells brokers how far one group is; what has not been told yet when there is something newer never is.
+
+    Nothing here raises because of a broker, or waits for one unless that is said: a reader is none the worse for it.
+    """
+
+    def __init__(self, group: str, places: Sequence[Place]) -> None:
+        self._group = group
+        self._tellers = [_Teller(place) for place in places]
+
+    def tell(self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None) -> None:
+        """Say that everything before these offsets is done with.
+
+        :param offsets: the next offset of each journal, by its id.
+        :param lost: how many records of them had to be done without; None: nothing new.
+        """
+        now = time.time_ns() // 1_000_000
+        words = [
+            {"group": self._group, "journal": journal, "next": next, "time": now}
+            | ({} if lost is None else {"lost": lost.get(journal, 0)})
+            for journal, next in offsets.items()
+        ]
+        for teller in self._tellers:
+            teller.tell(words)
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until all is told; False if a broker does not listen, or not within this time."""
+        until = time.monotonic() + seconds
+        settled = True
+        for teller in self._tellers:
+            settled = teller.settle(max(0.0, until - time.monotonic())) and settled
+        return settled
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Tell what is left, within this time, and end."""
+        for teller in self._tellers:
+            teller.hurry()
+        self.settle(seconds)
+        for teller in self._tellers:
+            teller.close()
+
+
+class _Teller:
+    """Tells one broker, on a thread of its own that begins with the first word."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = replace(place, patience=_PATIENCE)
+        self._changed = Condition()
+        self._waiting: list[dict[str, Any]] | None = None
+        self._busy = self._deaf = self._closed = self._hurries = self._warned = False
+        self._thread: Thread | None = None
+
+    def tell(self, words: list[dict[str, Any]]) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._waiting = words
+            if self._thread is None:
+                self._thread = Thread(target=self._work, name="fleximq consumer group", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def settle(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._deaf or self._quiet, seconds) and not self._deaf
+
+    @property
+    def _quiet(self) -> bool:
+        return not self._busy and self._waiting is None
+
+    def hurry(self) -> None:
+        """Try once more at once."""
+        with self._changed:
+            if self._deaf:
+                self._deaf, self._hurries = False, True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        with Link(self._place) as link:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed or self._waiting)
+                    words, self._waiting = self._waiting, None
+                    if not words or self._closed:
+                        return
+                    self._busy = True
+                told = self._tell(link, words)
+                with self._changed:
+                    self._busy, self._deaf = False, not told
+                    self._changed.notify_all()
+                    if not told:
+                        self._waiting = self._waiting or words
+                        self._changed.wait_for(lambda: self._closed or self._hurries, _PAUSE)
+                        self._hurries = False
+
+    def _tell(self, link: Link, words: list[dict[str, Any]]) -> bool:
+        try:
+            answer = link.ask("/pipeline/lag", {"groups": words})
+        except PipelineError as error:
+            self._warn(f"consumer group {words[0]['group']} could not be told: {error}")
+            return False
+        if answer["taken"]:
+            self._warned = False
+        else:
+            group, journal = words[0]["group"], answer["journal"]
+            self._warn(f"consumer group {group} reads nothing of journal {journal} at {self._place.url}")
+        return True
+
+    def _warn(self, sentence: str) -> None:
+        """Say it once, until it was well again."""
+        if not self._warned:
+            self._warned = True
+            _log.warning("%s", sentence)

@@ -1,0 +1,154 @@
+"""Small files of a table become large ones while readers read and ingest goes on.
+
+What is joined is written aside, in ``_fleximq/compacting``. Then, under the table's lock and within milliseconds, links
+to all files that stay are added there, and that folder takes the partition's place in one step. Whatever ends the
+process, the partition is the old or the new one, and what stands aside is rubbish.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.batch_commit import cannot, finish
+from fleximq.pipeline.lake.exchange import exchange
+from fleximq.pipeline.lake.table.columns import readColumns
+from fleximq.pipeline.lake.table.file_merge import Part, carrierOf, groupsOf, join, partsOf
+from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.format import DELTA, ICEBERG, formatOf, needing
+from fleximq.pipeline.lake.table.lock import changing, compacting
+from fleximq.pipeline.lake.table_logs import compactDelta
+
+#: What a table's large files have, about, and its files less than half of that are joined.
+TARGET_BYTES = 128 << 20
+#: A partition in which nothing changed for so many seconds is compacted however few files it has.
+OLDER_THAN = 3600.0
+#: One that changes is compacted from so many small files on.
+MANY = 100
+_ASIDE = "compacting"
+
+
+class Compacted(NamedTuple):
+    """What became of one partition: so many files were joined into so many."""
+
+    partition: str
+    before: int
+    after: int
+
+
+class Wanted(NamedTuple):
+    """What is compacted: see :data:`TARGET_BYTES`, :data:`OLDER_THAN` and :data:`MANY`."""
+
+    target: int = TARGET_BYTES
+    olderThan: float = OLDER_THAN
+    many: int = MANY
+
+    def rests(self, joined: int, age: float) -> bool:
+        """Tell whether a partition is left alone that changed ``age`` seconds ago, with ``joined`` small files."""
+        return not joined or (age < self.olderThan and joined < self.many)
+
+
+def partitionsOf(table: str) -> list[str]:
+    """Return the folders with files of a table, within it.
+
+    :raises OSError: they cannot be listed.
+    """
+    found = []
+    for folder, folders, names in os.walk(table):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        if folder != table and any(not name.startswith((".", "_")) for name in names):
+            found.append(os.path.relpath(folder, table))
+    return found
+
+
+def compact(table: str, wanted: Wanted, files: Files | None = None, now: float | None = None) -> Iterator[Compacted]:
+    """Compact the partitions of a table, one after the other; yield what became of each that was.
+
+    A Delta table compacts itself as a whole, whatever changed in it lately; an Iceberg table by its snapshots.
+
+    :param now: the time, in seconds since 1970.
+    :raises LakeRefused: the table cannot be written, is damaged, or another run compacts it.
+    """
+    files = files or Files()
+    now = time.time() if now is None else now
+    aside = f"{table}/{OWN}/{_ASIDE}"
+    format = formatOf(table, files)["format"]
+    with compacting(table, files):
+        if format == ICEBERG:
+            with needing(table, ICEBERG):
+                from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
+            yield from compactIceberg(table, wanted, aside, files, now)
+            return
+        if format == DELTA:
+            before, after = compactDelta(table, wanted.target)
+            if before:
+                yield Compacted("", before, after)
+            return
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            for partition in partitionsOf(table):
+                found = _compacted(table, partition, wanted, files, aside, now)
+                if found is not None:
+                    yield found
+        except OSError as error:
+            raise cannot(table, error) from error
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _compacted(table: str, partition: str, wanted: Wanted, files: Files, aside: str, now: float) -> Compacted | None:
+    folder = f"{table}/{partition}"
+    try:
+        parts = partsOf(folder)
+        changed = max((os.stat(f"{folder}/{part.name}").st_mtime for part in parts), default=now)
+    except FileNotFoundError:
+        # It has expired meanwhile.
+        return None
+    except (KeyError, ValueError) as error:
+        raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
+    groups = groupsOf(parts, wanted.target)
+    joined = sum(map(len, groups))
+    if wanted.rests(joined, now - changed):
+        return None
+    columns = readColumns(table, files)
+    os.makedirs(aside)
+    try:
+        for group in groups:
+            join(folder, group, f"{aside}/{carrierOf(group).name}", None if columns is None else columns.schema)
+        with changing(table, files):
+            finish(table, files)
+            if not _exchanged(folder, aside, groups, files):
+                return None
+    finally:
+        # It is what was joined, or what it was joined from.
+        shutil.rmtree(aside, ignore_errors=True)
+    return Compacted(partition, joined, len(groups))
+
+
+def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[Part]], files: Files) -> bool:
+    """Give a partition its new files; False if what was joined is not what is there any more.
+
+    :raises OSError: it cannot be done, and nothing has changed.
+    """
+    gone = {part.name: part for group in groups for part in group}
+    try:
+        with os.scandir(folder) as entries:
+            there = {entry.name: entry.inode() for entry in entries}
+            order = {name: place for place, name in enumerate(there)}
+    except FileNotFoundError:
+        return False
+    if any(there.get(name) != part.inode for name, part in gone.items()):
+        return False
+    if any(order[carrierOf(group).name] < order[part.name] for group in groups for part in group):
+        return False
+    for name in there:
+        if name not in gone:
+            os.link(f"{folder}/{name}", f"{aside}/{name}")
+    files.syncFolder(aside)
+    exchange(aside, folder)
+    files.syncFolder(os.path.dirname(folder))
+    files.syncFolder(os.path.dirname(aside))
+    return True

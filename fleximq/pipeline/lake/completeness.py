@@ -1,0 +1,83 @@
+"""How a reader proves that a table is complete: its ledger says what it has, and each file says what it holds."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.batch_commit import finish
+from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.ledger import Covered, readLedger
+from fleximq.pipeline.lake.table.lock import changing
+from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
+
+
+class DataFile(NamedTuple):
+    """A file of a table, its path within it; ``topic`` is the whole name."""
+
+    path: str
+    topic: str
+    spans: list[Span]
+    rows: int
+
+
+def ranges(table: str) -> Mapping[str, Covered]:
+    """Return what a table has of each journal, by its id.
+
+    :raises LakeRefused: it is no table, or its ledger is damaged.
+    """
+    if not os.path.isdir(f"{table}/{OWN}"):
+        raise LakeRefused(f"{table} is no table of a lake: it has no folder {OWN}")
+    return readLedger(table).journals
+
+
+def dataFiles(table: str) -> Iterator[DataFile]:
+    """Yield the files that a reader sees, in the order of their paths.
+
+    :raises LakeRefused: one is damaged, or no file of a lake.
+    """
+    for folder, folders, names in os.walk(table):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        for name in sorted(names):
+            if name.startswith((".", "_")):
+                continue
+            path = os.path.join(folder, name)
+            within = os.path.relpath(path, table)
+            try:
+                found = pq.read_metadata(path)
+                topic, spans = spansOf(found.metadata or {})
+            except (OSError, ValueError, KeyError) as error:
+                raise LakeRefused(f"the table {table} has a file that is none of its own: {within}: {error}") from error
+            yield DataFile(within, topic, spans, found.num_rows)
+
+
+def audit(table: str) -> list[str]:
+    """Hold the files of a table against its ledger; return a sentence for each difference, none if it is whole.
+
+    A batch that was begun is finished first. Only the ends of files are read.
+
+    :raises LakeRefused: the table is damaged.
+    """
+    sentences = []
+    with changing(table):
+        finish(table)
+        journals = ranges(table)
+        rows = dict.fromkeys(journals, 0)
+        for file in dataFiles(table):
+            if sum(span.rows for span in file.spans) != file.rows:
+                sentences.append(f"{file.path} has {file.rows} rows, but says otherwise")
+            for span in file.spans:
+                rows[span.journal] = rows.get(span.journal, 0) + span.rows
+                had = journals.get(span.journal)
+                if had is None or not had.first <= span.first <= span.last < had.next:
+                    sentences.append(
+                        f"{file.path} has offsets {span.first} to {span.last} of journal {span.journal}, which the "
+                        "ledger does not have"
+                    )
+    for journal, number in rows.items():
+        known = journals[journal].rows if journal in journals else 0
+        if number != known:
+            sentences.append(f"there are {number} rows of journal {journal}, but the ledger has {known}")
+    return sentences

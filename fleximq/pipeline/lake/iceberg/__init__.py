@@ -1,0 +1,5 @@
+"""`__init__` re-exports catalogOf."""
+
+from fleximq.pipeline.lake.iceberg.iceberg_log import catalogOf
+
+__all__ = ["catalogOf"]

@@ -1,0 +1,159 @@
+"""The driver's part of an ingest: takes what tasks tell of each batch, and makes it visible.
+
+A batch goes into its tables one after the other. Each remembers by itself how far it is, so whatever ends the process,
+a batch that comes again goes into those that do not have it yet.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.batch_commit import Batch, Publishing, Staged, cannot
+from fleximq.pipeline.lake.table.columns import Columns, added, readColumns, writeColumns
+from fleximq.pipeline.lake.table.format import setFormat
+from fleximq.pipeline.lake.table.ledger import Gap
+from fleximq.pipeline.lake.table.lock import feeding
+from fleximq.pipeline.lake.table.table_spec import TableSpec
+from fleximq.pipeline.payloads import ddl
+from fleximq.pipeline.payloads.schema_inference import together
+
+
+@dataclass
+class Told:
+    """What the tasks of a batch have told: ``staged`` files and new ``fields`` by table, ``gaps`` by journal."""
+
+    start: dict[str, int] = field(default_factory=dict)
+    end: dict[str, int] = field(default_factory=dict)
+    gaps: dict[str, list[Gap]] = field(default_factory=dict)
+    staged: dict[str, list[Staged]] = field(default_factory=dict)
+    fields: dict[str, list[pa.Schema]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> "Told":
+        """Return what these lines say together."""
+        told = cls()
+        for line in lines:
+            found = json.loads(line)
+            told.start |= found.get("start", {})
+            told.end |= found.get("end", {})
+            for journal, gaps in found.get("gaps", {}).items():
+                told.gaps.setdefault(journal, []).extend(Gap(*gap) for gap in gaps)
+            if "staged" in found:
+                told.staged.setdefault(found["table"], []).append(Staged(*found["staged"]))
+            if "fields" in found:
+                told.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
+        return told
+
+
+class Feeding:
+    """What feeds the tables of one lake; use it in a ``with`` statement, which holds them for this process.
+
+    :param lake: the folder in which each table has its own.
+    :param form: what :func:`fleximq.pipeline.lake.table.format.setFormat` keeps.
+    :param lossAllowed: whether what is missing is a gap and no error.
+    """
+
+    def __init__(
+        self,
+        lake: str,
+        specs: Iterable[TableSpec],
+        form: Mapping[str, Any],
+        lossAllowed: bool,
+        files: Files | None = None,
+    ) -> None:
+        self.lake = lake
+        self.specs = tuple(specs)
+        self._form = dict(form)
+        self._lossAllowed = lossAllowed
+        self._files = files or Files()
+        self._tables = {spec.name: Publishing(f"{lake}/{spec.name}", self._files) for spec in self.specs}
+        self._held = ExitStack()
+
+    def __enter__(self) -> "Feeding":
+        with ExitStack() as held:
+            for spec in self.specs:
+                publishing = self._tables[spec.name]
+                publishing.makeFolders()
+                held.enter_context(feeding(publishing.table, self._files))
+                try:
+                    setFormat(publishing.table, self._form, self._files)
+                    self._setColumns(spec, publishing.table)
+                except OSError as error:
+                    raise cannot(publishing.table, error) from error
+                publishing.prepare()
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._held.close()
+
+    def _setColumns(self, spec: TableSpec, table: str) -> None:
+        """Record a table's columns; those that are there already stay."""
+        had = readColumns(table, self._files)
+        if had is None:
+            wanted = Columns(spec.decode, spec.fields, spec.metadata)
+        elif had.decode != spec.decode:
+            raise LakeRefused(
+                f"the table {table} has payloads as {had.decode} and cannot go on with {spec.decode}: give it another "
+                "name"
+            )
+        else:
+            fields = added(table, had.fields, list(spec.fields))
+            wanted = Columns(spec.decode, fields, had.metadata or spec.metadata)
+        if had != wanted:
+            writeColumns(table, wanted, self._files)
+
+    def evolve(self, told: Told) -> bool:
+        """Add the columns that tasks have found; True if there were some, and the batch is to be staged anew.
+
+        :raises LakeRefused: they cannot be recorded.
+        """
+        for name, found in told.fields.items():
+            table = self._tables[name].table
+            had = readColumns(table, self._files)
+            if had is None:
+                raise LakeRefused(f"{table} is no table of a lake any more")
+            fields = had.fields
+            for each in found:
+                fields = together(fields, each)
+            try:
+                writeColumns(table, had._replace(fields=fields), self._files)
+            except OSError as error:
+                raise cannot(table, error) from error
+        return bool(told.fields)
+
+    def publish(self, number: int, told: Told) -> int:
+        """Make a batch visible in all tables, and return how many rows that are; 0 if it was before.
+
+        :raises LakeRefused: a table cannot be written, or the batch is none that can follow.
+        """
+        rows = 0
+        batch = Batch(number, told.start, told.end)
+        for name, publishing in self._tables.items():
+            staged = told.staged.get(name, [])
+            if publishing.publish(batch, staged, told.gaps, self._lossAllowed):
+                rows += sum(each.rows for each in staged)
+        return rows
+
+
+def keepOffsets(checkpoint: str, number: int) -> None:
+    """See that what Spark has written of a batch's offsets outlives a power loss, before the batch is in.
+
+    Else a batch could be planned anew with other offsets. Where Spark keeps them elsewhere, that is not our affair.
+    """
+    for path in (f"{checkpoint}/offsets/{number}", f"{checkpoint}/offsets"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

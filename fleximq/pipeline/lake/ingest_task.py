@@ -1,0 +1,150 @@
+"""What a task does: the records of a slice become staged files of each table. No row passes through Java.
+
+What it tells the driver are a few lines of JSON: the files, what was missing, and columns that payloads have and the
+table has not. Where a table has to have more columns nothing of it is staged: the driver adds them and asks again.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.files.slice_reader import Missing
+from fleximq.pipeline.lake.batch_commit import STAGED, cannot
+from fleximq.pipeline.lake.table.columns import BASE, Columns, readColumns
+from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.parquet_writer import Writer
+from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
+from fleximq.pipeline.payloads import ddl
+from fleximq.pipeline.payloads.schema_inference import inferred, together
+
+#: Of so many payloads of a batch of records the columns are found; of more of them, of these, evenly spread.
+SAMPLE = 5000
+_DECODED = ("value", "dialect", "content")
+
+
+def stage(
+    lake: str,
+    specs: Sequence[TableSpec],
+    journal: str,
+    number: int,
+    batches: Iterable[pa.RecordBatch],
+    missing: Sequence[Missing],
+) -> Iterator[str]:
+    """Stage records, which have the columns of the source and ``content``, and yield what is to be told.
+
+    :param number: that of the micro-batch.
+    :param missing: what was missing; looked at when the records are at their end.
+    :raises LakeRefused: a file cannot be written.
+    """
+    stages = [_Stage(lake, spec, journal, number) for spec in specs]
+    try:
+        for batch in batches:
+            for each in stages:
+                each.add(batch)
+        for each in stages:
+            yield from each.end()
+    except BaseException:
+        for each in stages:
+            each.abandon()
+        raise
+    if missing:
+        yield json.dumps({"gaps": {journal: [(each.first, each.next, each.why, each.lost) for each in missing]}})
+
+
+class _Stage:
+    """One table's part of it."""
+
+    def __init__(self, lake: str, spec: TableSpec, journal: str, number: int) -> None:
+        self._spec = spec
+        self._table = f"{lake}/{spec.name}"
+        known = readColumns(self._table)
+        if known is None:
+            raise LakeRefused(f"{self._table} is no table of a lake any more")
+        self._columns: Columns = known
+        self._schema = known.schema
+        self._decoder = spec.decoder(known)
+        self._found = known.fields
+        self._writer = Writer(f"{self._table}/{OWN}/{STAGED}", self._schema, journal, number)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of this table's topics."""
+        rows = self._wanted(batch)
+        if not rows.num_rows:
+            return
+        if self._spec.isInferred:
+            self._infer(rows)
+            if not self._isKnown:
+                return
+        try:
+            self._writer.add(self._decoded(rows))
+        except OSError as error:
+            raise cannot(self._table, error) from error
+
+    @property
+    def _isKnown(self) -> bool:
+        return bool(self._found == self._columns.fields)
+
+    def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._spec.wanted.all:
+            return batch
+        topics = batch.column("topic").dictionary_encode()
+        those = np.array([name in self._spec.wanted for name in topics.dictionary.to_pylist()], bool)
+        if those.all():
+            return batch
+        return batch.filter(pa.array(those[topics.indices.to_numpy()]))
+
+    def _infer(self, rows: pa.RecordBatch) -> None:
+        """Look for what payloads have that the table has not."""
+        if rows.num_rows > SAMPLE:
+            rows = rows.take(pa.array(np.linspace(0, rows.num_rows - 1, SAMPLE).astype(np.int64)))
+        values, dialects, contents = (rows.column(name) for name in _DECODED)
+        known = self._columns.fields if len(self._columns.fields) else None
+        found = inferred(self._spec.decode, values, known, self._spec.identity, dialects, contents, known is None)
+        if found != self._columns.fields:
+            self._found = together(self._found, found)
+
+    def _decoded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with all columns of the table; what does not fit is a dead letter."""
+        number = rows.num_rows
+        columns: dict[str, Any] = {name: rows.column(name) for name in BASE.names if name != "reason"}
+        if self._decoder is None:
+            made: list[pa.Array] = []
+            columns["reason"] = pa.nulls(number, pa.string())
+        else:
+            found = self._decoder.decode(*(rows.column(name) for name in _DECODED))
+            made = found.columns.flatten()
+            made = made[len(made) - (len(self._schema) - len(BASE)) :]
+            columns["reason"] = pa.nulls(number, pa.string()) if found.errors is None else found.errors
+            if found.errors is not None:
+                columns["topic"] = _dead(columns["topic"], found.errors)
+        arrays = [columns[name] for name in BASE.names]
+        # The decoder's columns come in the order of the table's, metadata as the last.
+        return pa.record_batch([*arrays, *made], schema=self._schema)
+
+    def end(self) -> Iterator[str]:
+        """Complete the files and yield them; or else the columns that are missing."""
+        if not self._isKnown:
+            self._writer.abandon()
+            yield json.dumps({"table": self._spec.name, "fields": ddl.written(self._found)})
+            return
+        try:
+            found = self._writer.close()
+        except OSError as error:
+            raise cannot(self._table, error) from error
+        for each in found:
+            yield json.dumps({"table": self._spec.name, "staged": each})
+
+    def abandon(self) -> None:
+        """Take away what was staged."""
+        self._writer.abandon()
+
+
+def _dead(topics: pa.Array, reasons: pa.Array) -> pa.Array:
+    """Return the topics, those with a reason as dead letters; a dead letter's own topic has that name already."""
+    isDead = pc.and_(reasons.is_valid(), pc.invert(pc.ends_with(topics, DEAD)))
+    return pc.if_else(isDead, pc.binary_join_element_wise(topics, pa.scalar(DEAD), ""), topics)

@@ -1,0 +1,140 @@
+"""Writes neighbouring segments of a journal as a file of Parquet: what a task of ``seal`` does.
+
+How the columns are written is what Spark's vectorised reader has been measured to read fastest, see
+docs/pipeline-lake.rst: numbers that ascend as differences, names as places in a dictionary, payloads as they are.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fleximq.errors import JournalError
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import PipelineError
+from fleximq.pipeline.files.journal_files import readSlice
+from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
+from fleximq.pipeline.files.selection import Selection
+from fleximq.pipeline.files.slice_reader import Missing
+from fleximq.pipeline.files.slices import Slice
+from fleximq.pipeline.lake.sealed_segments import JOURNAL, MISSING, SEGMENTS, sealedName
+
+#: A row group has about so many bytes before they are compressed.
+GROUP_BYTES = 32 << 20
+#: What is being written stands beside the others under a name that begins so.
+STAGED = "_sealing-"
+_ENCODING: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 3,
+    "data_page_size": 4 << 20,
+    "use_dictionary": ["journal", "topic", "publisher", "dialect", "content", "headers.key_value.key"],
+    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+    "write_statistics": ["journal", "topic", "offset", "timestamp", "publisher", "dialect"],
+}
+
+
+class Sealing(NamedTuple):
+    """What became of so many segments: the rows and the bytes of their file.
+
+    Or of none, and in ``why`` a sentence why one is not sealed.
+    """
+
+    first: int
+    next: int
+    segments: int
+    rows: int = 0
+    bytes: int = 0
+    why: str = ""
+
+
+class _Lost(Exception):
+    """Something of the segment is damaged or gone."""
+
+
+def sealSegments(segments: Sequence[Slice], folder: str, damaged: bool, files: Files | None = None) -> list[Sealing]:
+    """Write the records of segments, and give the file its name when it is whole and on disk.
+
+    Where something of them is damaged or gone, the others get files of their own.
+
+    :param segments: all of each; their offsets go on from one to the next.
+    :param folder: the one of the journal, which is there.
+    :param damaged: what is damaged is sealed without that.
+    :raises PipelineError: the file cannot be written, or the journal cannot be read.
+    """
+    files = files or Files()
+    first, last = segments[0], segments[-1]
+    whole = first._replace(end=last.end, pieces=tuple(piece for each in segments for piece in each.pieces))
+    try:
+        return [_sealed(whole, len(segments), folder, damaged, files)]
+    except _Lost as lost:
+        if len(segments) == 1:
+            return [Sealing(whole.start, whole.end, 0, why=f"journal {whole.journal}, {lost}")]
+    return [outcome for each in segments for outcome in sealSegments([each], folder, damaged, files)]
+
+
+def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: Files) -> Sealing:
+    staged = f"{folder}/{STAGED}{uuid.uuid4().hex}"
+    final = f"{folder}/{sealedName(slice.start, slice.end)}"
+    missing: list[Missing] = []
+
+    def tell(found: Missing) -> None:
+        if found.lost and not damaged:
+            raise _Lost(str(found))
+        missing.append(found)
+
+    try:
+        rows = _write(slice, staged, tell, missing, files)
+        size = _onDisk(staged)
+        files.rename(staged, final)
+        files.syncFolder(folder)
+    except JournalError as error:
+        raise PipelineError(str(error)) from error
+    except OSError as error:
+        raise PipelineError(f"{final} cannot be written: {(error.strerror or str(error)).lower()}") from error
+    finally:
+        with suppress(OSError):
+            os.unlink(staged)
+    return Sealing(slice.start, slice.end, segments, rows, size)
+
+
+def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Files) -> int:
+    schema = schemaOf(ALL_COLUMNS)
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    with pq.ParquetWriter(path, schema, **_ENCODING) as writer:
+        for batch in readSlice(slice, ALL_COLUMNS, Selection(), tell, files):
+            held.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
+            if size >= GROUP_BYTES:
+                _group(writer, held, schema)
+                held, size = [], 0
+        if held:
+            _group(writer, held, schema)
+        writer.add_key_value_metadata(
+            {
+                JOURNAL: slice.journal.encode(),
+                SEGMENTS: json.dumps([piece.base for piece in slice.pieces]).encode(),
+                MISSING: json.dumps(missing).encode(),
+            }
+        )
+    return rows
+
+
+def _group(writer: pq.ParquetWriter, held: list[pa.RecordBatch], schema: pa.Schema) -> None:
+    table = pa.Table.from_batches(held, schema)
+    writer.write_table(table, row_group_size=table.num_rows)
+
+
+def _onDisk(path: str) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,106 @@
+"""The columns of a table: those of the source, what became of the payload, and why not.
+
+A payload's fields stand beside the source's columns. A field that is called like one of those, or like another field
+but for upper and lower case, has ``_`` behind its name. Fields are only ever added, so every file that is there keeps
+its meaning; the schema of all of them stands in ``_common_metadata``, which Spark takes for that of the table.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fleximq.journal.files.file_system import Files, putWhole, readWhole
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
+from fleximq.pipeline.lake.table.file_names import COMMON, OWN
+from fleximq.pipeline.payloads import ddl
+from fleximq.pipeline.payloads.identity import METADATA
+
+#: What stands in each file before the fields of payloads: all that the source has, with the journal's code for what
+#: kind of bytes the value is, and why a dead letter is one.
+BASE = schemaOf(ALL_COLUMNS).append(pa.field("reason", pa.string()))
+#: Columns from elsewhere; a field must not be called so either.
+_ELSEWHERE = ("date", METADATA.name)
+_NAME = "schema"
+
+
+class Columns(NamedTuple):
+    """How a table's payloads are decoded, and the fields that they have.
+
+    ``metadata`` tells whether those of the Identity dialect have a column.
+    """
+
+    decode: str
+    fields: pa.Schema
+    metadata: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields' columns."""
+        taken = {name.lower() for name in (*BASE.names, *_ELSEWHERE)}
+        names = []
+        for field in self.fields.names:
+            name = field
+            while name.lower() in taken:
+                name += "_"
+            taken.add(name.lower())
+            names.append(name)
+        return names
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the table's files."""
+        added = [pa.field(name, field.type) for name, field in zip(self.names, self.fields, strict=True)]
+        return pa.schema([*BASE, *added, *([METADATA] if self.metadata else [])])
+
+
+def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
+    """Return known fields and those of ``fields`` that are new.
+
+    :raises LakeRefused: one has another type than it has in the files that are there.
+    """
+    found = {field.name: field for field in known}
+    for field in fields:
+        had = found.setdefault(field.name, field)
+        if had.type != field.type:
+            raise LakeRefused(
+                f"the table {table} has {field.name} as {ddl.written(pa.schema([had]))} and cannot take it as "
+                f"{ddl.written(pa.schema([field]))}: only new columns can be added"
+            )
+    return pa.schema(found.values())
+
+
+def readColumns(table: str, files: Files | None = None) -> Columns | None:
+    """Return what was recorded of a table's columns; None if nothing was.
+
+    :raises LakeRefused: it cannot be read.
+    """
+    path = f"{table}/{OWN}/{_NAME}"
+    try:
+        found = json.loads(readWhole(files or Files(), path))
+        fields = ddl.parsed(found["fields"]) if found["fields"] else pa.schema([])
+        return Columns(found["decode"], fields, found["metadata"])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LakeRefused(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeRefused(f"{path} is damaged: {error}") from error
+
+
+def writeColumns(table: str, columns: Columns, files: Files | None = None) -> None:
+    """Record a table's columns, for tasks and for readers.
+
+    :raises OSError: they cannot be written.
+    """
+    files = files or Files()
+    sink = pa.BufferOutputStream()
+    pq.write_metadata(columns.schema, sink)
+    # Readers may know a column before there is one, not the other way round.
+    putWhole(files, table, COMMON, sink.getvalue().to_pybytes())
+    fields = ddl.written(columns.fields) if len(columns.fields) else ""
+    found = {"decode": columns.decode, "fields": fields, "metadata": columns.metadata}
+    putWhole(files, f"{table}/{OWN}", _NAME, json.dumps(found).encode())

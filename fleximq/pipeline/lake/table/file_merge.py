@@ -1,0 +1,166 @@
+"""Small files of a partition are written as large ones, their rows in the order of journal and offset.
+
+Files of one journal never overlap, so one is copied behind the other, a few row groups at a time.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fleximq.pipeline.lake.table.parquet_writer import GROUP_BYTES, Span, parquetOptions, spansOf, written
+
+_MAGIC = b"PAR1"
+
+
+class Part(NamedTuple):
+    """One file of a partition: its name, its place in the order in which the folder is listed, and what it has."""
+
+    name: str
+    place: int
+    bytes: int
+    inode: int
+    topic: str
+    spans: tuple[Span, ...]
+
+
+def partsOf(folder: str) -> list[Part]:
+    """Return the files of a partition that readers see, as a listing gives them.
+
+    :raises OSError: they cannot be read.
+    :raises KeyError: one is no file of a lake.
+    """
+    found = []
+    with os.scandir(folder) as entries:
+        for place, entry in enumerate(entries):
+            if not entry.name.startswith((".", "_")):
+                found.append(partOf(entry.path, place))
+    return found
+
+
+def partOf(path: str, place: int) -> Part:
+    """Return what a file has, and ``place`` with it.
+
+    :raises OSError: it cannot be read.
+    :raises KeyError: it is no file of a lake.
+    """
+    state = os.stat(path)
+    topic, spans = spansOf(pq.read_metadata(path).metadata or {})
+    return Part(os.path.basename(path), place, state.st_size, state.st_ino, topic, tuple(spans))
+
+
+def groupsOf(parts: Sequence[Part], target: int) -> list[list[Part]]:
+    """Return which files become one: those under half of ``target`` bytes, of one journal, up to about ``target``."""
+    small: dict[str, list[Part]] = {}
+    for part in parts:
+        if part.bytes * 2 < target and len({span.journal for span in part.spans}) == 1:
+            small.setdefault(part.spans[0].journal, []).append(part)
+    groups = []
+    for found in small.values():
+        group: list[Part] = []
+        for part in sorted(found, key=lambda part: part.spans[0].first):
+            if group and sum(each.bytes for each in group) + part.bytes > target:
+                groups.append(group)
+                group = []
+            group.append(part)
+        groups.append(group)
+    return [group for group in groups if len(group) > 1]
+
+
+def carrierOf(group: Sequence[Part]) -> Part:
+    """Return the file whose name the joined one gets: the one that a listing gives last.
+
+    Who has the names of all, and looks at the files one after the other while they are exchanged, has then either
+    seen one that is gone, and cannot read it, or finds all rows under this name (docs/pipeline-lake.rst).
+    """
+    return max(group, key=lambda part: part.place)
+
+
+def join(folder: str, group: Sequence[Part], path: str, schema: pa.Schema | None) -> None:
+    """Write the rows of some files as one, whole and on disk.
+
+    :param schema: that of the table; None: what the files have.
+    :raises OSError: a file cannot be read or written.
+    """
+    files = [pq.ParquetFile(f"{folder}/{part.name}") for part in group]
+    try:
+        if schema is None:
+            schema = pa.unify_schemas([file.schema_arrow.remove_metadata() for file in files])
+        ends = [_tail(f"{folder}/{part.name}") for part in group]
+        spans = _together([span for part in group for span in part.spans])
+        # One that listed before must not take the new file for the old one, which had its length from the listing.
+        for padding in range(8):
+            _write(files, schema, path, {**written(spans, group[0].topic), b"fleximq.joined": b"." * (padding + 1)})
+            if not any(_looksLike(path, end) for end in ends):
+                break
+    finally:
+        for file in files:
+            file.close()
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metadata: dict[bytes, bytes]) -> None:
+    with pq.ParquetWriter(path, schema, **parquetOptions(schema)) as writer:
+        for table in _groups(files, schema):
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+        writer.add_key_value_metadata(metadata)
+
+
+def _groups(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield all rows, in portions for a row group each."""
+    held: list[pa.Table] = []
+    size = 0
+    for file in files:
+        for number in range(file.num_row_groups):
+            table = _aligned(file.read_row_group(number), schema)
+            held.append(table)
+            size += table.nbytes
+            if size >= GROUP_BYTES:
+                yield pa.concat_tables(held)
+                held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with all columns of a schema; those that it has not are null."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _together(spans: Sequence[Span]) -> list[Span]:
+    """Return one span for what neighbouring files have of a journal."""
+    first, *rest = sorted(spans)
+    for span in rest:
+        first = Span(
+            first.journal,
+            first.first,
+            max(first.last, span.last),
+            first.rows + span.rows,
+            min(first.batch, span.batch),
+        )
+    return [first]
+
+
+def _tail(path: str) -> int:
+    return os.stat(path).st_size
+
+
+def _looksLike(path: str, size: int) -> bool:
+    """Tell whether a file looks whole to someone who believes that it has so many bytes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, len(_MAGIC), size - len(_MAGIC)) == _MAGIC
+    finally:
+        os.close(descriptor)

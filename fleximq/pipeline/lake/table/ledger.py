@@ -1,0 +1,147 @@
+"""What a table has of each journal: one small file, ``_fleximq/ledger``, replaced as a whole by each batch.
+
+Batches follow each other without a hole, so one range of offsets for each journal tells all: every record that the
+journal had in it, of the table's topics, is a row, but for what the gaps name. With the number of rows a reader proves
+that nothing is missing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from fleximq.journal.files.file_system import Files, putWhole, readWhole
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.table.file_names import OWN
+
+LEDGER = "ledger"
+#: The version of what stands in ``_fleximq``.
+VERSION = 1
+
+
+class Gap(NamedTuple):
+    """Offsets from ``first`` up to before ``next`` of which records may be missing; ``why`` is a clause.
+
+    ``lost`` tells damage, and what came too late, from what retention had taken out by its rules.
+    """
+
+    first: int
+    next: int
+    why: str
+    lost: bool
+
+
+class Covered(NamedTuple):
+    """What a table has of a journal: its records with offsets from ``first`` up to before ``next``, in so many rows.
+
+    ``expired`` is how many rows more there were, which the lake's own retention has removed.
+    """
+
+    first: int
+    next: int
+    rows: int = 0
+    gaps: tuple[Gap, ...] = ()
+    expired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """``batch`` is the last one that is in, -1 before the first; it had offsets from ``start`` to ``end``."""
+
+    batch: int = -1
+    start: Mapping[str, int] = field(default_factory=dict)
+    end: Mapping[str, int] = field(default_factory=dict)
+    journals: Mapping[str, Covered] = field(default_factory=dict)
+
+    def covers(self, end: Mapping[str, int]) -> bool:
+        """Tell whether a batch that ends there is in."""
+        return self.batch >= 0 and all(
+            journal in self.journals and self.journals[journal].next >= next for journal, next in end.items()
+        )
+
+    def withBatch(
+        self,
+        batch: int,
+        start: Mapping[str, int],
+        end: Mapping[str, int],
+        rows: Mapping[str, int],
+        gaps: Mapping[str, Iterable[Gap]],
+    ) -> "Ledger":
+        """Return it with one more batch; ``rows`` and ``gaps`` are those of the batch by journal."""
+        journals = dict(self.journals)
+        for journal, next in end.items():
+            had = journals.get(journal) or Covered(start.get(journal, next), start.get(journal, next))
+            found = tuple(_joined([*had.gaps, *gaps.get(journal, ())]))
+            journals[journal] = had._replace(next=max(had.next, next), rows=had.rows + rows.get(journal, 0), gaps=found)
+        return Ledger(batch, dict(start), dict(end), journals)
+
+    def withExpired(self, rows: Mapping[str, int]) -> "Ledger":
+        """Return it after so many rows of each journal were removed."""
+        journals = dict(self.journals)
+        for journal, number in rows.items():
+            had = journals[journal]
+            journals[journal] = had._replace(rows=had.rows - number, expired=had.expired + number)
+        return replace(self, journals=journals)
+
+
+def _joined(gaps: Iterable[Gap]) -> Iterable[Gap]:
+    """Yield gaps in order; those that touch and have the same reason as one."""
+    last: Gap | None = None
+    for gap in sorted(gaps):
+        if last is not None and gap.first <= last.next and gap[2:] == last[2:]:
+            last = last._replace(next=max(last.next, gap.next))
+            continue
+        if last is not None:
+            yield last
+        last = gap
+    if last is not None:
+        yield last
+
+
+def readLedger(table: str, files: Files | None = None) -> Ledger:
+    """Return a table's ledger, an empty one where there is none.
+
+    :raises LakeRefused: it cannot be read, or is of a newer version.
+    """
+    path = f"{table}/{OWN}/{LEDGER}"
+    try:
+        content = readWhole(files or Files(), path)
+    except FileNotFoundError:
+        return Ledger()
+    except OSError as error:
+        raise LakeRefused(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        return _decoded(path, json.loads(content))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeRefused(f"{path} is damaged: {error}") from error
+
+
+def _decoded(path: str, found: Any) -> Ledger:
+    if found["version"] > VERSION:
+        raise LakeRefused(f"{path} is of version {found['version']}, and this FlexiMQ knows {VERSION}")
+    journals = {
+        journal: Covered(
+            covered["first"],
+            covered["next"],
+            covered["rows"],
+            tuple(Gap(*gap) for gap in covered["gaps"]),
+            covered["expired"],
+        )
+        for journal, covered in found["journals"].items()
+    }
+    return Ledger(found["batch"], found["start"], found["end"], journals)
+
+
+def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
+    """Replace a table's ledger; after a power loss there is either the old or the new one.
+
+    :raises OSError: it cannot be written.
+    """
+    found = {
+        "version": VERSION,
+        "batch": ledger.batch,
+        "start": dict(ledger.start),
+        "end": dict(ledger.end),
+        "journals": {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())},
+    }
+    putWhole(files or Files(), f"{table}/{OWN}", LEDGER, json.dumps(found).encode())

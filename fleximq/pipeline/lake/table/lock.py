@@ -1,0 +1,72 @@
+"""Who may change a table: one at a time, whatever process they are.
+
+Three locks stand in ``_fleximq``: ``lock`` is held for the milliseconds in which files appear or are exchanged,
+``writer`` as long as an ingest feeds the table, ``compactor`` as long as somebody compacts it. All go when their
+process ends, however that comes. Readers need none.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.table.file_names import OWN
+
+#: For so many seconds somebody else may hold the lock of a change.
+PATIENCE = 60.0
+_PAUSE = 0.002
+_WHO = {"writer": "another ingest feeds it", "compactor": "another run compacts it"}
+
+
+@contextmanager
+def changing(
+    table: str,
+    files: Files | None = None,
+    patience: float = PATIENCE,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[None]:
+    """Hold the lock for a change of which files a table's folder shows; keep it for milliseconds.
+
+    :raises LakeRefused: somebody else holds it for longer than ``patience`` seconds, or it cannot be made.
+    """
+    with _held(table, "lock", files or Files(), patience, sleep):
+        yield
+
+
+@contextmanager
+def feeding(table: str, files: Files | None = None) -> Iterator[None]:
+    """Hold the lock of the one ingest that feeds a table.
+
+    :raises LakeRefused: another one does, or it cannot be made.
+    """
+    with _held(table, "writer", files or Files(), 0.0, time.sleep):
+        yield
+
+
+@contextmanager
+def compacting(table: str, files: Files | None = None) -> Iterator[None]:
+    """Hold the lock of the one run that compacts a table.
+
+    :raises LakeRefused: another one does, or it cannot be made.
+    """
+    with _held(table, "compactor", files or Files(), 0.0, time.sleep):
+        yield
+
+
+@contextmanager
+def _held(table: str, name: str, files: Files, patience: float, sleep: Callable[[float], None]) -> Iterator[None]:
+    try:
+        descriptor = files.openLock(f"{table}/{OWN}/{name}")
+    except OSError as error:
+        raise LakeRefused(f"the table {table} cannot be locked: {error.strerror or error}") from error
+    try:
+        deadline = time.monotonic() + patience
+        while not files.lock(descriptor):
+            if time.monotonic() >= deadline:
+                why = _WHO.get(name) or f"it has been locked for {patience:g} seconds"
+                raise LakeRefused(f"the table {table} is in use: {why}")
+            sleep(_PAUSE)
+        yield
+    finally:
+        files.close(descriptor)

@@ -1,0 +1,225 @@
+"""Rows become staged Parquet files, one or more for each topic and day.
+
+Rows wait in memory until there are enough of them for a row group, or too many in all; few files are open at once, so
+neither the number of topics nor that of rows is limited. This file is hot: see docs/pipeline-lake.rst, "How fast".
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fleximq.pipeline.lake.batch_commit import Staged
+
+#: The keys of what each file says of itself: its topic's whole name, and for each journal that it has rows of, as JSON,
+#: the journal, the first and the last offset, the number of rows, and the first batch that they came with.
+TOPIC, SPANS = b"fleximq.topic", b"fleximq.spans"
+#: So many bytes of rows wait in memory, and so many files are open, at most.
+MOST_WAITING, MOST_OPEN = 128 << 20, 32
+#: A row group has about so many bytes before they are compressed.
+GROUP_BYTES = 64 << 20
+_DAY = 86_400_000_000
+#: The first and the last day that readers know as a date. A clock may have been anywhere; those who look after tables
+#: must not stumble over it.
+_DATES = -719_162, 2_932_896
+_DICTIONARIES = ("journal", "topic", "publisher", "dialect", "content", "reason")
+
+
+class Span(NamedTuple):
+    """What a file has of a journal: so many rows with offsets from ``first`` to ``last``, both included."""
+
+    journal: str
+    first: int
+    last: int
+    rows: int
+    batch: int
+
+
+def written(spans: Sequence[Span], topic: str) -> dict[bytes, bytes]:
+    """Return what a file says of itself, for its metadata."""
+    return {TOPIC: topic.encode(), SPANS: json.dumps(spans).encode()}
+
+
+def spansOf(metadata: Any) -> tuple[str, list[Span]]:
+    """Return a file's topic and its spans; takes the mapping that :func:`written` has made.
+
+    :raises KeyError: it is no file of a lake.
+    """
+    return metadata[TOPIC].decode(), [Span(*span) for span in json.loads(metadata[SPANS])]
+
+
+def parquetOptions(schema: pa.Schema) -> dict[str, Any]:
+    """Return how columns are encoded, for :class:`pyarrow.parquet.ParquetWriter`."""
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "version": "2.6",
+        "use_dictionary": [name for name in _DICTIONARIES if name in schema.names],
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in ("offset", "timestamp") if name in schema.names},
+        "write_statistics": [name for name in schema.names if name not in ("value", "key", "headers", "reason")],
+    }
+
+
+def dateOf(day: int) -> str:
+    """Return a day since 1970 as ``YYYY-MM-DD``; one that readers do not know as a date is the nearest that they do."""
+    return str(np.datetime64(min(max(day, _DATES[0]), _DATES[1]), "D"))
+
+
+class _Open(NamedTuple):
+    """A file that is being written."""
+
+    name: str
+    writer: pq.ParquetWriter
+
+
+class _Rows:
+    """What is known of the rows of one topic and day: those that wait, and those in the file that is open."""
+
+    def __init__(self) -> None:
+        self.waiting: list[pa.RecordBatch] = []
+        self.bytes = 0
+        self.first, self.last, self.number = 1 << 63, -1, 0
+        self.open: _Open | None = None
+
+
+class Writer:
+    """Stages the rows of one journal that one attempt of a task reads, in a folder on its machine or shared.
+
+    :param folder: where files are staged.
+    :param schema: that of the rows; ``topic``, ``offset`` and ``timestamp`` are among them.
+    """
+
+    def __init__(self, folder: str, schema: pa.Schema, journal: str, batch: int) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._options = parquetOptions(schema)
+        self._journal = journal
+        self._batch = batch
+        self._attempt = uuid.uuid4().hex
+        self._rows: dict[tuple[str, int], _Rows] = {}
+        self._opened: dict[tuple[str, int], None] = {}
+        self._staged: list[Staged] = []
+        self._names = 0
+        self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows, in the order of their offsets.
+
+        :raises OSError: they cannot be written.
+        """
+        for key, rows in _divided(batch):
+            found = self._rows.get(key)
+            if found is None:
+                found = self._rows[key] = _Rows()
+            size = rows.nbytes
+            found.waiting.append(rows)
+            found.bytes += size
+            self._bytes += size
+            if found.bytes >= GROUP_BYTES:
+                self._flush(key)
+        while self._bytes > MOST_WAITING:
+            self._flush(max(self._rows, key=lambda key: self._rows[key].bytes))
+
+    def close(self) -> list[Staged]:
+        """Write all that waits, and return the files; each is whole and on disk.
+
+        :raises OSError: they cannot be written.
+        """
+        while self._rows:
+            key = next(iter(self._rows))
+            self._flush(key)
+            self._end(key)
+        return self._staged
+
+    def abandon(self) -> None:
+        """Remove what was staged, as far as that can be done."""
+        names = [each.name for each in self._staged]
+        for rows in self._rows.values():
+            if rows.open is not None:
+                names.append(rows.open.name)
+        for name in names:
+            try:
+                os.unlink(f"{self._folder}/{name}")
+            except OSError:
+                continue
+
+    def _flush(self, key: tuple[str, int]) -> None:
+        """Write what waits of a topic and day as a row group."""
+        rows = self._rows[key]
+        if not rows.waiting:
+            return
+        table = pa.Table.from_batches(rows.waiting, self._schema)
+        if rows.open is None:
+            rows.open = self._begin(key)
+        rows.open.writer.write_table(table, row_group_size=max(1, table.num_rows))
+        offsets = table.column("offset")
+        rows.first = min(rows.first, offsets[0].as_py())
+        rows.last = max(rows.last, offsets[-1].as_py())
+        rows.number += table.num_rows
+        self._bytes -= rows.bytes
+        rows.waiting, rows.bytes = [], 0
+
+    def _begin(self, key: tuple[str, int]) -> _Open:
+        """Open a file; where too many are, the one that has been open longest ends."""
+        if len(self._opened) >= MOST_OPEN:
+            self._end(next(iter(self._opened)))
+        name = f"{self._attempt}-{self._names}.parquet"
+        self._names += 1
+        self._opened[key] = None
+        return _Open(name, pq.ParquetWriter(f"{self._folder}/{name}", self._schema, **self._options))
+
+    def _end(self, key: tuple[str, int]) -> None:
+        """Complete the file of a topic and day; what comes later goes into another one."""
+        rows = self._rows.pop(key)
+        if rows.open is None:
+            return
+        name, writer = rows.open
+        del self._opened[key]
+        topic, day = key
+        span = Span(self._journal, rows.first, rows.last, rows.number, self._batch)
+        writer.add_key_value_metadata(written([span], topic))
+        writer.close()
+        size = _synced(f"{self._folder}/{name}")
+        self._staged.append(Staged(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size))
+        if rows.waiting:
+            # It ended for another one's sake; its rows still wait.
+            later = self._rows[key] = _Rows()
+            later.waiting, later.bytes = rows.waiting, rows.bytes
+
+
+def _synced(path: str) -> int:
+    """Return the size of a file, once it outlives a power loss."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fdatasync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+def _divided(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
+    """Yield the rows of each topic and day (since 1970, UTC), in their order."""
+    if not batch.num_rows:
+        return
+    encoded = batch.column("topic").dictionary_encode()
+    topics = encoded.dictionary.to_pylist()
+    codes = encoded.indices.to_numpy()
+    days = batch.column("timestamp").cast(pa.int64()).to_numpy() // _DAY
+    low, high = int(days.min()), int(days.max())
+    if len(topics) == 1 and low == high:
+        yield (topics[0], low), batch
+        return
+    keys = codes.astype(np.int64) * (high - low + 1) + (days - low)
+    order = np.argsort(keys, kind="stable")
+    found = keys[order]
+    starts = np.flatnonzero(np.concatenate(([True], found[1:] != found[:-1])))
+    ends = np.append(starts[1:], len(found))
+    taken = batch.take(pa.array(order))
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        code, day = divmod(int(found[start]), high - low + 1)
+        yield (topics[code], low + day), taken.slice(start, end - start)

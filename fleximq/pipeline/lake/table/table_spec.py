@@ -1,0 +1,150 @@
+"""What becomes one table: which topics, and what is made of their payloads."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from fleximq.config import option_values
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.files.selection import Topics
+from fleximq.pipeline.lake.table.columns import Columns
+from fleximq.pipeline.lake.table.file_names import isTableName
+from fleximq.pipeline.payloads import ddl
+from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
+from fleximq.pipeline.payloads.identity import Identity
+
+#: What is behind the name of a topic whose messages do not fit the table.
+DEAD = "~dlq"
+#: The column of payloads that are no maps.
+_ONE = {"text": pa.schema([("text", pa.string())]), "raw": pa.schema([("body", pa.binary())])}
+#: What tells payloads that are none of their format, before anything is known of them.
+_UNKNOWN = pa.schema([("value", pa.string())])
+_KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-base64")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table. ``topics`` are patterns, none of them means all topics; ``schema`` is DDL, None: it is found out.
+
+    ``isSaid`` tells that ``decode`` was asked for and is not the default.
+    """
+
+    name: str
+    topics: tuple[str, ...] = ()
+    decode: str = "raw"
+    schema: str | None = None
+    metadata: bool = False
+    base64: bool = False
+    isSaid: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isTableName(self.name):
+            raise OptionRefused(
+                f"a table cannot be called {self.name!r}: letters, digits, '.', '_' and '-' only, at most 100, and a "
+                "letter or digit first"
+            )
+        if self.decode not in FORMATS:
+            raise OptionRefused(
+                f"the table {self.name} has payloads as {self.decode!r}, but there are only {', '.join(FORMATS)}"
+            )
+        if self.schema is not None:
+            if self.decode not in STRUCTURED:
+                raise OptionRefused(f"the table {self.name} has a schema, which goes with {' and '.join(STRUCTURED)}")
+            Decoder(self.decode, ddl.parsed(self.schema), self.identity)
+
+    @property
+    def identity(self) -> Identity:
+        """What is taken apart of the Identity dialect's messages."""
+        return Identity(self.metadata, self.base64)
+
+    @property
+    def isInferred(self) -> bool:
+        """Whether the columns are found by looking at payloads."""
+        return self.decode in STRUCTURED and self.schema is None
+
+    @cached_property
+    def wanted(self) -> Topics:
+        """The topics."""
+        return Topics(levels=self.topics)
+
+    @property
+    def fields(self) -> pa.Schema:
+        """The columns that payloads are known to have from the beginning."""
+        if self.schema is not None:
+            return ddl.parsed(self.schema)
+        isApart = self.decode == "text" or (self.decode == "raw" and (self.metadata or self.base64))
+        return _ONE[self.decode] if isApart else pa.schema([])
+
+    def decoder(self, columns: Columns) -> Decoder | None:
+        """Return what makes columns of payloads; None where nothing is made.
+
+        Where no column is known yet, it makes one that the table has not, and tells what does not fit.
+        """
+        identity = Identity(columns.metadata, self.base64)
+        if len(columns.fields):
+            return Decoder(self.decode, columns.fields, identity)
+        return Decoder(self.decode, _UNKNOWN, identity) if self.decode in STRUCTURED else None
+
+
+def tableOf(name: str, written: object) -> TableSpec:
+    """Read ``NAME=PATTERN[,PATTERN][:FORMAT]``, or a table of the settings file.
+
+    :raises OptionRefused: it is none.
+    """
+    if isinstance(written, Mapping):
+        return _ofMapping(name, written)
+    text = option_values.text(name, written)
+    table, equals, rest = text.partition("=")
+    patterns, colon, decode = rest.rpartition(":")
+    if not colon or decode not in FORMATS:
+        if patterns.endswith(("#", "*")):
+            raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(FORMATS)}")
+        # A topic's name may have a colon.
+        patterns, colon, decode = rest, "", "raw"
+    topics = tuple(each.strip() for each in patterns.split(",") if each.strip())
+    if not equals or not topics:
+        raise OptionRefused(
+            f"{name} is {text!r}, but must be NAME=PATTERN[,PATTERN][:FORMAT], e.g. sensors=sensors.#:json"
+        )
+    return TableSpec(table.strip(), topics, decode, isSaid=bool(colon))
+
+
+def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
+    for key in written:
+        if key not in _KEYS:
+            raise OptionRefused(f"{name} has {key!r}, but there are only {', '.join(_KEYS)}")
+    if "name" not in written:
+        raise OptionRefused(f"{name} has no name")
+    return TableSpec(
+        option_values.text(f"{name}.name", written["name"]),
+        option_values.texts(f"{name}.topics", written.get("topics", ())),
+        option_values.text(f"{name}.decode", written.get("decode", "raw")),
+        option_values.text(f"{name}.schema", written["schema"]) if "schema" in written else None,
+        option_values.flag(f"{name}.identity-metadata", written.get("identity-metadata", False)),
+        option_values.flag(f"{name}.identity-base64", written.get("identity-base64", False)),
+        "decode" in written,
+    )
+
+
+def allWanted(specs: Iterable[TableSpec]) -> tuple[str, ...]:
+    """Return patterns for all topics that become rows somewhere; none means every topic."""
+    patterns: dict[str, None] = {}
+    for spec in specs:
+        if not spec.topics:
+            return ()
+        patterns.update(dict.fromkeys(spec.topics))
+    return tuple(patterns)
+
+
+def packed(specs: Sequence[TableSpec]) -> str:
+    """Return tables as text, for the tasks."""
+    return json.dumps([asdict(spec) for spec in specs])
+
+
+def unpacked(text: str) -> list[TableSpec]:
+    """Return the tables that :func:`packed` has written."""
+    return [TableSpec(**{**each, "topics": tuple(each["topics"])}) for each in json.loads(text)]

@@ -1,0 +1,232 @@
+"""The tables that a query may name: each topic by its own name, ``messages`` for all of them, and those of a lake.
+
+A table is only opened when a query names it, so that nothing else is read; and of it only the columns whose names are
+words of the query.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.failures import sentenceOf
+from fleximq.pipeline.files.schema import COLUMNS
+from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.format import DELTA, PARQUET, formatOf
+from fleximq.pipeline.payloads.ddl import written
+from fleximq.pipeline.payloads.decoder import STRUCTURED
+from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf
+from fleximq.pipeline.reader.source_options import SourceOptions
+
+#: The table of all topics.
+ALL = "messages"
+_WORD = re.compile(r"\w+")
+#: What counts rows and means no columns.
+_COUNTED = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+_PART = re.compile(r"`((?:[^`]|``)*)`")
+#: So many topics are named where one is missing.
+_NAMED = 20
+
+
+class Tables:
+    """What a query can name.
+
+    :param options: those of the source; None where only a lake is asked.
+    :param sealed: the folder of sealed history, which is read with the journals.
+    :param lake: the folder of lake tables.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: Mapping[str, str] | None,
+        sealed: str | None = None,
+        lake: str | None = None,
+    ) -> None:
+        self._spark = spark
+        self._options = options
+        self._sealed = sealed
+        self._lake = lake
+
+    def ask(self, query: str) -> DataFrame:
+        """Return what a query answers.
+
+        :raises PipelineError: it names what is not there, or is not understood; or a journal cannot be read.
+        """
+        columns = columnsIn(query)
+        opened: list[str] = []
+        try:
+            while True:
+                try:
+                    return self._spark.sql(query)
+                except AnalysisException as error:
+                    name = _missing(error)
+                    if name is not None and name not in opened:
+                        self._checkTwins(name, query)
+                        self._open(name, columns).createOrReplaceTempView(_quoted(name))
+                        opened.append(name)
+                    elif columns is not None and name is None and opened:
+                        # Perhaps a column is meant that the words did not tell.
+                        columns = None
+                        self._close(opened)
+                    else:
+                        raise OptionRefused(sentenceOf(error)) from error
+        finally:
+            self._close(opened)
+
+    def _checkTwins(self, name: str, query: str) -> None:
+        """See that a query does not name another topic, too, which Spark would take for the same.
+
+        :raises OptionRefused: it does.
+        """
+        if self._options is None or name == ALL:
+            return
+        # To know all topics the whole journal would have to be read.
+        likes = set(re.findall(re.escape(name), query, re.IGNORECASE)) - {name}
+        for other in sorted(likes):
+            if isThere(SourceOptions.of(_plain(self._options)), other, self._sealed):
+                raise OptionRefused(
+                    f"the topics {name!r} and {other!r} differ in capitals only, which SQL does not tell apart: ask "
+                    f"{ALL} where topic is the one or the other"
+                )
+
+    def _close(self, opened: list[str]) -> None:
+        """Forget tables; what was asked of them has them already."""
+        while opened:
+            self._spark.catalog.dropTempView(_quoted(opened.pop()))
+
+    def _open(self, name: str, columns: list[str] | None) -> DataFrame:
+        """Return the table of this name.
+
+        :raises OptionRefused: there is none.
+        """
+        if self._lake is not None and Path(self._lake, name, OWN).is_dir():
+            return lakeTable(self._spark, f"{self._lake}/{name}")
+        if self._options is None:
+            raise OptionRefused(f"there is no table {name!r} in {self._lake}")
+        chosen = SourceOptions.of(_plain(self._options))
+        if name != ALL and not isThere(chosen, name, self._sealed):
+            known = topicsOf(chosen, self._sealed)
+            some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
+            dotted = "; a name with a dot has to stand in double quotes" if any("." in each for each in known) else ""
+            raise OptionRefused(f"there is no topic {name!r}, only {some or 'none at all'}{dotted}")
+        return self._read(None if name == ALL else name, columns)
+
+    def _read(self, topic: str | None, columns: list[str] | None) -> DataFrame:
+        options = dict(self._options or {})
+        if topic is not None:
+            options.pop("topics", None)
+            options.pop("subscribePattern", None)
+            if _canBeListed(topic):
+                options["subscribe"] = topic
+            else:
+                options.pop("subscribe", None)
+                options["subscribePattern"] = re.escape(topic)
+        if "decode" in options:
+            return self._decoded(options, topic)
+        if columns is not None:
+            options["columns"] = ",".join(columns)
+        return self._load(options)
+
+    def _load(self, options: Mapping[str, str]) -> DataFrame:
+        """Return what the source has, and what is sealed where that is asked, too."""
+        if self._sealed is None:
+            return self._spark.read.format("fleximq").options(**options).load()
+        from fleximq.pipeline import history
+
+        path = options.get("path")
+        folders = json.loads(path) if path is not None and path.startswith("[") else path
+        others = {name: value for name, value in options.items() if name != "path"}
+        return history.read(self._spark, folders, self._sealed, **others)
+
+    def _decoded(self, options: dict[str, str], topic: str | None) -> DataFrame:
+        """Return the source's columns, but for ``value`` those of the payloads, and ``error`` where one is wrong."""
+        if options["decode"] in STRUCTURED and "decodeSchema" not in options:
+            found = schemaOf(SourceOptions.of(_plain(options)), options["decode"], topic, self._sealed)
+            if not found.names:
+                raise OptionRefused(
+                    f"no payload of {'any topic' if topic is None else repr(topic)} is {options['decode']}; "
+                    "--schema can say what there will be"
+                )
+            options["decodeSchema"] = written(found)
+        rows = self._load(options)
+        kept = [name for name in COLUMNS if name != "value"]
+        fields = [field.name for field in rows.schema["decoded"].dataType.fields]  # type: ignore[attr-defined]
+        taken = {name.lower() for name in (*kept, "error", "decoded")}
+        own = [name for name in fields if name.lower() not in taken]
+        columns: list[Any] = [F.col(name) for name in kept]
+        columns += [F.col("decoded").getField(name).alias(name) for name in own]
+        # Fields called like columns of ours can be had as decoded.offset.
+        columns += [F.col("decoded")] if len(own) < len(fields) else []
+        return rows.select(*columns, F.col("error"))
+
+
+def _canBeListed(topic: str) -> bool:
+    """Tell whether the option ``subscribe``, a list with commas, can name a topic."""
+    return "," not in topic and topic == topic.strip()
+
+
+def _plain(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options without those that decode payloads."""
+    return {name: value for name, value in options.items() if name not in ("decode", "decodeSchema")}
+
+
+def lakeTable(spark: SparkSession, table: str) -> DataFrame:
+    """Return a table of a lake as it is now.
+
+    :raises PipelineError: it cannot be read.
+    """
+    form = formatOf(table)
+    if form["format"] == PARQUET:
+        return spark.read.parquet(table)
+    try:
+        files = _deltaFiles(table) if form["format"] == DELTA else _icebergFiles(table, form.get("catalog"))
+    except ImportError as error:
+        raise OptionRefused(
+            f"{error.name} is not installed: pip install 'fleximq[{form['format']}]' brings it"
+        ) from error
+    if not files:
+        raise OptionRefused(f"the table {table} has no files yet")
+    return spark.read.option("basePath", table).option("mergeSchema", "true").parquet(*files)
+
+
+def _deltaFiles(table: str) -> list[str]:
+    from deltalake import DeltaTable
+
+    found: list[str] = DeltaTable(table).file_uris()
+    return found
+
+
+def _icebergFiles(table: str, catalog: str | None) -> list[str]:
+    from fleximq.pipeline.lake.iceberg import catalogOf
+    from fleximq.pipeline.lake.iceberg.iceberg_log import NAMESPACE
+
+    found = catalogOf(str(Path(table).parent), catalog).load_table((NAMESPACE, Path(table).name))
+    return [task.file.file_path for task in found.scan().plan_files()]
+
+
+def columnsIn(query: str) -> list[str] | None:
+    """Return the source's columns that a query may want; None for all."""
+    text = _COUNTED.sub(" ", query)
+    words = {word.lower() for word in _WORD.findall(text)}
+    if "*" in text or "select" not in words or "natural" in words:
+        return None
+    return [name for name in COLUMNS if name in words] or ["offset"]
+
+
+def _missing(error: AnalysisException) -> str | None:
+    """Return the name of the table that is not there, if that is what the error says."""
+    if error.getCondition() not in ("TABLE_OR_VIEW_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND.WITHOUT_SUGGESTION"):
+        return None
+    parts = _PART.findall((error.getMessageParameters() or {}).get("relationName", ""))
+    return ".".join(part.replace("``", "`") for part in parts) or None
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

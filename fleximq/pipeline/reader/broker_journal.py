@@ -1,0 +1,382 @@
+"""A broker's journal as a source of records, read through the broker. In a folder
+:mod:`fleximq.pipeline.files.journal_files`
+reads one.
+
+The broker answers with whole frames from any position on, and the offsets in their headers ascend. So places are found
+by trying positions, a dozen answers for a GiB, and what was found is kept.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from platform import machine
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from fleximq.journal.files.counting import placed
+from fleximq.journal.files.record_distance import Advance
+from fleximq.journal.format.control_frames import decodeGap, decodeTransaction
+from fleximq.journal.format.frame import FrameError, FrameHeader, Kind, readHeader
+from fleximq.limits import KIBIBYTE, MEBIBYTE
+from fleximq.pipeline.broker_link import Link, Place
+from fleximq.pipeline.errors import BrokerRefused
+from fleximq.pipeline.files.folder import End
+from fleximq.pipeline.files.frame_columns import Placed, decodeFrames, offsetsAndTimes
+from fleximq.pipeline.files.journal_files import Bounds
+from fleximq.pipeline.files.selection import NEVER, Selection, Topics
+from fleximq.pipeline.files.slice_reader import Missing
+from fleximq.pipeline.files.slices import SLICE_BYTES, Piece, Slice
+
+#: The most bytes that the broker gives at once.
+PORTION = 4 * MEBIBYTE
+#: Places are found to so many bytes; what is read besides is passed over.
+STEP = 256 * KIBIBYTE
+#: Whether the processor reads numbers from any place: within an answer they are at no multiples of their size.
+_ANYWHERE = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
+#: So many tried positions are kept.
+_TRIED = 10_000
+_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+
+Frame = tuple[FrameHeader, memoryview]
+
+
+class Answer(NamedTuple):
+    """Frames as the broker gives them: where each begins in ``data``, and the position to go on from."""
+
+    data: memoryview
+    frames: list[tuple[int, FrameHeader]]
+    next: int
+
+
+def ask(link: Link, journal: str, position: int, most: int = PORTION) -> Answer:
+    """Return the whole frames from a position on, at most so many bytes, or one; none at the end.
+
+    :param journal: the id of the journal that is meant.
+    :raises PipelineError: the broker is away, refuses, has no journal or another one, or answers with something else.
+    """
+    answer = link.askLarge("/journal/read", {"position": position, "most": most})
+    _check(link, journal, answer["journal"])
+    data = memoryview(answer["data"] if _ANYWHERE else bytes(answer["data"]))
+    frames, at = [], 0
+    try:
+        while at < len(data):
+            header = readHeader(data, at)
+            frames.append((at, header))
+            at += header.length
+        if at > len(data):
+            raise FrameError("the last one is cut off")
+    except FrameError as error:
+        raise BrokerRefused(f"the broker at {link.place.url} sent frames that cannot be read: {error}") from error
+    return Answer(data, frames, answer["next"])
+
+
+def _check(link: Link, journal: str, found: str) -> None:
+    """Check that a broker that may have been started anew still has the journal that is meant.
+
+    :raises BrokerRefused: it has another one.
+    """
+    if found != journal:
+        raise BrokerRefused(f"the broker at {link.place.url} has the journal {found} now, not {journal} any more")
+
+
+class RemoteJournal:
+    """The journal of one broker; ``id`` is its own, ``path`` the broker's URL. Used by one thread.
+
+    Every method raises :class:`fleximq.pipeline.errors.PipelineError` where the broker is away for too long, does not
+    let the pipeline in, or has no journal.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.path = place.url
+        self._link = Link(place)
+        self._tried: dict[int, FrameHeader] = {}
+        self.id = str(self._about()["journal"])
+
+    def close(self) -> None:
+        """End the connection; it is made again when something is asked."""
+        self._link.close()
+
+    def _about(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._link.ask("/journal/bounds", {"limit": 1, "topics": False})
+        return found
+
+    def end(self) -> End:
+        """Return where all ends that is committed."""
+        about = self._about()
+        _check(self._link, self.id, about["journal"])
+        return End(about["position"], about["end"])
+
+    def bounds(self) -> Bounds:
+        """Return which offsets are kept; both are the same where there are none."""
+        end = self.end()
+        position = 0
+        while True:
+            answer = ask(self._link, self.id, position, STEP)
+            for _, header in answer.frames:
+                if header.kind in (*_RECORDS, Kind.TRANSACTION, Kind.GAP):
+                    return Bounds(min(header.baseOffset, end.offset), end.offset)
+            if not answer.frames:
+                return Bounds(end.offset, end.offset)
+            position = answer.next
+
+    def offsetAt(self, time: int) -> int:
+        """Return the offset of the first record of this time or later (microseconds since 1970), or else the next.
+
+        Of what was published in a transaction, the time of the transaction counts.
+        """
+        end = self.end()
+        position, _ = self._search(lambda header: header.lastTime >= time, end.position)
+        while True:
+            answer = ask(self._link, self.id, position, STEP)
+            for at, header in answer.frames:
+                if header.lastTime < time:
+                    continue
+                if header.kind == Kind.TRANSACTION and header.count:
+                    return header.baseOffset
+                if header.kind in _RECORDS:
+                    for offsets, times in offsetsAndTimes(answer.data, [Placed(at)]):
+                        return int(offsets[(times >= time).argmax()])
+            if not answer.frames:
+                return end.offset
+            position = answer.next
+
+    def advance(self, start: int, end: int, records: int | None, size: int | None) -> Advance:
+        """Return how far from ``start`` on so many records and so many bytes of frames go, at least one record.
+
+        Records are those of all topics. Of a transaction's bytes all that was staged for it counts.
+
+        :param end: go no further than this offset.
+        """
+        counted = Advance(start, 0, 0)
+        while counted.offset < end:
+            limits = {
+                name: limit - done
+                for name, limit, done in (("records", records, counted.records), ("bytes", size, counted.bytes))
+                if limit is not None
+            }
+            if counted.records and min(limits.values(), default=1) <= 0:
+                break
+            asked = {name: max(limit, 1) for name, limit in limits.items()}
+            found = self._link.ask("/journal/advance", {"start": counted.offset, "end": end, **asked})
+            if counted.records and "bytes" in limits and found["bytes"] > limits["bytes"]:
+                break
+            counted = Advance(found["offset"], counted.records + found["records"], counted.bytes + found["bytes"])
+            if not found["records"]:
+                break
+        return counted
+
+    def split(
+        self,
+        start: int,
+        end: int,
+        topics: Topics | None = None,
+        parts: int = 1,
+        since: int = NEVER,
+        sliceBytes: int = SLICE_BYTES,
+    ) -> list[Slice]:
+        """Divide what has offsets from ``start`` up to before ``end`` among tasks, balanced by bytes.
+
+        Topics and times leave nothing out here: what the broker has of them is only known by reading it.
+
+        :param parts: at least so many slices, if what there is can be cut so small (a frame).
+        :param sliceBytes: about the most that one of them reads.
+        """
+        if start >= end:
+            return []
+        last = self.end()
+        until = last.position
+        if end < last.offset:
+            _, behind = self._search(lambda header: header.baseOffset >= end, until)
+            after = self._try(behind)
+            until = until if after is None else after.position
+        first = self._try(0)
+        if first is not None and first.baseOffset < start:
+            begin, _ = self._search(lambda header: header.baseOffset > start, last.position)
+            first = self._try(begin)
+        if first is None or first.position >= until:
+            return []
+        cuts = [(first.position, max(start, first.baseOffset))]
+        number = max(parts, -(-(until - first.position) // sliceBytes))
+        for part in range(1, number):
+            header = self._try(first.position + (until - first.position) * part // number)
+            if header is not None and cuts[-1][0] < header.position < until and header.baseOffset < end:
+                cuts.append((header.position, max(start, header.baseOffset)))
+        cuts.append((until, min(end, last.offset)))
+        return [
+            Slice(self.path, self.id, start, end, last.position, (Piece(0, one[0], next[0], one[1], next[1]),))
+            for one, next in zip(cuts, cuts[1:], strict=False)
+        ]
+
+    # -- trying positions --------------------------------------------------------------------------
+
+    def _search(self, holds: Callable[[FrameHeader], bool], end: int) -> tuple[int, int]:
+        """Return two positions, about a step apart.
+
+        :param holds: for no frame before the first of them, and for all from the second on.
+        """
+        low, high = 0, end
+        while high - low > STEP:
+            middle = (low + high) // 2 // STEP * STEP
+            if middle <= low:
+                break
+            header = self._try(middle)
+            if header is None or holds(header):
+                high = middle
+            else:
+                low = middle
+        return low, high
+
+    def _try(self, position: int) -> FrameHeader | None:
+        """Return the header of the first frame at or behind a position; None at the end."""
+        known = self._tried.get(position)
+        if known is None:
+            frames = ask(self._link, self.id, position, 1).frames
+            if not frames:
+                return None
+            if len(self._tried) >= _TRIED:
+                self._tried.clear()
+            known = self._tried[position] = frames[0][1]
+        return known
+
+
+def readRemote(
+    slice: Slice, place: Place, columns: Sequence[str], wanted: Selection, missing: Callable[[Missing], None]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted records of a slice as batches of columns, in the order of their offsets.
+
+    :param place: the broker; its URL is the slice's ``path``.
+    :param missing: told of records that should be there and are not; what it raises ends the reading.
+    :raises PipelineError: as :class:`RemoteJournal`; or the broker has another journal now.
+    """
+    selection = wanted.within(slice.start, slice.end)
+    with Link(place) as link, ThreadPoolExecutor(1) as pool:
+        reader = _RemoteReader(link, pool, slice, missing)
+        try:
+            for data, places in reader.frames():
+                yield from decodeFrames(data, places, columns, slice.journal, selection)
+        except FrameError as error:
+            raise BrokerRefused(f"the broker at {slice.path} sent frames that cannot be read: {error}") from error
+
+
+class _RemoteReader:
+    """Reads a slice, once; the next frames are on their way while the ones before are decoded."""
+
+    def __init__(self, link: Link, pool: ThreadPoolExecutor, slice: Slice, missing: Callable[[Missing], None]) -> None:
+        self._link = link
+        self._pool = pool
+        self._slice = slice
+        self._missing = missing
+        # The offset that should come next; None behind frames of which it is not known how far they went.
+        self._next: int | None = None
+        self._held: dict[int, Frame] = {}
+
+    def frames(self) -> Iterator[tuple[memoryview, list[Placed]]]:
+        """Yield frames with records, those of transactions included, and the bytes in which they stand."""
+        for piece in self._slice.pieces:
+            self._next = piece.first
+            for answer in self._answers(piece):
+                yield from self._placed(answer, piece.until)
+            self._reached(piece.next)
+
+    def _answers(self, piece: Piece) -> Iterator[Answer]:
+        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position)
+        while True:
+            answer = coming.result()
+            if not answer.frames or answer.frames[0][1].position >= piece.until:
+                return
+            more = answer.next < piece.until
+            if more:
+                coming = self._pool.submit(ask, self._link, self._slice.journal, answer.next)
+            yield answer
+            if not more:
+                return
+
+    def _placed(self, answer: Answer, until: int) -> Iterator[tuple[memoryview, list[Placed]]]:
+        start, end = self._slice.start, self._slice.end
+        places: list[Placed] = []
+        for at, header in answer.frames:
+            if header.position >= until:
+                break
+            base = header.baseOffset
+            self._reached(base)
+            frame = answer.data[at : at + header.length]
+            self._next = _behind(header, frame)
+            if header.kind in _RECORDS and base < end:
+                if header.kind == Kind.SPARSE_RECORDS or base + header.count > start:
+                    places.append(Placed(at))
+            elif header.kind == Kind.REMOVED and header.count and base < end:
+                self._missing(Missing(base, base + header.count, "retention has taken some out", lost=False))
+            elif header.kind == Kind.TRANSACTION and base < end and base + header.count > start:
+                if places:
+                    yield answer.data, places
+                    places = []
+                yield from self._published(header, frame)
+        if places:
+            yield answer.data, places
+
+    def _reached(self, offset: int) -> None:
+        """Go on at an offset; those before it that did not come are missing."""
+        if self._next is not None:
+            self._lost(self._next, offset, "the broker's journal has them no more")
+        self._next = offset
+
+    def _lost(self, first: int, next: int, why: str) -> None:
+        first, next = max(first, self._slice.start), min(next, self._slice.end)
+        if first < next:
+            self._missing(Missing(first, next, why))
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, list[Placed]]]:
+        """Yield the staged frames that a transaction has published."""
+        transaction = decodeTransaction(header, frame)
+        if transaction.aborted:
+            return
+        positions = transaction.staged
+        offset, behind = header.baseOffset, header.baseOffset + header.count
+        for place, position in enumerate(positions):
+            staged = self._staged(position, positions[place:])
+            if staged is None or offset + staged[0].count > behind:
+                yield from self._publishedInPart(positions[place:], offset, behind)
+                return
+            yield from self._within(staged, offset)
+            offset += staged[0].count
+
+    def _publishedInPart(
+        self, positions: Sequence[int], offset: int, behind: int
+    ) -> Iterator[tuple[memoryview, list[Placed]]]:
+        """Yield those of some staged frames of which the offsets can be told, though others are gone."""
+        found = [self._staged(position, positions) for position in positions]
+        counts = [None if staged is None else staged[0].count for staged in found]
+        offsets, gap = placed(counts, offset, behind - offset)
+        if gap is not None:
+            self._lost(*gap, "what was staged there is damaged or gone")
+        for staged, first in zip(found, offsets, strict=True):
+            if staged is not None and first is not None:
+                yield from self._within(staged, first)
+
+    def _within(self, staged: Frame, first: int) -> Iterator[tuple[memoryview, list[Placed]]]:
+        header, frame = staged
+        if first < self._slice.end and first + header.count > self._slice.start:
+            yield frame, [Placed(0, first)]
+
+    def _staged(self, position: int, wanted: Sequence[int]) -> Frame | None:
+        """Return the staged frame at a position, None if it is not there; others that are wanted come with it."""
+        if position not in self._held:
+            near = any(position < each < position + PORTION for each in wanted)
+            answer = self._pool.submit(ask, self._link, self._slice.journal, position, PORTION if near else 1).result()
+            self._held = {
+                header.position: (header, answer.data[at : at + header.length])
+                for at, header in answer.frames
+                if header.kind == Kind.STAGED
+            }
+        return self._held.get(position)
+
+
+def _behind(header: FrameHeader, frame: memoryview) -> int | None:
+    """Return the offset that the next frame should have; None if this one does not tell."""
+    if header.kind in (Kind.SPARSE_RECORDS, Kind.REMOVED):
+        return None
+    if header.kind in (Kind.RECORDS, Kind.TRANSACTION):
+        return header.baseOffset + header.count
+    return decodeGap(header, frame).next if header.kind == Kind.GAP else header.baseOffset

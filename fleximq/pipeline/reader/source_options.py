@@ -1,0 +1,220 @@
+"""The options of the source, read and checked. Where Spark's Kafka source has an option, it is called the same."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleximq.config import option_values
+from fleximq.errors import SettingError
+from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.files.schema import ALL_COLUMNS, COLUMNS
+from fleximq.pipeline.files.selection import Topics
+from fleximq.pipeline.files.slices import SLICE_BYTES
+from fleximq.pipeline.lag.reporter import groupName
+from fleximq.pipeline.payloads.identity import Identity
+from fleximq.pipeline.reader.decoded_columns import MADE, OPTIONS, Decoding
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, pointsOf, timesOf
+
+#: What says how a broker is reached (:meth:`fleximq.pipeline.broker_link.Place.of`).
+_BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brokerTimeout")
+_KNOWN = {
+    *_BROKER,
+    *OPTIONS,
+    "path",
+    "paths",
+    "subscribe",
+    "subscribePattern",
+    "topics",
+    "columns",
+    "includeHeaders",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "partitionBytes",
+    "failOnDataLoss",
+    "pushFilters",
+    "consumerGroup",
+    "lagUrl",
+}
+_SPELLED = {name.lower(): name for name in _KNOWN}
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What was asked of the source.
+
+    ``paths`` are folders or globs of folders, ``brokers`` what has journals that are read through them; there are only
+    the ones or the others. ``start`` and ``end`` are None where nothing was said: a stream begins
+    with what comes next, a batch reads all. A stream of the ``group`` tells those ``told`` how far it is.
+    ``decoding`` is None where payloads stay as they are.
+    """
+
+    paths: tuple[str, ...]
+    topics: Topics = Topics()
+    columns: tuple[str, ...] = COLUMNS
+    start: Points | None = None
+    end: Points | None = None
+    maxRecords: int | None = None
+    maxBytes: int | None = None
+    minPartitions: int = 1
+    partitionBytes: int = SLICE_BYTES
+    failOnDataLoss: bool = True
+    pushFilters: bool = False
+    decoding: Decoding | None = None
+    brokers: tuple[Place, ...] = ()
+    group: str | None = None
+    told: tuple[Place, ...] = ()
+
+    @classmethod
+    def of(cls, written: Mapping[str, str]) -> "SourceOptions":
+        """Return the options, checked; names are taken in any case, as everywhere in Spark.
+
+        :raises OptionRefused: one is missing, unknown, or has a value it cannot have.
+        """
+        options: dict[str, str] = {}
+        for name, value in written.items():
+            # What has a dot is a setting of Spark or of a catalog.
+            if "." not in name:
+                known = _SPELLED.get(name.lower())
+                if known is None:
+                    raise OptionRefused(f"the source has no option {name!r}")
+                options[known] = value
+        end = _points(options, "ending")
+        if end is not None and any(point.kind is Kind.EARLIEST for point in (end.others, *end.named.values())):
+            raise OptionRefused("the option 'endingOffsets' cannot be earliest")
+        brokers = _brokers(options)
+        identity = Identity(_flag(options, "identityMetadata", False), _flag(options, "identityBase64", False))
+        decoding = Decoding.of(options, identity)
+        return cls(
+            () if brokers else _paths(options),
+            _topics(options),
+            _columns(options, () if decoding is None else MADE),
+            _points(options, "starting"),
+            end,
+            _number(options, "maxOffsetsPerTrigger", option_values.count, None),
+            _number(options, "maxBytesPerTrigger", option_values.size, None),
+            _number(options, "minPartitions", option_values.count, 1) or 1,
+            _number(options, "partitionBytes", option_values.size, SLICE_BYTES) or SLICE_BYTES,
+            _flag(options, "failOnDataLoss", True),
+            _flag(options, "pushFilters", False),
+            decoding,
+            brokers,
+            *_group(options, brokers),
+        )
+
+
+def _brokers(options: Mapping[str, str]) -> tuple[Place, ...]:
+    """Return the brokers at the URLs, which are separated by commas; none where no URL is given."""
+    given = [name for name in _BROKER if name in options]
+    if "url" not in options:
+        if given and "lagUrl" not in options:
+            raise OptionRefused(f"the option {given[0]!r} belongs to 'url', which is missing")
+        return ()
+    if "path" in options or "paths" in options:
+        raise OptionRefused("the options 'path' and 'url' exclude each other: a folder is read, or brokers are asked")
+    return tuple(Place.of(options, url) for url in _list(options, "url"))
+
+
+def _group(options: Mapping[str, str], brokers: tuple[Place, ...]) -> tuple[str | None, tuple[Place, ...]]:
+    """Return the consumer group, and the brokers that are told how far it is: those that are read, or of ``lagUrl``."""
+    if "consumerGroup" not in options:
+        if "lagUrl" in options:
+            raise OptionRefused("the option 'lagUrl' belongs to 'consumerGroup', which is missing")
+        return None, ()
+    if "lagUrl" in options:
+        if brokers:
+            raise OptionRefused("the options 'url' and 'lagUrl' exclude each other: who is asked is told, too")
+        brokers = tuple(Place.of(options, url) for url in _list(options, "lagUrl"))
+    if not brokers:
+        raise OptionRefused("the option 'consumerGroup' needs 'lagUrl', the broker that is to know of it, or 'url'")
+    return groupName(options["consumerGroup"]), brokers
+
+
+def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders; Spark gives those of ``load([...])`` as JSON."""
+    text = options.get("paths", options.get("path", ""))
+    try:
+        paths = json.loads(text) if text.startswith("[") else [text]
+    except ValueError:
+        paths = [text]
+    if not paths or not all(isinstance(path, str) and path for path in paths):
+        raise OptionRefused("the option 'path' must name the folder of a journal, or several, or 'url' a broker")
+    return tuple(path.removeprefix("file://").removeprefix("file:") for path in paths)
+
+
+def _topics(options: Mapping[str, str]) -> Topics:
+    given = [name for name in ("subscribe", "subscribePattern", "topics") if name in options]
+    if len(given) > 1:
+        raise OptionRefused(f"the options {' and '.join(map(repr, given))} exclude each other")
+    if "subscribe" in options:
+        return Topics(frozenset(_list(options, "subscribe")))
+    if "topics" in options:
+        return Topics(levels=tuple(_list(options, "topics")))
+    pattern = options.get("subscribePattern")
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise OptionRefused(f"the option 'subscribePattern' is no regular expression: {error}") from None
+    return Topics(pattern=pattern)
+
+
+def _columns(options: Mapping[str, str], made: tuple[str, ...]) -> tuple[str, ...]:
+    headers = _flag(options, "includeHeaders", True)
+    if "columns" not in options:
+        return tuple(name for name in (*COLUMNS, *made) if headers or name != "headers")
+    known = (*ALL_COLUMNS, *made)
+    columns = _list(options, "columns")
+    for name in columns:
+        if name not in known:
+            raise OptionRefused(f"the option 'columns' names {name!r}, but there are only {', '.join(known)}")
+    if len(set(columns)) < len(columns):
+        raise OptionRefused("the option 'columns' names a column twice")
+    return tuple(columns)
+
+
+def _list(options: Mapping[str, str], name: str) -> list[str]:
+    found = [each.strip() for each in options[name].split(",") if each.strip()]
+    if not found:
+        raise OptionRefused(f"the option {name!r} is empty")
+    return found
+
+
+def _points(options: Mapping[str, str], which: str) -> Points | None:
+    """Return where a reading begins or ends; times come before offsets, as for Kafka."""
+    others = EARLIEST if which == "starting" else LATEST
+    for suffix, read in (("Timestamp", timesOf), ("OffsetsByTimestamp", timesOf), ("Offsets", pointsOf)):
+        name = which + suffix
+        if name in options:
+            return read(name, options[name], others)
+    return None
+
+
+def _number(
+    options: Mapping[str, str], name: str, read: Callable[[str, Any], int], otherwise: int | None
+) -> int | None:
+    if name not in options:
+        return otherwise
+    try:
+        number = read(name, options[name])
+    except SettingError as error:
+        raise OptionRefused(f"the option {error}") from None
+    if number < 1:
+        raise OptionRefused(f"the option {name} is {number}, but must be at least 1")
+    return number
+
+
+def _flag(options: Mapping[str, str], name: str, otherwise: bool) -> bool:
+    written = options.get(name, str(otherwise)).lower()
+    if written not in _TRUTH:
+        raise OptionRefused(f"the option {name!r} is {options[name]!r}, but must be true or false")
+    return _TRUTH[written]

@@ -1,1 +1,0 @@
-"""What a replay reads, in which rhythm it publishes, and how it goes on after a crash."""

@@ -1,0 +1,135 @@
+"""One way to say who one is: a checker behind a portal of ``twisted.cred``."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
+
+from twisted.cred.checkers import ICredentialsChecker
+from twisted.cred.credentials import IUsernamePassword, UsernamePassword
+from twisted.cred.error import Unauthorized as Refused
+from twisted.cred.error import UnauthorizedLogin
+from twisted.cred.portal import IRealm, Portal
+from twisted.internet.defer import CancelledError
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from fleximq.errors import BrokerError, NoCapacity, SettingError
+from fleximq.security.authentication.checker_interfaces import (
+    ICautious,
+    IManyAtOnce,
+    INeedsReactor,
+    IRemembering,
+    IUnguessable,
+    IVouching,
+)
+from fleximq.security.authentication.fair_queue import Line
+from fleximq.security.credentials import IApiKey, ICertificate, IPassword, IToken, Password
+from fleximq.security.names import isName
+from fleximq.security.principal import IPrincipal, Principal
+
+_log = Logger("fleximq.security.way.Way")
+
+#: What a client of the broker can show; the last is what Twisted's own checkers know instead of a password of ours.
+SHOWN = (IToken, IPassword, IApiKey, ICertificate, IUsernamePassword)
+#: How often a checker that does not say so is asked at a time.
+AT_ONCE = 4
+
+
+class Way:
+    """A checker, asked in the manner that suits it.
+
+    :param scheme: the name by which it was chosen; stands in each principal that it vouches for.
+    :raises SettingError: it checks nothing that a client can show.
+    """
+
+    def __init__(self, scheme: str, checker: ICredentialsChecker) -> None:
+        self.scheme = scheme
+        self.checker = checker
+        self._interfaces: tuple[Any, ...] = tuple(checker.credentialInterfaces)
+        if not any(shown.isOrExtends(each) for shown in SHOWN for each in self._interfaces):
+            raise SettingError(f"auth {scheme} checks nothing that a client of this broker can show")
+        self._portal = Portal(_Realm(scheme), [checker])
+        unguessable = IUnguessable.providedBy(checker)
+        self._line = None if unguessable else Line(checker.atOnce if IManyAtOnce.providedBy(checker) else AT_ONCE)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether not everybody may ask it at any time."""
+        return self._line is not None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What it has to say to the operator."""
+        return tuple(self.checker.warnings) if ICautious.providedBy(self.checker) else ()
+
+    def useReactor(self, reactor: Any) -> None:
+        """Hand the reactor on to a checker that needs it."""
+        if INeedsReactor.providedBy(self.checker):
+            self.checker.useReactor(reactor)
+
+    def takes(self, credentials: Any) -> bool:
+        """Say whether it can check what is shown."""
+        return self._spelled(credentials) is not None
+
+    def remembered(self, credentials: Any) -> Principal | None:
+        """Return whom it vouched for a short while ago, when just the same was shown."""
+        if not IRemembering.providedBy(self.checker):
+            return None
+        found: Principal | None = self.checker.remembered(credentials)
+        return None if found is None else replace(found, scheme=self.scheme)
+
+    async def ask(self, credentials: Any, place: Hashable) -> Principal | None:
+        """Return whose credentials these are, None if nobody's.
+
+        :raises NoCapacity: it cannot be found out now.
+        :raises BrokerError: the checker has a reason of its own to keep this one out.
+        """
+        spelled = self._spelled(credentials)
+        login: Callable[[], Any] = lambda: self._portal.login(spelled, None, IPrincipal)  # noqa: E731
+        try:
+            _, principal, _ = await (login() if self._line is None else self._line.run(place, login))
+        except Refused:
+            return None
+        except (BrokerError, CancelledError):
+            raise
+        except Exception:
+            _log.failure("Credentials cannot be checked by {scheme}", scheme=self.scheme)
+            raise NoCapacity("the credentials cannot be checked now") from None
+        return principal  # type: ignore[no-any-return]
+
+    def vouch(self, principal: Principal) -> Principal | None:
+        """Return somebody whom it let in as it would today, None if it would not. Who cannot tell says yes."""
+        if not IVouching.providedBy(self.checker):
+            return principal
+        found: Principal | None = self.checker.vouch(principal)
+        return None if found is None else replace(found, scheme=self.scheme)
+
+    def _spelled(self, credentials: Any) -> Any:
+        """Return the credentials as the checker knows them, None if it does not know such."""
+        if any(each.providedBy(credentials) for each in self._interfaces):
+            return credentials
+        if isinstance(credentials, Password) and IUsernamePassword in self._interfaces:
+            return UsernamePassword(
+                *(each.encode(errors="surrogatepass") for each in (credentials.username, credentials.password))
+            )
+        return None
+
+
+@implementer(IRealm)
+class _Realm:
+    """Turns what a checker answers into principals."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+
+    def requestAvatar(self, avatarId: Any, mind: object, *interfaces: Any) -> tuple[Any, Principal, Callable[[], None]]:
+        """Return who it is.
+
+        :raises UnauthorizedLogin: nobody can be called so, or the checker took it for somebody without a name.
+        """
+        if isinstance(avatarId, bytes):
+            avatarId = avatarId.decode(errors="surrogateescape")
+        who = avatarId if isinstance(avatarId, Principal) else Principal(str(avatarId) if avatarId else "")
+        if not isName(who.name):
+            raise UnauthorizedLogin("nobody can be called so")
+        return IPrincipal, replace(who, scheme=self._scheme), lambda: None

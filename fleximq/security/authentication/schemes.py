@@ -1,0 +1,74 @@
+"""From ``--auth SCHEME:ARGUMENT`` to a checker, found among the plug-ins of ``twisted.cred.strcred``."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from twisted.cred.strcred import ICheckerFactory
+from twisted.plugin import getPlugins
+
+from fleximq.errors import SettingError
+from fleximq.security.authentication.authentication_method import SHOWN, Way
+
+#: The schemes of the broker itself, whose arguments hold no secrets.
+OWN = ("tokens", "jwt", "passwords", "apikeys", "certificate", "http")
+
+Find = Callable[[Any], Iterable[Any]]
+
+
+def waysOf(texts: Sequence[str], find: Find = getPlugins) -> list[Way]:
+    """Return the ways that these texts ask for, in their order; files are read now.
+
+    :raises SettingError: for the first that is wrong.
+    """
+    return [_wayOf(text, find) for text in texts]
+
+
+def faults(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
+    """Yield a sentence for each text that is wrong."""
+    for text in texts:
+        try:
+            _wayOf(text, find)
+        except SettingError as error:
+            yield str(error)
+
+
+def warnings(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
+    """Yield what the operator should be told about the files behind these texts, which are right.
+
+    :raises SettingError: for the first that is wrong.
+    """
+    for way in waysOf(texts, find):
+        yield from way.warnings
+
+
+def shown(text: str) -> str:
+    """Return a text as it may be shown: the argument of a scheme that is not ours may hold a secret."""
+    scheme = text.partition(":")[0]
+    return text if scheme in OWN or ":" not in text else f"{scheme}:..."
+
+
+def _wayOf(text: str, find: Find) -> Way:
+    scheme, _, argument = text.partition(":")
+    factory = _factoryOf(scheme, find)
+    try:
+        checker = factory.generateChecker(argument)
+    except SettingError as error:
+        raise SettingError(f"auth {scheme}: {error}") from error
+    except Exception as error:
+        raise SettingError(f"auth {scheme} cannot be used: {str(error) or type(error).__name__}") from error
+    return Way(scheme, checker)
+
+
+def _factoryOf(scheme: str, find: Find) -> Any:
+    factories = list(find(ICheckerFactory))
+    found = [each for each in factories if each.authType == scheme]
+    if not found:
+        known = sorted({each.authType for each in factories if _isShown(each)})
+        raise SettingError(f"auth is {scheme!r}, but there is no such scheme; installed: {', '.join(known)}")
+    if len(found) > 1:
+        raise SettingError(f"two plug-ins bring a scheme named {scheme} for auth: uninstall one of them")
+    return found[0]
+
+
+def _isShown(factory: Any) -> bool:
+    return any(each in SHOWN for each in factory.credentialInterfaces)

@@ -1,0 +1,86 @@
+"""Admission that also looks at how often peers try to join, and whether they came and went too often.
+
+It stands before the one that looks at credentials, so that a flood of attempts costs nothing behind it.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from zope.interface import implementer
+
+from fleximq.errors import JoinRejected
+from fleximq.interfaces import IAdmission
+from fleximq.security.place import peerOf, placeOf
+from fleximq.security.principal import Admitted
+from fleximq.security.rates.flapping import Flapping
+from fleximq.security.rates.token_bucket import Turnstile
+
+#: What is counted for each attempt that is turned away here.
+TOO_OFTEN = "refused: too many attempts to join a second from one address"
+FLAPS = "refused: came and went too often"
+
+
+@implementer(IAdmission)
+class PacedAdmission:
+    """Admits whom another admission does, as long as they do not come too often.
+
+    :param inner: looks at who it is.
+    :param joins: how often an address may try to join; this machine's own as often as they like.
+    :param flapping: knows who has to stay away.
+    :param seconds: the clock.
+    :param counted: called with the reason and 1 for everybody who is turned away here.
+    """
+
+    def __init__(
+        self,
+        inner: IAdmission,
+        joins: Turnstile,
+        flapping: Flapping,
+        seconds: Callable[[], float],
+        counted: Callable[[str, int], object],
+    ) -> None:
+        self._inner = inner
+        self._joins = joins
+        self._flapping = flapping
+        self._seconds = seconds
+        self._counted = counted
+
+    @property
+    def required(self) -> bool:
+        """Whether nobody comes in without credentials."""
+        return bool(self._inner.required)
+
+    def refusal(self, address: Any) -> str | None:
+        """Return the sentence with which a peer at this address is turned away whatever it shows, or None."""
+        return self._inner.refusal(address)
+
+    def admit(self, credentials: Any, address: Any) -> "Deferred[Admitted]":
+        """Count an attempt, and let the other admission decide, see :class:`fleximq.interfaces.IAdmission`."""
+        place = placeOf(address)
+        if place is not None:
+            try:
+                self._mayCome(place)
+                if not self._joins.passes(place, self._seconds()):
+                    self._counted(TOO_OFTEN, 1)
+                    raise JoinRejected("this address tries to join too often")
+            except JoinRejected:
+                return fail()
+        admitted: Deferred[Admitted] = self._inner.admit(credentials, address)
+        return admitted.addCallback(self._mayStay)
+
+    def renewed(self, admitted: Any) -> Any:
+        """Return who was admitted a while ago as it would be admitted now."""
+        return self._inner.renewed(admitted)
+
+    def _mayStay(self, admitted: Admitted) -> Admitted:
+        if admitted.principal is not None:
+            self._mayCome(peerOf(admitted.principal.name, None))
+        return admitted
+
+    def _mayCome(self, who: Any) -> None:
+        left = self._flapping.waits(who)
+        if left:
+            self._counted(FLAPS, 1)
+            raise JoinRejected(f"this client came and went too often and has to wait for {math.ceil(left)} s")

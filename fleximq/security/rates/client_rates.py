@@ -1,0 +1,203 @@
+"""How much clients may send: what is allowed to each connection, and to all connections of one principal together.
+
+:class:`Rates` gives each client that comes in a :class:`Meter`, or none where nothing is limited. What a principal may
+send is one set of buckets for all its connections. It is forgotten when they are gone, unless there is still a debt on
+it: to come again clears none.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fleximq.config.rate_options import Rate
+from fleximq.security.rates.token_bucket import TINY, Bucket
+
+#: So many principals that are gone may be remembered with their debts.
+GONE_MOST = 1_000
+
+
+class Allowance(NamedTuple):
+    """Messages, bytes and subscriptions in a second; None is no limit."""
+
+    messages: Rate | None = None
+    bytes: Rate | None = None
+    subscriptions: Rate | None = None
+
+
+class RateRules(NamedTuple):
+    """What is allowed to each client, and to each principal; ``refuses`` says that what is over it is refused."""
+
+    client: Allowance = Allowance()
+    principal: Allowance = Allowance()
+    refuses: bool = False
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is limited."""
+        return any((*self.client, *self.principal))
+
+
+class _Purse:
+    """The buckets of one allowance, in its order; None where there is no limit."""
+
+    __slots__ = ("buckets", "users")
+
+    def __init__(self, allowance: Allowance, now: float) -> None:
+        self.users = 1
+        self.buckets = [None if rate is None else Bucket(rate, now) for rate in allowance]
+
+    def isFull(self, now: float) -> bool:
+        return all(bucket is None or bucket.isFull(now) for bucket in self.buckets)
+
+    def change(self, allowance: Allowance, now: float) -> None:
+        for place, rate in enumerate(allowance):
+            bucket = self.buckets[place]
+            if bucket is None or rate is None:
+                self.buckets[place] = None if rate is None else Bucket(rate, now)
+            else:
+                bucket.change(rate)
+
+
+class Meter:
+    """What one connection may send. ``refuses`` says whether its session refuses what is over, instead of waiting."""
+
+    __slots__ = ("_bytes", "_leave", "_messages", "_purses", "_seconds", "_subscriptions", "refuses")
+
+    def __init__(
+        self, purses: Sequence[_Purse], refuses: bool, seconds: Callable[[], float], leave: Callable[["Meter"], None]
+    ) -> None:
+        self._purses = purses
+        self._seconds = seconds
+        self._leave = leave
+        self.refuses = refuses
+        self.renew()
+
+    def renew(self) -> None:
+        """Look anew at which buckets there are."""
+        messages, sizes, subscriptions = zip(*(purse.buckets for purse in self._purses), strict=True)
+        self._messages = [bucket for bucket in messages if bucket is not None]
+        self._bytes = [bucket for bucket in sizes if bucket is not None]
+        self._subscriptions = [bucket for bucket in subscriptions if bucket is not None]
+
+    def spend(self, messages: int, size: int) -> None:
+        """Charge what came."""
+        now = self._seconds()
+        for bucket in self._messages:
+            bucket.spend(messages, now)
+        for bucket in self._bytes:
+            bucket.spend(size, now)
+
+    def spendSubscription(self) -> None:
+        """Charge that a subscription is asked for."""
+        now = self._seconds()
+        for bucket in self._subscriptions:
+            bucket.spend(1, now)
+
+    def wait(self) -> float:
+        """Return the seconds for which nothing more should come, 0 if it may."""
+        now = self._seconds()
+        return max((bucket.wait(now) for bucket in self._all()), default=0.0)
+
+    def admits(self, messages: int, size: int) -> int:
+        """Return how many of these messages are within the rates, and charge those.
+
+        :param size: the bytes of all of them; they are taken as equally long. One may be longer than a burst: whether
+            it is admitted is decided by what came before.
+        """
+        now = self._seconds()
+        room = messages
+        for bucket in self._messages:
+            room = min(room, int(bucket.left(now) + TINY))
+        for bucket in self._bytes:
+            left = bucket.left(now)
+            room = min(room, math.ceil(left * messages / size) if left > 0 and size else messages * (left > 0))
+        if room <= 0:
+            return 0
+        self.spend(room, size * room // messages)
+        return room
+
+    def admitsSubscription(self) -> bool:
+        """Tell whether one more subscription is within the rate, and charge it if it is."""
+        now = self._seconds()
+        if any(bucket.left(now) + TINY < 1 for bucket in self._subscriptions):
+            return False
+        self.spendSubscription()
+        return True
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._leave(self)
+
+    def _all(self) -> Sequence[Bucket]:
+        return [*self._messages, *self._bytes, *self._subscriptions]
+
+
+class Rates:
+    """Gives out meters.
+
+    :param seconds: the clock.
+    """
+
+    def __init__(self, rules: RateRules | None = None, seconds: Callable[[], float] = lambda: 0.0) -> None:
+        self.rules = rules or RateRules()
+        self._seconds = seconds
+        self._meters: dict[Meter, tuple[_Purse, str | None]] = {}
+        self._principals: dict[str, _Purse] = {}
+        self._gone: dict[str, None] = {}
+
+    def meter(self, principal: str | None) -> Meter | None:
+        """Return the meter of a client that has come in as this principal; None if nothing is limited."""
+        if not self.rules.on:
+            return None
+        own = _Purse(self.rules.client, self._seconds())
+        purses = [own]
+        shared = None if principal is None else self._sharedBy(principal)
+        if shared is not None:
+            purses.append(shared)
+        meter = Meter(purses, self.rules.refuses, self._seconds, self._closed)
+        self._meters[meter] = own, None if shared is None else principal
+        return meter
+
+    def change(self, rules: RateRules) -> None:
+        """Go on by other rules. A client that had no limit when it came in has none until it comes again."""
+        self.rules = rules
+        now = self._seconds()
+        for shared in self._principals.values():
+            shared.change(rules.principal, now)
+        for meter, (own, _) in self._meters.items():
+            own.change(rules.client, now)
+            meter.refuses = rules.refuses
+            meter.renew()
+
+    @property
+    def principals(self) -> int:
+        """How many principals are remembered."""
+        return len(self._principals)
+
+    def _sharedBy(self, principal: str) -> _Purse | None:
+        shared = self._principals.get(principal)
+        if shared is None:
+            shared = self._principals[principal] = _Purse(self.rules.principal, self._seconds())
+        else:
+            shared.users += 1
+            self._gone.pop(principal, None)
+        return shared
+
+    def _closed(self, meter: Meter) -> None:
+        _, principal = self._meters.pop(meter, (None, None))
+        if principal is None:
+            return
+        shared = self._principals[principal]
+        shared.users -= 1
+        if not shared.users:
+            self._gone[principal] = None
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget who is gone and owes nothing; of the others, those who went first, where they are too many."""
+        now = self._seconds()
+        first = next(iter(self._gone))
+        last = next(reversed(self._gone))
+        for principal in {first, last} if len(self._gone) <= GONE_MOST else list(self._gone):
+            if self._principals[principal].isFull(now) or len(self._gone) > GONE_MOST:
+                del self._principals[principal], self._gone[principal]

@@ -1,0 +1,91 @@
+"""The broker as a service: made from the settings, stopped with the process."""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.rules import Rules
+from fleximq.config.journal_options import timeToLiveOf
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.write_turn import Turn
+from fleximq.interfaces import IJournal
+from fleximq.services.network.connections import Guests
+from fleximq.values.message import Message
+from fleximq.wire.minimq_message import deliveryId, idAt
+from fleximq.wire.ulids import newUlid
+
+_log = Logger("fleximq.services.broker")
+
+
+def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn, journal: IJournal) -> Broker:
+    """Return a broker that follows these settings."""
+    return Broker(
+        clock,
+        journal,
+        randomHex=_randomHex,
+        idOf=partial(_idOf, journal),
+        onError=_failed,
+        rules=rulesOf(settings),
+        afterwards=turn.flush,
+        publishing=turn.publishing,
+    )
+
+
+def rulesOf(settings: Settings) -> Rules:
+    """Return the times and sizes that the broker's rules depend on."""
+    return Rules(
+        requestTimeout=settings.requestTimeout,
+        redelivery=settings.redelivery,
+        maxDeliveries=settings.maxDeliveries,
+        grace=settings.subscriptionGrace,
+        queueExpiry=settings.queueExpiry,
+        echoBroadcast=settings.bcastEcho,
+        durable=settings.durable,
+        retain=settings.retain,
+        messageTtl=tuple(timeToLiveOf(line) for line in settings.messageTtl),
+        idempotenceWindow=settings.idempotenceWindow,
+        minimqIdempotent=settings.minimqIdempotent,
+        durableGrace=settings.durableGrace,
+        history=settings.history,
+        limits=settings.limits,
+    )
+
+
+class BrokerService(MultiService):
+    """Holds the extensions; when it is stopped, it ends the broker's connections, then these, then its timers.
+
+    :param patience: returns how many seconds connections have for their end.
+    """
+
+    def __init__(self, broker: Broker, guests: Guests, patience: Callable[[], float]) -> None:
+        super().__init__()
+        self.broker = broker
+        self._guests = guests
+        self._patience = patience
+
+    def stopService(self) -> "Deferred[Any]":
+        """Say goodbye to everybody, stop the extensions, then cancel everything timed."""
+        stopping: Deferred[Any] = self._guests.dismiss(self._patience())
+        stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
+        return stopping.addBoth(lambda ignored: self.broker.stop())
+
+
+def _randomHex(digits: int) -> str:
+    return secrets.token_hex((digits + 1) // 2)[:digits]
+
+
+def _idOf(journal: IJournal, message: Message) -> str:
+    """Return the id that MiniMQ clients know a message by, after a restart the same."""
+    return deliveryId(message, lambda: idAt(journal.id, message.offset) if message.offset else newUlid())
+
+
+def _failed(error: Exception) -> None:
+    _log.failure("An observer or a timed action failed", failure=Failure(error))

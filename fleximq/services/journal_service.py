@@ -1,0 +1,208 @@
+"""The journal as a service: opened before anything listens, closed when everybody has left.
+
+A journal that cannot be opened ends the process with one sentence. SIGUSR2 makes the broker open its journal again
+after a fault. docs/operating.rst, "A disk that is full or fails".
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from fleximq.broker.broker import Broker
+from fleximq.config.journal_options import fsyncOf, retentionOf, timeToLiveOf
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.write_turn import Turn
+from fleximq.errors import JournalError
+from fleximq.interfaces import IJournal
+from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.journal.retention.retention_rules import Rules
+from fleximq.journal.retention.segment_removal import Freed
+from fleximq.services.process.wakeup import Bell
+from fleximq.values.patterns import anyOf
+from fleximq.values.records import ClientIds
+
+if TYPE_CHECKING:
+    from fleximq.journal.disk_journal import DiskJournal, Recovered
+
+_log = Logger("fleximq.services.journal")
+
+#: Seconds between two looks at what has expired, and whether the journal's files are there.
+CLEANING = 60.0
+
+
+def makeJournal(bell: Bell, settings: Settings, turn: Turn, counted: Callable[[str, int], None]) -> IJournal:
+    """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory.
+
+    :param bell: by which its threads reach the reactor.
+    """
+    if settings.journal is None:
+        return MemoryJournal()
+    from fleximq.journal.disk_journal import DiskJournal  # a broker without a journal does not load all that
+
+    return DiskJournal(
+        settings.journal,
+        callFromThread=partial(bell.call, _inTurn, turn),
+        now=_microseconds,
+        fsync=fsyncOf(settings.fsync),
+        segmentBytes=settings.journalSegment,
+        maxBytes=settings.journalMaxBytes,
+        rules=_rulesOf(settings),
+        onEvent=counted,
+        log=_warn,
+        onError=_failed,
+    )
+
+
+def _rulesOf(settings: Settings) -> Rules:
+    """Return how long what is kept."""
+    return Rules(
+        durable=anyOf((*settings.durable, *settings.retain)),
+        retained=anyOf(settings.retain),
+        retentions=tuple(map(retentionOf, settings.retention)),
+        timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),
+    )
+
+
+class JournalService(MultiService):
+    """Holds the services that need the journal: they start when it is open, and it closes when they have ended.
+
+    :param restore: is given what was found in it, before it begins to write.
+    :param depart: called with a sentence if it cannot be opened, or not be understood; does not return.
+    :param bell: rings for the journal's threads while it is open.
+    :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        journal: "DiskJournal",
+        restore: Callable[["Recovered"], None],
+        depart: Callable[[str], NoReturn],
+        bell: Bell,
+        onSignal: Callable[[int, Any], Any] = signal.signal,
+    ) -> None:
+        super().__init__()
+        self.journal = journal
+        self._reactor = reactor
+        self._restore = restore
+        self._depart = depart
+        self._bell = bell
+        self._onSignal = onSignal
+        self._before: Any = None
+        self._open = False
+        self._cleaning = LoopingCall(self._clean)
+        self._cleaning.clock = reactor
+
+    def startService(self) -> None:
+        """Open the journal, let the broker have what is in it, and start what needs it. Blocks meanwhile."""
+        began = time.monotonic()
+        try:
+            found = self.journal.open()
+        except JournalError as error:
+            self._depart(str(error))
+        self._open = True
+        self._bell.hang()
+        self._begin(found)
+        self._before = self._onSignal(signal.SIGUSR2, self._signalled)
+        for sentence in (*found.torn, *found.lost):
+            _warn(sentence)
+        _log.info(
+            "The journal is ready in {milliseconds} ms with {records} records",
+            milliseconds=round((time.monotonic() - began) * 1000),
+            records=found.records,
+        )
+        self._cleaning.start(CLEANING).addErrback(_cleaningFailed)
+        super().startService()
+
+    def stopService(self) -> "Deferred[None]":
+        """End what needs the journal, then write what waits and close it; what is returned fires after that."""
+        ending: Deferred[Any] = maybeDeferred(super().stopService)
+        return ending.addBoth(lambda ignored: self._close())
+
+    def reopen(self) -> None:
+        """Let the journal keep things again after a fault, and say in the log whether it does."""
+        self.journal.reopen(_reopened)
+
+    def _begin(self, found: "Recovered") -> None:
+        try:
+            self._restore(found)
+            self.journal.begin()
+        except JournalError as error:
+            self._giveUp(str(error))
+        except Exception as error:
+            _log.failure("What is in the journal could not be restored", Failure())
+            self._giveUp(f"what is in the journal could not be restored: {error}")
+
+    def _giveUp(self, sentence: str) -> None:
+        self._close()
+        self._depart(sentence)
+
+    def _close(self) -> None:
+        if self._cleaning.running:
+            self._cleaning.stop()
+        if self._open:
+            self._open = False
+            if self._before is not None:
+                self._onSignal(signal.SIGUSR2, self._before)
+                self._before = None
+            self.journal.close()
+            self._bell.takeDown()
+
+    def _clean(self) -> None:
+        self.journal.look()
+        self.journal.clean(_cleaned)
+
+    def _signalled(self, *ignored: object) -> None:
+        self._reactor.callFromThread(self.reopen)  # a signal comes anywhere in the code, this in its own turn
+
+
+def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
+    """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
+    journal.keeper = broker.keeper
+    broker.keeper.restore(found)
+    broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIds(until)))
+
+
+def _inTurn(turn: Turn, call: Callable[..., object], *arguments: object) -> None:
+    """Do what another thread asks for, and write what connections are told thereby at its end."""
+    turn.open = True
+    try:
+        call(*arguments)
+    finally:
+        turn.flush()
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1000
+
+
+def _failed(error: Exception) -> None:
+    _log.failure("What was told by the journal failed", failure=Failure(error))
+
+
+def _cleaned(freed: Freed) -> None:
+    if freed.bytes:
+        _log.info("What has expired was taken out of the journal: {bytes} bytes", bytes=freed.bytes)
+
+
+def _cleaningFailed(failure: Failure) -> None:
+    _log.failure("What has expired cannot be taken out of the journal any more", failure)
+
+
+def _warn(sentence: str) -> None:
+    _log.warn("Journal: {sentence}", sentence=sentence)
+
+
+def _reopened(reason: str | None) -> None:
+    if reason is None:
+        _log.info("The journal was reopened and keeps messages again")
+    else:
+        _log.error("The journal could not be reopened: {reason}", reason=reason)

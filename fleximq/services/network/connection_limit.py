@@ -1,0 +1,217 @@
+"""How many connections there may be before anybody has said a word: in all that wait to be let in, and per address.
+
+How often an address may connect, and whether it has to stay away for a while, is looked at here too.
+
+A connection costs memory and a file from its first moment on, so these are counted where it is accepted, whatever it
+says later. One that is too much is closed without an answer, since its dialect is not known yet. Peers on this
+machine are not counted by address: behind a local proxy everybody has the same one. Where the proxy says for whom it
+speaks (:mod:`fleximq.services.network.proxy_protocol`), they are counted by that.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any
+
+from twisted.internet.interfaces import (
+    IAddress,
+    ILoggingContext,
+    IProtocol,
+    IProtocolFactory,
+    IProtocolNegotiationFactory,
+    IReactorTime,
+)
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from fleximq.dialects.connection.handover import Handover
+from fleximq.limits import Limits
+from fleximq.security.peer_address import whence
+from fleximq.security.place import placeOf
+from fleximq.security.rates.flapping import Flapping
+from fleximq.security.rates.token_bucket import Turnstile
+
+_log = Logger("fleximq.services.gate.Gate")
+
+#: What is counted where a connection is closed at once.
+TOO_MANY_WAIT = "refused: too many connections wait to be let in"
+TOO_MANY_THERE = "refused: too many connections from one address"
+TOO_OFTEN = "refused: too many new connections a second from one address"
+FLAPS = "refused: came and went too often"
+#: Seconds between two lines of the log about this; a flood of connections must not become one of lines.
+QUIET = 1.0
+
+_OPTIONS = {
+    TOO_MANY_WAIT: "--max-waiting",
+    TOO_MANY_THERE: "--max-clients-per-address",
+    TOO_OFTEN: "--max-connect-rate",
+    FLAPS: "--max-disconnects",
+}
+
+
+class Gate:
+    """Counts the connections of all listeners.
+
+    :param clients: returns how many clients have been let in.
+    :param counted: called with the reason and 1 for every connection that is closed at once.
+    :param connects: how often an address may connect.
+    :param flapping: knows who has to stay away.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        limits: Limits,
+        clients: Callable[[], int],
+        counted: Callable[[str, int], object],
+        connects: Turnstile | None = None,
+        flapping: Flapping | None = None,
+    ) -> None:
+        self._clock = clock
+        self.limits = limits
+        self._clients = clients
+        self._counted = counted
+        self._connects = Turnstile(None) if connects is None else connects
+        self._flapping = Flapping() if flapping is None else flapping
+        #: How many connections were closed as soon as they came.
+        self.refused = 0
+        self._open = 0
+        self._there: Counter[Hashable] = Counter()
+        self._unsaid: Counter[str] = Counter()
+        self._quietUntil = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """How many connections have not been let in yet."""
+        return max(0, self._open - self._clients())
+
+    def before(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
+        """Return a factory that builds the same protocols while there may be more connections.
+
+        :param proxied: the address of a connection is not known yet when it is accepted; whoever learns it calls
+            :meth:`enterFrom`.
+        """
+        return _GatedFactory(factory, self, proxied)
+
+    def enter(self, address: object, proxied: bool = False) -> Callable[[], None] | None:
+        """Count a connection, and return what takes it back; None if it is too much.
+
+        :param proxied: the address is that of a proxy, by which it is not counted.
+        """
+        if self.waiting >= self.limits.waiting:
+            self._refuse(TOO_MANY_WAIT, address)
+            return None
+        leave = _nothing if proxied else self.enterFrom(address)
+        if leave is None:
+            return None
+        self._open += 1
+        return partial(self._leave, leave)
+
+    def enterFrom(self, address: object) -> Callable[[], None] | None:
+        """Count a connection by its address alone, and return what takes it back; None if it is too much."""
+        place = placeOf(address)
+        if place is None:
+            return _nothing
+        if self._flapping.waits(place):
+            self._refuse(FLAPS, address)
+        elif self._there[place] >= self.limits.clientsPerAddress:
+            self._refuse(TOO_MANY_THERE, address)
+        elif not self._connects.passes(place, self._clock.seconds()):
+            self._refuse(TOO_OFTEN, address)
+        else:
+            self._there[place] += 1
+            return partial(self._leaveFrom, place)
+        return None
+
+    def _leave(self, leaveFrom: Callable[[], None]) -> None:
+        self._open -= 1
+        leaveFrom()
+
+    def _leaveFrom(self, place: Hashable) -> None:
+        self._there[place] -= 1
+        if not self._there[place]:
+            del self._there[place]
+
+    def _refuse(self, reason: str, address: object) -> None:
+        self.refused += 1
+        self._counted(reason, 1)
+        now = self._clock.seconds()
+        if now < self._quietUntil:
+            self._unsaid[reason] += 1
+            return
+        self._quietUntil = now + QUIET
+        _log.warn(
+            "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
+            peer=whence(address),
+            reason=reason.removeprefix("refused: "),
+            option=_OPTIONS[reason],
+            more=self._unsaid.pop(reason, 0),
+        )
+
+
+class _Closed(Protocol):
+    """Closes its connection."""
+
+    def makeConnection(self, transport: Any) -> None:
+        """Close."""
+        transport.abortConnection() if hasattr(transport, "abortConnection") else transport.loseConnection()
+
+
+@implementer(ILoggingContext, IProtocolNegotiationFactory)
+class _GatedFactory(Factory[Any]):
+    """Builds what another factory builds, as long as the gate is open."""
+
+    noisy = False
+
+    def __init__(self, inner: IProtocolFactory, gate: Gate, proxied: bool) -> None:
+        self._inner = inner
+        self._gate = gate
+        self._proxied = proxied
+
+    def logPrefix(self) -> str:
+        """Return what Twisted's own line about a new port calls us."""
+        return "FlexiMQ"
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """Return what is taken of the protocols that a client names in its TLS handshake.
+
+        Browsers, Prometheus and curl name some, and Twisted ends a handshake with none that is taken. Who names nothing
+        may speak any dialect.
+        """
+        return [b"http/1.1"]
+
+    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+        """Build a protocol whose end is noticed by the gate, or one that closes at once."""
+        leave = self._gate.enter(addr, self._proxied)
+        if leave is None:
+            return _Closed()
+        protocol: Any = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
+        if protocol is None:
+            leave()
+            return None
+        if isinstance(protocol, Handover):
+            protocol.whenLost = leave
+        protocol.connectionLost = partial(lostThen, protocol.connectionLost, leave)
+        return protocol  # type: ignore[no-any-return]
+
+    def startFactory(self) -> None:
+        """Start with the first port."""
+        self._inner.doStart()
+
+    def stopFactory(self) -> None:
+        """Stop with the last port."""
+        self._inner.doStop()
+
+
+def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure = connectionDone) -> None:
+    """Tell a protocol that its connection is lost, and the gate in any case."""
+    try:
+        lost(reason)
+    finally:
+        leave()
+
+
+def _nothing() -> None:
+    """What was not counted needs not be taken back."""

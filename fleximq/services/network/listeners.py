@@ -1,0 +1,195 @@
+"""Opens a listener when the broker starts and closes it when it stops.
+
+A listener that cannot be opened ends the process with one sentence. Connections that came in by it are ended by
+their dialects, not here. Only standard input and output are a listener and a connection in one: when their client has
+gone, so does the broker.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from fleximq.endpoints.listen import Listen
+from fleximq.endpoints.local_sockets import makeFolder, sweep
+from fleximq.endpoints.renewal import RenewingCertificate
+from fleximq.endpoints.standard_streams import StandardStreams
+from fleximq.endpoints.tls_endpoint import TlsEndpoint
+
+_log = Logger("fleximq.services.listeners")
+
+#: Connections that are accepted before others have their turn again.
+AT_ONCE = 10
+#: Seconds for which none is accepted once some were refused.
+BREATH = 0.005
+
+
+class ListenerService(Service):
+    """One listener.
+
+    :param reactor: opens it.
+    :param listen: where, and what for.
+    :param factory: makes the protocols of its connections.
+    :param depart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
+    :param departLate: called with a sentence and the reactor, if that turns out only later.
+    :param refused: how many connections were closed as soon as they came, until now.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        listen: Listen,
+        factory: IProtocolFactory,
+        depart: Callable[[str], NoReturn],
+        departLate: Callable[[str, Any], None],
+        refused: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.listen = listen
+        self._reactor = reactor
+        self._factory = factory
+        self._depart = depart
+        self._departLate = departLate
+        self._refused = refused
+        self._opening: Deferred[Any] | None = None
+        self._waiting: list[Deferred[None]] = []
+        self.port: Any = None
+        #: What it shows inside TLS, if that is ours to renew.
+        self.certificate: RenewingCertificate | None = None
+
+    def whenOpen(self) -> "Deferred[None]":
+        """Return what fires when it is open; at once if it is."""
+        opened: Deferred[None] = Deferred()
+        if self.port is not None:
+            opened.callback(None)
+        else:
+            self._waiting.append(opened)
+        return opened
+
+    def privilegedStartService(self) -> None:
+        """Open it, while the process may still bind low ports."""
+        super().privilegedStartService()
+        self._open()
+
+    def startService(self) -> None:
+        """Open it, unless that has been done with privileges."""
+        super().startService()
+        if self._opening is None:
+            self._open()
+        elif self.port is not None:
+            self._tell()
+
+    def stopService(self) -> Deferred[None]:
+        """Close it; what is returned fires when it is closed, and a UNIX socket's file removed."""
+        super().stopService()
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return maybeDeferred(lambda: None)
+        opening.addCallback(lambda ignored: self._close())
+        return opening
+
+    def _open(self) -> None:
+        failures: list[Failure] = []
+        self._opening = maybeDeferred(self._begin)
+        self._opening.addCallbacks(self._opened, failures.append)
+        if failures:
+            self._depart(self._sentence(failures[0]))
+        elif not self._opening.called:
+            self._opening.addCallback(lambda _: self._failedLate(failures))
+
+    def _failedLate(self, failures: list[Failure]) -> None:
+        for failure in failures:
+            self._departLate(self._sentence(failure), self._reactor)
+
+    def _sentence(self, failure: Failure) -> str:
+        return f"cannot listen on {self.listen}: {_words(failure.value)}"
+
+    def _begin(self) -> Any:
+        listen = self.listen
+        if listen.socketPath is not None:
+            if listen.url is not None:
+                makeFolder(listen.socketPath)
+            sweep(listen.socketPath)
+        endpoint = listen.open(self._reactor)
+        self.certificate = endpoint.certificate if isinstance(endpoint, TlsEndpoint) else None
+        return endpoint.listen(self._factory)
+
+    def _opened(self, port: Any) -> None:
+        self.port = port
+        acceptFew(port, self._reactor, self._refused)
+        if self.running:
+            self._tell()
+        waiting, self._waiting = self._waiting, []
+        for opened in waiting:
+            opened.callback(None)
+        if isinstance(port, StandardStreams):
+            port.ended.addCallback(lambda _: self._clientGone())
+
+    def _tell(self) -> None:
+        """Say where it listens, once it is sure that the broker starts: the journal is opened between the two steps."""
+        where = spelt(self.listen.kind, self.port.getHost())
+        _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)
+
+    def _clientGone(self) -> None:
+        if self.running:
+            _log.info("The client at standard input has gone: the broker stops")
+            self._reactor.callWhenRunning(self._reactor.stop)
+
+    def _close(self) -> Any:
+        port, self.port = self.port, None
+        if IListeningPort.providedBy(port):
+            return port.stopListening()
+        return None if port is None else port.finish(self._reactor)
+
+
+def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
+    """Let a port accept no more than :data:`AT_ONCE` connections in one of the reactor's rounds.
+
+    Twisted accepts 100, and more when more are there; those who are served wait for as long as that takes. A port takes
+    a :data:`BREATH` before it goes on when connections were refused since it last accepted: else whoever comes again
+    and again only to be refused has the processor to themselves.
+
+    :param refused: how many connections were refused until now.
+    """
+    if not hasattr(port, "numberAccepts"):
+        return
+    doRead, seen = port.doRead, refused()
+
+    def doReadFew() -> None:
+        nonlocal seen
+        if seen != (seen := refused()):
+            port.stopReading()
+            reactor.callLater(BREATH, goOn)
+            return
+        doRead()
+        port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+
+    def goOn() -> None:
+        if port.connected:
+            port.startReading()
+
+    port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+    port.doRead = doReadFew
+
+
+def spelt(kind: str, address: Any) -> str:
+    """Return where a port listens, with the number it really got: ``tcp:127.0.0.1:7890``, ``unix:/run/fleximq``."""
+    host = getattr(address, "host", None)
+    if host is not None:
+        return f"{kind}:[{host}]:{address.port}" if ":" in host else f"{kind}:{host}:{address.port}"
+    name = getattr(address, "name", None)
+    if name is not None:
+        return f"{kind}:{name.decode(errors='replace')}"
+    return f"{kind}:"
+
+
+def _words(error: BaseException | None) -> str:
+    """Return the system's own words for why something could not be opened, as the end of a sentence."""
+    cause: object = error.socketError if isinstance(error, CannotListenError) else error
+    words = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(cause).split()).rstrip(".")
+    words = words or type(cause).__name__
+    return words[0].lower() + words[1:] if words.split()[0].istitle() else words

@@ -1,0 +1,61 @@
+"""How fast peers may be, for the whole broker: made of the settings, and changed when they are read again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twisted.internet.interfaces import IReactorTime
+
+from fleximq.config.rate_options import OverRate
+from fleximq.config.settings import Settings
+from fleximq.interfaces import IAdmission
+from fleximq.security.rates.admission_rate import PacedAdmission
+from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
+from fleximq.security.rates.flapping import Flapping
+from fleximq.security.rates.token_bucket import Turnstile
+
+
+@dataclass(frozen=True, slots=True)
+class Paces:
+    """What clients and principals may send, how often addresses may connect and try to join, and who came too often."""
+
+    clock: IReactorTime
+    rates: Rates
+    connects: Turnstile
+    joins: Turnstile
+    flapping: Flapping
+
+    @classmethod
+    def of(cls, settings: Settings, clock: IReactorTime) -> "Paces":
+        """Return what these settings say."""
+        return cls(
+            clock,
+            Rates(rulesOf(settings), clock.seconds),
+            Turnstile(settings.connectRate),
+            Turnstile(settings.joinRate),
+            Flapping(settings.maxDisconnects, settings.flappingWait, clock.seconds),
+        )
+
+    def prepare(self, settings: Settings) -> Callable[[], None]:
+        """Return what makes other settings count. A client without any limit has none until it comes again."""
+        rules = rulesOf(settings)
+
+        def change() -> None:
+            self.rates.change(rules)
+            self.connects.change(settings.connectRate)
+            self.joins.change(settings.joinRate)
+            self.flapping.change(settings.maxDisconnects, settings.flappingWait)
+
+        return change
+
+    def before(self, admission: IAdmission, counted: Callable[[str, int], object]) -> IAdmission:
+        """Return an admission that turns away who comes too often, and leaves all others to this one."""
+        return PacedAdmission(admission, self.joins, self.flapping, self.clock.seconds, counted)
+
+
+def rulesOf(settings: Settings) -> RateRules:
+    """Return what these settings allow to clients and principals."""
+    return RateRules(
+        Allowance(settings.messageRate, settings.byteRate, settings.subscribeRate),
+        Allowance(settings.principalMessageRate, settings.principalByteRate, settings.principalSubscribeRate),
+        settings.overRate is OverRate.REFUSE,
+    )

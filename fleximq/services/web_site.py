@@ -1,0 +1,68 @@
+"""Puts the web site together: metrics, health and the API, on one broker."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IProtocolFactory
+
+from fleximq.broker.broker import Broker
+from fleximq.config.settings import Settings
+from fleximq.rights import Action
+from fleximq.security.access_policy import Security
+from fleximq.security.principal import Admitted
+from fleximq.services.health import Health
+from fleximq.services.lag import LagService
+from fleximq.web.api import Api
+from fleximq.web.health_pages import HealthPage
+from fleximq.web.metrics import Metrics
+from fleximq.web.queue_survey import Surveyor
+from fleximq.web.request import Page
+from fleximq.web.site import WebSite
+from fleximq.web.welcome_page import Way
+
+
+class Web:
+    """Makes a site for each listener, all with the same pages.
+
+    :param settings: returns those in effect.
+    :param waiting: returns how many connections were not let in yet.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        broker: Broker,
+        settings: Callable[[], Settings],
+        security: Security,
+        lag: LagService,
+        health: Health,
+        waiting: Callable[[], int],
+    ) -> None:
+        self._reactor = reactor
+        self._settings = settings
+        self._security = security
+        surveyor = Surveyor(broker, reactor)
+        metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
+        self._pages = {
+            "/metrics": Page(metrics.answer, Action.READ),
+            "/healthz": Page(HealthPage(health.live).answer, None),
+            "/readyz": Page(HealthPage(health.ready).answer, None),
+            **Api(broker, settings).pages(),
+        }
+
+    def site(self, ways: tuple[Way, ...]) -> IProtocolFactory:
+        """Return the site of a listener that speaks these dialects."""
+        renewed = self._security.renewed
+        return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed)
+
+    def _namesTrusted(self) -> bool:
+        """Tell whether this is no broker for its own machine alone."""
+        settings = self._settings()
+        return settings.allowAnonymous or bool(settings.auth)
+
+    def _origins(self) -> tuple[str, ...]:
+        return self._settings().allowedOrigin
+
+    def _nobody(self) -> Admitted | None:
+        """Return what is allowed to those who show nothing; None if they have to."""
+        return None if self._security.required else Admitted(None, self._security.rightsOf(None))

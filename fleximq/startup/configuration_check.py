@@ -1,0 +1,110 @@
+"""Whether what an operator wrote makes sense, found out without opening or starting anything."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fleximq.config.extension_options import Chosen
+from fleximq.config.permission_options import faultsOf, unknownRoles
+from fleximq.config.settings import TABLES, Settings
+from fleximq.dialects.registry import Registry
+from fleximq.endpoints.listen import Ground, Listen, isPassed
+from fleximq.endpoints.web import WebListen
+from fleximq.errors import SettingError
+from fleximq.security.authentication import schemes
+
+_TABLES = frozenset(table.name for table in TABLES)
+
+
+def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = False) -> Iterator[str]:
+    """Yield a sentence for everything that is wrong with these settings, as far as each can be understood.
+
+    :param values: what was written, by the names of the options.
+    :param registry: the plug-ins there are.
+    :param elsewhere: the broker will run in another process, so that sockets which systemd passes to it are not here.
+    """
+    good = {}
+    for name, value in values.items():
+        inTables = list(faultsOf(name, value)) if name in _TABLES else []
+        if inTables:
+            yield from inTables
+            continue
+        try:
+            Settings.of({name: value})
+        except SettingError as error:
+            yield str(error)
+        else:
+            good[name] = value
+    try:
+        settings = Settings.of(good)
+    except SettingError as error:
+        yield str(error)
+    else:
+        yield from _faultsOfJournal(settings)
+        yield from _faultsOfListeners(settings, registry, elsewhere)
+        yield from unknownRoles(settings.roles, settings.principals)
+        yield from schemes.faults(settings.auth)
+        yield from _faultsOfExtensions(settings, registry)
+
+
+def configurationOf(chosen: Chosen, registry: Registry) -> Any:
+    """Return the options of an extension, checked by itself.
+
+    :raises SettingError: it is not installed, cannot be loaded, or finds something wrong with its options.
+    """
+    extension = registry.extensions.get(chosen.name)
+    if extension is None:
+        known = ", ".join(registry.extensions) or "none"
+        raise SettingError(f"there is no extension named {chosen.name!r}; installed: {known}")
+    try:
+        return extension.configure(chosen.options)
+    except SettingError as error:
+        raise SettingError(f"extension {chosen.name}: {error}") from error
+    except Exception as error:
+        raise SettingError(f"the extension {chosen.name} cannot be loaded: {error}") from error
+
+
+def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) -> Iterator[str]:
+    ground = Ground.of(settings, registry.dialects)
+    onStdio = []
+    for text in settings.listen:
+        if elsewhere and isPassed(text):
+            continue
+        try:
+            if Listen.parse(text, ground).isStdio:
+                onStdio.append(text)
+        except SettingError as error:
+            yield str(error)
+    for text in settings.http:
+        if not (elsewhere and isPassed(text)):
+            try:
+                WebListen.parse(text, ground)
+            except SettingError as error:
+                yield str(error)
+    if len(onStdio) > 1:
+        yield f"listen is {' and '.join(onStdio)}, but only one client can be at standard input"
+
+
+def _faultsOfJournal(settings: Settings) -> Iterator[str]:
+    """What asks for a journal needs one, and one that is full must be able to get rid of a file."""
+    if settings.journal is None:
+        for name, given in (
+            ("durable", settings.durable),
+            ("retain", settings.retain),
+            ("retention", settings.retention),
+            ("history", settings.history),
+        ):
+            if given:
+                yield f"{name} is set, but nothing is kept without a journal: set journal to a folder"
+    if 0 < settings.journalMaxBytes < 2 * settings.journalSegment:
+        yield (
+            f"journal-max-bytes is {settings.journalMaxBytes}, but must be 0 or at least "
+            f"twice journal-segment, which is {2 * settings.journalSegment}"
+        )
+
+
+def _faultsOfExtensions(settings: Settings, registry: Registry) -> Iterator[str]:
+    for chosen in settings.extension:
+        try:
+            configurationOf(chosen, registry)
+        except SettingError as error:
+            yield str(error)

@@ -1,0 +1,170 @@
+"""The command line of ``twistd fleximq``, made from the table of settings.
+
+A wrong value or an unknown option ends the program with one sentence on standard error and exit code 1.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+
+from twisted.python import usage
+
+from fleximq import __version__
+from fleximq.config.extension_options import extensions
+from fleximq.config.option_values import flag, size, spelledSize, texts
+from fleximq.config.settings import OPTIONS, Option, Settings
+from fleximq.config.settings_file import read
+from fleximq.dialects.registry import installed
+from fleximq.errors import SettingError
+from fleximq.startup.configuration_check import faults
+from fleximq.startup.setting_changes import Refused
+
+_INTRODUCTION = """
+A message broker that speaks four dialects over one space of topics. Unless
+a listener names one, it tells them apart by the first bytes of a connection.
+Without --auth or --allow-anonymous only this machine is served.
+
+"""
+
+_EXAMPLES = """
+ENDPOINT is a URL (tcp:// tls:// ipc:// ws:// wss:// stdio://) or a server
+endpoint of Twisted (tcp: unix: ssl: systemd: ...), DIALECT one of fleximq,
+blipmq, minimq, identity, or a plug-in's. Sizes may end in KiB, MiB or GiB;
+times are seconds and may have a fraction.
+
+Examples:
+  twistd -n fleximq
+      all dialects on port 7890
+  twistd -n fleximq --listen tcp:7890:interface=127.0.0.1 \\
+                    --listen unix:/run/fleximq.sock
+      on one address and on a UNIX socket
+  twistd -n fleximq --listen tcp:7890 --listen minimq+tcp:5677
+      a second port for MiniMQ alone
+  twistd -n fleximq --config /etc/fleximq.toml
+      with the settings of a file, which "fleximq check-config" checks
+  twistd -n fleximq --allow-anonymous --allowed-origin https://example.com
+      serve other machines, and the WebSockets of one web site
+"""
+
+
+#: How options are read that add up when they are given several times.
+REPEATED = (texts, extensions)
+
+
+class Options(usage.Options):
+    """Reads the command line into :attr:`settings`."""
+
+    synopsis = "[--listen [DIALECT+]ENDPOINT] ..."
+    longdesc = ""
+    settings: Settings
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        super().__init__()
+
+    def opt_version(self) -> None:
+        """Say which version this is, and exit."""
+        print(f"FlexiMQ {__version__}")
+        raise SystemExit(0)
+
+    def parseArgs(self, *arguments: str) -> None:
+        """Take no bare words."""
+        if arguments:
+            raise usage.UsageError(f"unexpected argument {arguments[0]!r}, all options begin with --")
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Read the words of a command line.
+
+        :raises SystemExit: with the sentence that says what is wrong; Python prints it and exits with 1.
+        """
+        try:
+            super().parseOptions(options)
+        except usage.UsageError as error:
+            raise SystemExit(f"fleximq: {error}; twistd fleximq --help lists the options") from None
+        except SettingError as error:
+            raise SystemExit(f"fleximq: {error}") from None
+
+    def postOptions(self) -> None:
+        """Turn what was given, here and in a settings file, into checked settings. What is given here wins."""
+        self._folder = os.getcwd()
+        path = self.get("config")
+        written = {} if path is None else read(path)
+        for sentence in self._faults(written):
+            raise SettingError(sentence)
+        self.settings = Settings.of({**written, **self._given()})
+
+    def again(self) -> Settings:
+        """Return the settings that a start of the broker would find now, with the same command line.
+
+        :raises SettingError: the settings file cannot be read, holds nothing, or something in it is wrong.
+        """
+        path = self.get("config")
+        written = {} if path is None else read(os.path.join(self._folder, path))
+        if path is not None and not written:
+            raise SettingError(f"{path} is empty")
+        sentences = list(self._faults(written))
+        if sentences:
+            raise Refused(sentences)
+        return Settings.of({**written, **self._given()})
+
+    def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
+        """Yield a sentence for all that is wrong in the settings file, else for all that is with the command line."""
+        registry = installed()
+        good = True
+        for sentence in faults(written, registry):
+            good = False
+            yield f"{self.get('config')}: {sentence}"
+        if good:
+            yield from faults({**written, **self._given()}, registry)
+
+    def _given(self) -> dict[str, object]:
+        """Return what stands on the command line, by name."""
+        given: dict[str, object] = {name: tuple(values) for name, values in self._texts.items()}
+        for option in OPTIONS:
+            value = self.get(option.name)
+            if option.read is flag and value:
+                given[option.name] = True
+            elif option.read is not flag and option.read not in REPEATED and value is not None:
+                given[option.name] = value
+        return given
+
+    def getUsage(self, width: int | None = None) -> str:
+        """Return the help: an introduction, the options, examples."""
+        return _INTRODUCTION + super().getUsage(width) + _EXAMPLES
+
+
+def _described(option: Option) -> str:
+    """Return an option's words, with the value it has when it is not given."""
+    if option.read is flag or not option.default:
+        return option.words
+    shown = ", ".join(option.default) if option.read is texts else _shown(option)
+    return f"{option.words} [default: {shown}]"
+
+
+def _shown(option: Option) -> str:
+    default = option.default
+    if option.read is size:
+        return spelledSize(default)
+    if isinstance(default, Enum):
+        return str(default.value)
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _repeated(option: Option) -> Callable[[Options, str], None]:
+    """Return the method that Twisted calls each time when an option is given that adds up."""
+
+    def take(self: Options, value: str) -> None:
+        self._texts.setdefault(option.name, []).append(value)
+
+    take.__doc__ = _described(option)
+    return take
+
+
+Options.optFlags = [[each.name, None, _described(each)] for each in OPTIONS if each.read is flag]  # type: ignore[attr-defined]
+Options.optParameters = [  # type: ignore[attr-defined]
+    ["config", None, None, "A TOML file with any of these settings; the command line wins over it."],
+    *([each.name, None, None, _described(each)] for each in OPTIONS if each.read not in (flag, *REPEATED)),
+]
+for _each in OPTIONS:
+    if _each.read in REPEATED:
+        setattr(Options, "opt_" + _each.name.replace("-", "_"), _repeated(_each))

@@ -1,0 +1,111 @@
+"""What becomes of settings that are read again while the broker runs: what changes, what waits, what is refused.
+
+:data:`LIVE` names the settings that a reload changes. All others keep their values until the broker is started anew; a
+reload names those that differ. docs/operating.rst, "Reloading".
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from fleximq.config.settings import OPTIONS, TABLES, Settings
+from fleximq.errors import SettingError
+
+#: The settings that a reload changes, by the names that an operator knows.
+LIVE = frozenset(
+    {
+        "auth",
+        "allow-anonymous",
+        "allowed-origin",
+        "roles",
+        "principals",
+        "tls-certificate",
+        "tls-key",
+        "keepalive",
+        "request-timeout",
+        "consume-wait",
+        "drain-timeout",
+        "slow-consumer",
+        "bcast-echo",
+        "strict-fleximq",
+        "history",
+        "max-message",
+        "max-line",
+        "max-text",
+        "max-clients",
+        "max-waiting",
+        "max-clients-per-address",
+        "max-subscriptions",
+        "max-queues",
+        "max-requests",
+        "outbox-bytes",
+        "max-message-rate",
+        "max-byte-rate",
+        "max-subscribe-rate",
+        "principal-message-rate",
+        "principal-byte-rate",
+        "principal-subscribe-rate",
+        "over-rate",
+        "max-connect-rate",
+        "max-join-rate",
+        "max-disconnects",
+        "flapping-wait",
+    }
+)
+
+#: Name -> where it stands in the settings: its field, and whether that is one of their limits.
+_PLACES = {option.name: (option.field, option.isLimit) for option in OPTIONS} | {
+    table.name: (table.field, False) for table in TABLES
+}
+
+
+class Refused(SettingError):
+    """New settings that are not taken; ``sentences`` say all that is wrong with them."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = tuple(sentences)
+
+
+class Difference(NamedTuple):
+    """The names of settings that a reload changes, and of those that a restart would change."""
+
+    changed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+def difference(old: Settings, new: Settings) -> Difference:
+    """Compare settings, by name."""
+    names = [name for name in _PLACES if _valueOf(old, name) != _valueOf(new, name)]
+    return Difference(tuple(name for name in names if name in LIVE), tuple(name for name in names if name not in LIVE))
+
+
+def merged(old: Settings, new: Settings) -> Settings:
+    """Return the new settings with the old values of those that cannot change while the broker runs.
+
+    :raises SettingError: the two do not go together.
+    """
+    waiting = [_PLACES[name] for name in _PLACES if name not in LIVE]
+    limits = replace(new.limits, **{name: getattr(old.limits, name) for name, isLimit in waiting if isLimit})
+    kept = {name: getattr(old, name) for name, isLimit in waiting if not isLimit}
+    return replace(new, **kept, limits=limits)
+
+
+def dangers(old: Settings, new: Settings) -> Iterator[str]:
+    """Yield a sentence for each door that the new settings would take away altogether.
+
+    A file that has lost its end, or all that was in it, still reads well; so this wants a restart.
+    """
+    if old.auth and not new.auth:
+        yield "auth is gone, but nobody would have to show credentials then: only a restart does that"
+    if _restrict(old) and not _restrict(new):
+        yield "roles and principals are gone, but everybody might do everything then: only a restart does that"
+
+
+def _restrict(settings: Settings) -> bool:
+    return settings.roles is not None or settings.principals is not None
+
+
+def _valueOf(settings: Settings, name: str) -> Any:
+    place, isLimit = _PLACES[name]
+    return getattr(settings.limits if isLimit else settings, place)

@@ -1,0 +1,1 @@
+"""Immutable values shared by several rooms."""

@@ -1,0 +1,385 @@
+"""What broker and journal hand each other: runs to keep, records that were kept, and notes about queues.
+
+A *record* is a message in the journal: its bytes, its header without the topic, and its place. Records come in
+batches, whose columns are cut into single values only when somebody asks for them.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import msgpack
+
+from fleximq.values.message import Content, Message
+
+#: How a record says which dialect it came from (docs/journal-format.rst, "Dialects").
+DIALECTS = {"broker": 0, "fleximq": 1, "blipmq": 2, "minimq": 3, "identity": 4}
+#: The dialect is a plug-in's; its name stands in the publisher's name, before the hyphen.
+OTHER_DIALECT = 0xFFFF
+
+#: What the bits of a record's content say beside its low byte.
+QOS1, LEGACY, LINE = 0x100, 0x200, 0x400
+_KINDS = (Content.MESSAGEPACK, Content.BYTES, Content.TEXT)
+_CODES = {kind: code for code, kind in enumerate(_KINDS)}
+#: What each possible content code means: content, qos, legacy, line.
+CONTENTS: dict[int, tuple[Content, int, bool, bool]] = {
+    code | qos * QOS1 | legacy * LEGACY | line * LINE: (kind, qos, bool(legacy), bool(line))
+    for code, kind in enumerate(_KINDS)
+    for qos in (0, 1)
+    for legacy in (0, 1)
+    for line in (0, 1)
+}
+#: The ids that a header can carry, in the order of :class:`fleximq.values.message.Message`.
+_IDS = ("message_id", "correlation_id", "reply_to")
+_NO_IDS = (None, None, None)
+#: What stands before a message_id of so many bytes that is all there is in a header: MessagePack cut before its text.
+_ONLY_ID: list[bytes] = [msgpack.packb({"message_id": "x" * length})[: -length or None] for length in range(256)]
+#: Ids of longer headers are not remembered.
+_REPEATED = 4096
+# Making a NamedTuple through its own constructor costs twice as much.
+_new = tuple.__new__
+
+
+class Run(NamedTuple):
+    """The messages of one run as the journal keeps them.
+
+    ``headers`` are MessagePack maps without the topic, no bytes for an empty one; ``contents`` are codes, see
+    :func:`contentOf`. Either is one value where all messages have the same.
+    """
+
+    headers: bytes | Sequence[bytes]
+    payloads: Sequence[bytes]
+    contents: int | Sequence[int]
+
+
+class Opened(NamedTuple):
+    """A queue of this key takes what has this offset or a later one: ``s:<subscription id>`` or ``q:<topic>``."""
+
+    key: str
+    topic: str
+    qos: int
+    id: int
+    owner: str | None
+    offset: int
+
+
+class Closed(NamedTuple):
+    """The queue is gone, with all that it held."""
+
+    key: str
+
+
+class HandedOut(NamedTuple):
+    """The first ``count`` messages that ever came to a queue were handed out, those of the offsets ``again`` once more.
+
+    They wait for their acknowledgement until ``time`` (microseconds since 1970; 0: for as long as it takes).
+    """
+
+    key: str
+    count: int  # type: ignore[assignment]  # nobody counts the values of a note
+    again: Sequence[int]
+    time: int = 0
+
+
+class Acknowledged(NamedTuple):
+    """A queue needs the messages of these offsets no more, whatever the reason; an ``array("Q")``."""
+
+    key: str
+    offsets: "array[int]"
+
+
+class ClientIds(NamedTuple):
+    """All client ids below ``until`` may have been given out."""
+
+    until: int
+
+
+class Reached(NamedTuple):
+    """A consumer group is done with all before the offset ``next``; it said so at ``time`` (microseconds since 1970).
+
+    ``lost`` records it had to do without.
+    """
+
+    group: str
+    next: int
+    time: int
+    lost: int = 0
+
+
+class Forgotten(NamedTuple):
+    """Nobody wants to know of a consumer group any more."""
+
+    group: str
+
+
+Note = Opened | Closed | HandedOut | Acknowledged | ClientIds | Reached | Forgotten
+
+
+class Bounds(NamedTuple):
+    """What the journal has of a topic: first and last offset, their times (microseconds since 1970), and how much.
+
+    ``bytes`` are those of headers and payloads.
+    """
+
+    first: int
+    last: int
+    firstTime: int
+    lastTime: int
+    count: int  # type: ignore[assignment]  # nobody counts the values of this tuple
+    bytes: int
+
+
+class Waiting(NamedTuple):
+    """How much stands from an offset on, about; ``bytes`` are those of headers and payloads."""
+
+    records: int
+    bytes: int
+
+
+class Blobs:
+    """Byte strings that stand one behind the other, cut apart when they are asked for.
+
+    :param blob: all of them.
+    :param ends: where each begins and the last one ends, one number more than strings. The first is where ``blob``
+        itself begins.
+    """
+
+    __slots__ = ("_blob", "_ends")
+
+    def __init__(self, blob: bytes, ends: Sequence[int]) -> None:
+        self._blob = blob
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @property
+    def size(self) -> int:
+        """The number of bytes in all of them."""
+        return len(self._blob)
+
+    def cut(self) -> list[bytes]:
+        """Return the strings."""
+        blob, ends = self._blob, self._ends
+        if not blob:
+            return [b""] * (len(ends) - 1)
+        if ends[0]:
+            first = ends[0]
+            ends = [end - first for end in ends]
+        return [blob[start:end] for start, end in pairwise(ends)]
+
+    def at(self, place: int) -> bytes:
+        """Return one of them."""
+        start = self._ends[0]
+        return self._blob[self._ends[place] - start : self._ends[place + 1] - start]
+
+    def part(self, start: int, stop: int) -> "Blobs":
+        """Return those from one place up to another, not cut apart either; fewer where there are not so many."""
+        start, stop = min(start, len(self)), min(stop, len(self))
+        ends = self._ends[start : stop + 1]
+        first = self._ends[0]
+        return Blobs(self._blob[ends[0] - first : ends[-1] - first], ends)
+
+
+class Batch:
+    """Records in the order of their offsets, as columns of equal length; making one costs little.
+
+    ``topicOf`` and ``publisherOf`` are places in ``topics`` and ``publishers`` (pairs of client id and name), which
+    may hold more than the batch needs. ``timestamps`` are microseconds since 1970; ``dialects`` values of
+    :data:`DIALECTS` or :data:`OTHER_DIALECT`; ``contents`` keys of :data:`CONTENTS`.
+    """
+
+    __slots__ = (
+        "_headers",
+        "_payloads",
+        "contents",
+        "dialects",
+        "offsets",
+        "publisherOf",
+        "publishers",
+        "timestamps",
+        "topicOf",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        offsets: Sequence[int],
+        timestamps: Sequence[int],
+        topics: Sequence[str],
+        topicOf: Sequence[int],
+        publishers: Sequence[tuple[int, str]],
+        publisherOf: Sequence[int],
+        dialects: Sequence[int],
+        contents: Sequence[int],
+        headers: Blobs | list[bytes],
+        payloads: Blobs | list[bytes],
+    ) -> None:
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.topics = topics
+        self.topicOf = topicOf
+        self.publishers = publishers
+        self.publisherOf = publisherOf
+        self.dialects = dialects
+        self.contents = contents
+        self._headers = headers
+        self._payloads = payloads
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def headers(self) -> list[bytes]:
+        """The headers, without their topics; no bytes for an empty one."""
+        if not isinstance(self._headers, list):
+            self._headers = self._headers.cut()
+        return self._headers
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The payloads."""
+        if not isinstance(self._payloads, list):
+            self._payloads = self._payloads.cut()
+        return self._payloads
+
+    @property
+    def size(self) -> int:
+        """The bytes of all headers and payloads, known without cutting them apart."""
+        return sum(
+            sum(map(len, column)) if isinstance(column, list) else column.size
+            for column in (self._headers, self._payloads)
+        )
+
+    def message(self, place: int) -> Message:
+        """Return one record as a message with its offset."""
+        content, qos, legacy, line = CONTENTS[self.contents[place]]
+        ids = idsOf(_at(self._headers, place))
+        return _new(Message, (_at(self._payloads, place), content, qos, *ids, legacy, line, self.offsets[place]))
+
+    def messages(self) -> list[Message]:
+        """Return all records as messages with their offsets."""
+        contents, headers = self.contents, self._headers
+        plain = not isinstance(headers, list) and not headers.size
+        if plain and len(self) and min(contents) == max(contents):
+            content, qos, legacy, line = CONTENTS[contents[0]]
+            return [
+                _new(Message, (payload, content, qos, None, None, None, legacy, line, offset))
+                for payload, offset in zip(self.payloads, self.offsets, strict=True)
+            ]
+        columns = zip(contents, self.headers, self.payloads, self.offsets, strict=True)
+        return [_message(code, header, payload, offset) for code, header, payload, offset in columns]
+
+    def only(self, wanted: Callable[[str], bool]) -> "Batch":
+        """Return a batch of those records whose topics are wanted."""
+        places = {place for place, topic in enumerate(self.topics) if wanted(topic)}
+        if len(places) == len(self.topics):
+            return self
+        topicOf = self.topicOf
+        return self.pick([place for place, topic in enumerate(topicOf) if topic in places] if places else range(0))
+
+    def pick(self, places: Sequence[int]) -> "Batch":
+        """Return a batch of the records at these places (ascending); a ``range`` without steps is cheap."""
+        if isinstance(places, range) and places.step == 1:
+            start, stop = places.start, max(places.start, places.stop)
+            return self._with(
+                lambda column: column[start:stop],
+                lambda column: column[start:stop] if isinstance(column, list) else column.part(start, stop),
+            )
+        if len(places) == len(self):
+            return self
+        return self._with(
+            lambda column: [column[place] for place in places],
+            lambda column: [_at(column, place) for place in places],
+        )
+
+    def _with(self, column: Callable[[Any], Sequence[int]], blobs: Callable[[Any], Blobs | list[bytes]]) -> "Batch":
+        return Batch(
+            column(self.offsets),
+            column(self.timestamps),
+            self.topics,
+            column(self.topicOf),
+            self.publishers,
+            column(self.publisherOf),
+            column(self.dialects),
+            column(self.contents),
+            blobs(self._headers),
+            blobs(self._payloads),
+        )
+
+
+def _at(column: Blobs | list[bytes], place: int) -> bytes:
+    return column[place] if isinstance(column, list) else column.at(place)
+
+
+def _message(code: int, header: bytes, payload: bytes, offset: int) -> Message:
+    content, qos, legacy, line = CONTENTS[code]
+    return _new(Message, (payload, content, qos, *(idsOf(header) if header else _NO_IDS), legacy, line, offset))
+
+
+def dialectCode(name: str) -> int:
+    """Return the code of a dialect."""
+    return DIALECTS.get(name, OTHER_DIALECT)
+
+
+def contentOf(message: Message) -> int:
+    """Return the code for what a message is: one of :data:`CONTENTS`."""
+    flags = QOS1 * bool(message.qos) | LEGACY * message.legacy | LINE * message.line
+    return _CODES[message.content] | flags
+
+
+def headerOf(message: Message) -> bytes:
+    """Return the header in which a message's ids are kept; no bytes if it has none."""
+    _, _, _, id, correlation, replyTo, _, _, _ = message
+    if correlation is None and replyTo is None:
+        if id is None:
+            return b""
+        # What nearly all headers of MiniMQ are, in a quarter of the time.
+        text = id.encode()
+        if len(text) < len(_ONLY_ID):
+            return _ONLY_ID[len(text)] + text
+    ids = {name: value for name, value in zip(_IDS, message[3:6], strict=True) if value is not None}
+    packed: bytes = msgpack.packb(ids)
+    return packed
+
+
+def runOf(messages: Sequence[Message]) -> Run:
+    """Return messages as the journal keeps them; for sources that have nothing quicker."""
+    headers = [headerOf(message) for message in messages]
+    contents = [contentOf(message) for message in messages]
+    return Run(
+        headers[0] if headers and headers.count(headers[0]) == len(headers) else headers,
+        [message.payload for message in messages],
+        contents[0] if contents and contents.count(contents[0]) == len(contents) else contents,
+    )
+
+
+class _Pairs(list[tuple[Any, Any]]):
+    """A map as its pairs, since it may have keys that Python cannot hash."""
+
+
+@lru_cache(maxsize=256)
+def _readIds(header: bytes) -> tuple[str | None, ...]:
+    try:
+        pairs = msgpack.unpackb(header, strict_map_key=False, timestamp=1, object_pairs_hook=_Pairs)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return _NO_IDS
+    if not isinstance(pairs, _Pairs):
+        return _NO_IDS
+    found: list[str | None] = [None, None, None]
+    for key, value in pairs:
+        if isinstance(key, str) and key in _IDS:
+            found[_IDS.index(key)] = value if isinstance(value, str) else None
+    return tuple(found)
+
+
+def idsOf(header: bytes) -> tuple[str | None, ...]:
+    """Return message_id, correlation_id and reply_to of a header; None for what it has not.
+
+    A header that is no MessagePack map has none of them.
+    """
+    if not header:
+        return _NO_IDS
+    return _readIds(header) if len(header) <= _REPEATED else _readIds.__wrapped__(header)

@@ -1,0 +1,132 @@
+"""Looks through all queues and topics of a broker, a few in each of the reactor's rounds, so that nobody waits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.queues.queue import Queue
+from fleximq.limits import DEAD
+from fleximq.web.ages import QueueAges
+
+#: So many are looked at in one round, less than 2 ms.
+PORTION = 1000
+
+WORK, LETTERS, SUBSCRIPTION = "work", "dead", "subscription"
+
+
+class Line(NamedTuple):
+    """One queue."""
+
+    messages: int
+    kind: str
+    topic: str
+    oldest: float
+
+
+@dataclass(slots=True)
+class Sums:
+    """Those of one kind of queues; ``oldest`` is the greatest age in seconds."""
+
+    queues: int = 0
+    messages: int = 0
+    inFlight: int = 0
+    bytes: int = 0
+    oldest: float = 0.0
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was found: sums by kind of queue, the longest queues, the topics published to most, and all of these."""
+
+    sums: dict[str, Sums] = field(default_factory=lambda: {kind: Sums() for kind in (WORK, LETTERS, SUBSCRIPTION)})
+    longest: Sequence[Line] = ()
+    busiest: Sequence[tuple[int, str]] = ()
+    published: int = 0
+
+
+class Surveyor:
+    """Makes surveys, and remembers between them how old messages are.
+
+    :param clock: lets others have their turn in between.
+    """
+
+    def __init__(self, broker: Broker, clock: IReactorTime) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._ages = QueueAges()
+
+    async def survey(self, top: int, sees: Callable[[str], bool]) -> Survey:
+        """Look through everything.
+
+        :param top: of how many queues and topics to tell the names.
+        :param sees: tells whether a topic may be named.
+        """
+        found = Survey()
+        await self._queues(found, top, sees)
+        await self._topics(found, top, sees)
+        return found
+
+    async def _queues(self, found: Survey, top: int, sees: Callable[[str], bool]) -> None:
+        broker = self._broker
+        longest: list[Line] = []
+        queues: list[tuple[str, str, Queue, int, int]] = []
+        for place, each in enumerate((*broker.queues, *broker.subscriptions), 1):
+            if hasattr(each, "topic"):
+                kind, topic = SUBSCRIPTION, each.topic
+            else:
+                kind, topic = LETTERS if each.name.startswith(DEAD) else WORK, each.name
+            queues.append((kind, topic, each.queue, each.depth, each.size))
+            if place % PORTION == 0:
+                longest = self._count(found, queues, longest, top, sees)
+                queues = []
+                await self._pause()
+        found.longest = self._count(found, queues, longest, top, sees)
+
+    def _count(
+        self,
+        found: Survey,
+        queues: Sequence[tuple[str, str, Queue, int, int]],
+        longest: list[Line],
+        top: int,
+        sees: Callable[[str], bool],
+    ) -> list[Line]:
+        """Add queues to the sums, and return the longest so far."""
+        now = self._clock.seconds()
+        for kind, topic, queue, depth, size in queues:
+            sums = found.sums[kind]
+            sums.queues += 1
+            sums.messages += depth
+            sums.inFlight += queue.inFlight
+            sums.bytes += size
+            oldest = self._ages.look(queue, now)
+            sums.oldest = max(sums.oldest, oldest)
+            if top and depth and (len(longest) < top or depth > longest[-1].messages) and sees(topic):
+                longest = nlargest(top, [*longest, Line(depth, kind, topic, oldest)])
+        return longest
+
+    async def _topics(self, found: Survey, top: int, sees: Callable[[str], bool]) -> None:
+        topics = self._broker.topics
+        found.published = topics.publishedBefore
+        busiest: list[tuple[int, str]] = []
+        for place, topic in enumerate(tuple(topics), 1):
+            found.published += topic.published
+            if (
+                top
+                and topic.published
+                and (len(busiest) < top or topic.published > busiest[-1][0])
+                and sees(topic.name)
+            ):
+                busiest = nlargest(top, [*busiest, (topic.published, topic.name)])
+            if place % PORTION == 0:
+                await self._pause()
+        found.busiest = busiest
+
+    def _pause(self) -> "Deferred[None]":
+        later: Deferred[None] = Deferred()
+        self._clock.callLater(0, later.callback, None)
+        return later

@@ -1,0 +1,74 @@
+"""Headers whose maps were written as arrays, field by field in a fixed order, and their translation into maps.
+
+A client library in use writes them so: the header as ``[routing, reqrep, topic, status, auth, keepalive]`` with nil
+for what is absent, a routing entry as ``[client_id, path]`` or ``[client_name, path, client_id]``, and the other
+objects likewise; a status by the name of its code. What cannot be translated is left as it is, for the checks of
+:mod:`fleximq.wire.fleximq_header` to refuse.
+"""
+
+from struct import Struct
+from typing import Any
+
+import msgpack
+
+from fleximq.status import Status
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
+
+_headerLength = Struct(">I").pack
+_FIELDS = ("routing", "reqrep", "topic", "status", "auth", "keepalive")
+_CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key": ("api_key",)}
+_ENTRY = ("client_id", "path")
+_NAMED_ENTRY = ("client_name", "path", "client_id")
+_STATUS = {"".join(word.capitalize() for word in status.name.split("_")): int(status) for status in Status}
+
+
+def isPositional(envelope: bytes) -> bool:
+    """Tell whether an envelope's header is an array."""
+    if len(envelope) == FIXED_BYTES:
+        return False
+    marker = envelope[FIXED_BYTES]
+    return 0x90 <= marker <= 0x9F or marker in (0xDC, 0xDD)
+
+
+def withMap(envelope: bytes) -> bytes:
+    """Return a positional envelope with its header written anew as a map; one that cannot be read as it is."""
+    try:
+        values = msgpack.unpackb(envelope[FIXED_BYTES:], strict_map_key=False, timestamp=1)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return envelope
+    if len(values) != len(_FIELDS):
+        return envelope
+    header: bytes = msgpack.packb(fromArray(values))
+    return envelope[: FIXED_BYTES - 4] + _headerLength(len(header)) + header
+
+
+def fromArray(values: list[Any]) -> dict[str, Any]:
+    """Return the map that a header's array of six stands for."""
+    fields = _named(_FIELDS, values)
+    if isinstance(fields.get("routing"), list):
+        fields["routing"] = [_entry(entry) for entry in fields["routing"]]
+    if isinstance(fields.get("reqrep"), list):
+        fields["reqrep"] = _named(("type", "id"), fields["reqrep"])
+    if isinstance(fields.get("keepalive"), list):
+        fields["keepalive"] = _named(("timestamp", "interval"), fields["keepalive"])
+    if isinstance(fields.get("auth"), list):
+        fields["auth"] = _auth(fields["auth"])
+    if isinstance(fields.get("status"), str):
+        fields["status"] = _STATUS.get(fields["status"], fields["status"])
+    return fields
+
+
+def _entry(entry: Any) -> Any:
+    if not isinstance(entry, list):
+        return entry
+    return _named(_NAMED_ENTRY if entry and isinstance(entry[0], str) else _ENTRY, entry)
+
+
+def _auth(auth: list[Any]) -> Any:
+    kind = auth[0] if auth else None
+    names = _CREDENTIALS.get(kind) if isinstance(kind, str) else None
+    return auth if names is None else _named(("type", *names), auth)
+
+
+def _named(names: tuple[str, ...], values: list[Any]) -> dict[str, Any]:
+    return {name: value for name, value in zip(names, values, strict=False) if value is not None}

@@ -1,0 +1,81 @@
+"""FlexiMQ frames that the broker writes itself, and single frames taken apart."""
+
+from struct import Struct
+from typing import Any, NamedTuple
+
+import msgpack
+
+from fleximq.wire.flexi_rules import MessageType
+from fleximq.wire.fleximq_header import packHeader
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION
+
+_fixed = Struct(">BBI16xI")
+_beginning = Struct(">BBI")
+_payloadLength = Struct(">Q")
+_RESERVED = slice(6, 22)
+_NO_RESERVED = bytes(16)
+
+
+class Beginning(NamedTuple):
+    """The first fields of an envelope."""
+
+    version: int
+    type: int
+    client_id: int
+
+
+def readBeginning(envelope: bytes) -> Beginning:
+    """Return the first fields of an envelope."""
+    return Beginning(*_beginning.unpack_from(envelope))
+
+
+def encodeFrame(kind: int, client_id: int, header: bytes = b"", payload: bytes = b"") -> bytes:
+    """Return one frame (FlexiMQ document 2.1) of already encoded parts."""
+    return b"".join(
+        (_fixed.pack(VERSION, kind, client_id, len(header)), header, _payloadLength.pack(len(payload)), payload)
+    )
+
+
+def encodeMessage(kind: MessageType, client_id: int, fields: dict[str, Any], payload: bytes = b"") -> bytes:
+    """Return one frame whose header is this map; ``payload`` is MessagePack already."""
+    return encodeFrame(kind, client_id, packHeader(fields), payload)
+
+
+def encodeHead(kind: MessageType, client_id: int, fields: dict[str, Any], payloadBytes: int) -> bytes:
+    """Return one frame whose header is this map, without its payload, which has so many bytes."""
+    return encodeFrame(kind, client_id, packHeader(fields))[: -_payloadLength.size] + _payloadLength.pack(payloadBytes)
+
+
+def words(text: str) -> bytes:
+    """Return a payload that says something to a person."""
+    return msgpack.packb(text)  # type: ignore[no-any-return]
+
+
+def isStamped(envelope: bytes) -> bool:
+    """Tell whether the reserved bytes are zero, as they must be when a frame is sent on."""
+    return envelope[_RESERVED] == _NO_RESERVED
+
+
+def restamped(frame: bytes) -> bytes:
+    """Return a frame with its reserved bytes set to zero."""
+    return frame[: _RESERVED.start] + _NO_RESERVED + frame[_RESERVED.stop :]
+
+
+def payloadOf(frame: bytes, envelopeBytes: int) -> bytes:
+    """Return the payload of one whole frame."""
+    return frame[envelopeBytes + _payloadLength.size :]
+
+
+__all__ = [
+    "FIXED_BYTES",
+    "Beginning",
+    "MessageType",
+    "encodeFrame",
+    "encodeHead",
+    "encodeMessage",
+    "isStamped",
+    "payloadOf",
+    "readBeginning",
+    "restamped",
+    "words",
+]

@@ -1,0 +1,174 @@
+"""The second layout of FlexiMQ frames that is in use, told from the document's own by a connection's first header.
+
+*Layout A* is the document's (section 2.1): fixed bytes, header, payload length, payload. In *layout B* the payload
+length stands before the header. Inside the broker there is only A; B is turned into it where it comes in and made of
+it where it goes out. Byte 26 of the first frame that has a header tells: 0x00, the first byte of a payload length, in
+B, and the marker of a MessagePack map or array in A. Without a header both are the same bytes.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from struct import Struct
+
+from fleximq.errors import BadFraming
+from fleximq.limits import BASE_BYTES, HEADER_BYTES
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, FlexiScanner, FrameTooLarge, Run, Span
+from fleximq.wire.receive_buffer import ReceiveBuffer
+
+_headerLength = Struct(">22xI").unpack_from
+_lengths = Struct(">22xIQ").unpack_from
+_payloadLength = Struct(">Q").unpack_from
+
+
+class Layout(Enum):
+    """Where the payload length stands."""
+
+    A = "behind the header"
+    B = "before the header"
+
+
+class LayoutScanner:
+    """Cuts frames out of a stream whose layout is not known yet, and goes on in the one it finds.
+
+    ``layout`` is None until a frame with a header has begun. Frames are yielded in layout A.
+
+    :param limit: the most bytes a whole message may have.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.layout: Layout | None = None
+        self._limit = limit
+        self._buffer = ReceiveBuffer()
+        self._settled: FlexiScanner | LayoutBScanner | None = None
+
+    @property
+    def settled(self) -> "FlexiScanner | LayoutBScanner | None":
+        """The scanner to feed from now on, once the layout is known."""
+        return self._settled
+
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished frame are held."""
+        return self._buffer.held if self._settled is None else self._settled.held
+
+    def feed(self, data: bytes) -> Iterator[Run]:
+        """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
+        if self._settled is not None:
+            yield from self._settled.feed(data)
+            return
+        buffer = self._buffer.take(data)
+        if buffer is None:
+            return
+        start = 0
+        while len(buffer) - start >= FIXED_BYTES:
+            if _headerLength(buffer, start)[0]:
+                # What is wrong already is raised before more bytes are waited for.
+                list(FlexiScanner(self._limit).feed(buffer[start : start + FIXED_BYTES]))
+                if len(buffer) - start == FIXED_BYTES:
+                    self._buffer.keep(buffer[start:], FIXED_BYTES + 1)
+                else:
+                    yield from self._settle(buffer[start:])
+                return
+            frames = list(FlexiScanner(self._limit).feed(buffer[start : start + BASE_BYTES]))
+            end = start + BASE_BYTES
+            if not frames and len(buffer) >= end:
+                end += _payloadLength(buffer, start + FIXED_BYTES)[0]
+                frames = list(FlexiScanner(self._limit).feed(buffer[start:end]))
+            if not frames:
+                self._buffer.keep(buffer[start:], end - start)
+                return
+            yield from frames
+            start = end
+        self._buffer.keep(buffer[start:], FIXED_BYTES)
+
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
+        return wholes(self.feed(data))
+
+    def _settle(self, buffer: bytes) -> Iterator[Run]:
+        self.layout = Layout.A if buffer[FIXED_BYTES] else Layout.B
+        self._settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
+        return self._settled.feed(buffer)
+
+
+class LayoutBScanner:
+    """Cuts frames of layout B out of a stream and yields them, one by one, in layout A.
+
+    :param limit: the most bytes a whole message may have.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = ReceiveBuffer()
+
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished frame are held."""
+        return self._buffer.held
+
+    def feed(self, data: bytes) -> Iterator[Run]:
+        """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
+        buffer = self._buffer.take(data)
+        if buffer is None:
+            return
+        start = 0
+        while len(buffer) - start >= BASE_BYTES:
+            header, payload = self._checked(buffer, start)
+            middle = start + BASE_BYTES + header
+            end = middle + payload
+            if end > len(buffer):
+                self._buffer.keep(buffer[start:], end - start)
+                return
+            fixed = start + FIXED_BYTES
+            envelope = buffer[start:fixed] + buffer[fixed + 8 : middle]
+            yield envelope, b"".join((envelope, buffer[fixed : fixed + 8], buffer[middle:end])), 1
+            start = end
+        self._buffer.keep(buffer[start:], BASE_BYTES)
+
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
+        return wholes(self.feed(data))
+
+    def _checked(self, buffer: bytes, start: int) -> tuple[int, int]:
+        """Return the lengths of header and payload."""
+        header, payload = _lengths(buffer, start)
+        if header > HEADER_BYTES:
+            raise FrameTooLarge(f"the header has {header} bytes, but at most {HEADER_BYTES} are allowed")
+        if buffer[start] != VERSION:
+            raise BadFraming(f"version {buffer[start]} is not known, only {VERSION}")
+        if BASE_BYTES + header + payload > self._limit:
+            raise FrameTooLarge(
+                f"the message has {BASE_BYTES + header + payload} bytes, but at most {self._limit} are allowed"
+            )
+        return header, payload
+
+
+def wholes(runs: Iterator[Run]) -> Iterator[Span]:
+    """Yield runs as spans of themselves."""
+    for envelope, frames, count in runs:
+        yield envelope, frames, 0, len(frames), count
+
+
+def toLayoutB(frames: bytes) -> bytes:
+    """Return whole frames of layout A, one behind the other, in layout B."""
+    pieces: list[bytes] = []
+    start = 0
+    while start < len(frames):
+        fixed = start + FIXED_BYTES
+        middle = fixed + _headerLength(frames, start)[0]
+        end = middle + 8 + _payloadLength(frames, middle)[0]
+        pieces += (frames[start:fixed], frames[middle : middle + 8], frames[fixed:middle], frames[middle + 8 : end])
+        start = end
+    return b"".join(pieces)
+
+
+def fittingLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int]:
+    """Return how many bytes, and how many frames, end within ``room`` bytes."""
+    end = count = 0
+    while end < len(frames):
+        next = end + BASE_BYTES + sum(_lengths(frames, end))
+        if next > room:
+            break
+        end = next
+        count += 1
+    return end, count

@@ -1,0 +1,103 @@
+"""A message's payload in the form another dialect takes: the table of "Across dialects" in docs/dialects.rst.
+
+| from \\ to | FlexiMQ: :func:`toMessagePack` | BlipMQ: :func:`toBytes` | MiniMQ, Identity: :func:`toUtf8` |
+| --- | --- | --- | --- |
+| MessagePack | as it is | str, bin: the content; else as it is | str, bin: the content; else compact JSON |
+| bytes | bin | as it is | as it is, or base64 |
+| text | str | as it is | as it is |
+
+An empty MessagePack payload is empty everywhere. One that is not exactly one value, holds a string that is not UTF-8
+or is nested too deeply is taken as a bin of all its bytes. Bytes that are not UTF-8 become standard base64 with
+padding where text is wanted. Nothing here raises, whatever the bytes.
+"""
+
+from base64 import b64encode
+from struct import Struct
+
+from fleximq.values.message import Content, Message
+from fleximq.wire.messagepack_json import toJson
+
+#: Marker -> width of the length behind it, for str and bin.
+_STRINGS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
+_BINS = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+_LENGTHS = _STRINGS | _BINS
+_8, _16, _32 = Struct(">BB"), Struct(">BH"), Struct(">BI")
+
+
+def toMessagePack(message: Message) -> bytes:
+    """Return the payload as FlexiMQ carries it: one MessagePack value, or nothing if a FlexiMQ client sent nothing."""
+    payload = message.payload
+    if message.content is Content.MESSAGEPACK:
+        return payload
+    if message.content is Content.BYTES:
+        return _head(len(payload), 0xC4) + payload
+    if len(payload) < 32:
+        return bytes((0xA0 | len(payload),)) + payload
+    return _head(len(payload), 0xD9) + payload
+
+
+def toBytes(message: Message) -> bytes:
+    """Return the payload as BlipMQ carries it: opaque bytes."""
+    if message.content is not Content.MESSAGEPACK:
+        return message.payload
+    plain = _plain(message.payload)
+    return message.payload if plain is None else plain[0]
+
+
+def toUtf8(message: Message) -> bytes:
+    """Return the payload as MiniMQ and Identity carry it: text, here in UTF-8."""
+    payload = message.payload
+    if message.content is Content.TEXT:
+        return payload
+    if message.content is Content.BYTES or not payload:
+        return _textOrBase64(payload)
+    plain = _plain(payload)
+    if plain is not None:
+        content, isString = plain
+        return content if isString else _textOrBase64(content)
+    try:
+        return toJson(payload)
+    except ValueError:
+        return _textOrBase64(payload)
+
+
+def toText(message: Message) -> str:
+    """Return the payload as MiniMQ and Identity carry it: text."""
+    return toUtf8(message).decode()
+
+
+def _plain(payload: bytes) -> tuple[bytes, bool] | None:
+    """Return the content of a payload that is exactly one bin or one str in UTF-8, and whether it is a str."""
+    if not payload:
+        return None
+    marker = payload[0]
+    if 0xA0 <= marker < 0xC0:
+        start, length = 1, marker & 0x1F
+    elif marker in _LENGTHS:
+        start = 1 + _LENGTHS[marker]
+        length = int.from_bytes(payload[1:start], "big")
+    else:
+        return None
+    if start + length != len(payload):
+        return None
+    content, isString = payload[start:], marker not in _BINS
+    return None if isString and not _isUtf8(content) else (content, isString)
+
+
+def _head(length: int, marker: int) -> bytes:
+    """Return marker and length of a str or bin; the markers for two and four bytes of length are the next two."""
+    if length <= 0xFF:
+        return _8.pack(marker, length)
+    return _16.pack(marker + 1, length) if length <= 0xFFFF else _32.pack(marker + 2, length)
+
+
+def _textOrBase64(content: bytes) -> bytes:
+    return content if _isUtf8(content) else b64encode(content)
+
+
+def _isUtf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,150 @@
+"""A subscription against a plain list: both kinds of messages in one order, within the bounds."""
+
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.consumers.polled_subscription import Subscription
+from fleximq.broker.consumers.polled_subscriptions import Subscriptions
+from fleximq.broker.envelope import Delivery
+from fleximq.broker.queues.queue import DROPPED
+from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
+from fleximq.values.message import Message
+from tests.broker.queueing import World, message
+
+RETRY = 10.0
+MESSAGES = 6
+BYTES = 6 * OVERHEAD + 3 * HELD + 200
+
+
+@dataclass(eq=False)
+class _Kept:
+    """A message in the model."""
+
+    message: Message
+    tag: int = 0
+    attempts: int = 0
+    due: float | None = None
+    holder: str | None = None
+
+    @property
+    def cost(self) -> int:
+        return len(self.message.payload) + OVERHEAD
+
+    @property
+    def weight(self) -> int:
+        return self.cost + (HELD if self.due is not None else 0)
+
+
+class SubscriptionMachine(RuleBasedStateMachine):
+    """Every step is done to the subscription and to the list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.subscriptions = Subscriptions(
+            self.world.makeQueue(retryAfter=RETRY, maxDeliveries=0, maxMessages=MESSAGES, maxBytes=BYTES, onDead=None),
+            grace=10_000.0,
+            onExpired=self.fail,
+        )
+        self.subscription = self.subscriptions.open("x", None, "t", 1)
+        self.kept: list[_Kept] = []
+        self.tag = 0
+        self.number = 0
+        self.dropped = 0
+
+    def fail(self, subscription: Subscription) -> None:
+        raise AssertionError("expired")
+
+    def total(self, kept: list[_Kept]) -> int:
+        return sum(each.cost for each in kept)
+
+    def fits(self, kept: list[_Kept], count: int = 0, size: int = 0) -> bool:
+        return len(kept) + count <= MESSAGES and sum(each.weight for each in kept) + size + OVERHEAD * count <= BYTES
+
+    @rule(qos=st.sampled_from([0, 1]), sizes=st.lists(st.integers(0, 250), min_size=1, max_size=4))
+    def deliver(self, qos: int, sizes: list[int]) -> None:
+        tracked = [each for each in self.kept if each.message.qos]
+        if qos:
+            admitted = self.fits(tracked, len(sizes), sum(max(size, 4) for size in sizes))
+            asked = self.subscription.admits(len(sizes), sum(max(size, 4) for size in sizes))
+            assert (asked is None) == admitted
+            if not admitted:
+                return
+        new = []
+        for size in sizes:
+            self.number += 1
+            new.append(message(f"{self.number:04}", qos=qos, size=max(size, 4)))
+        self.subscription.deliver(new, len(new))
+        before = len(self.kept) + len(new)
+        room = BYTES - sum(each.weight for each in tracked)
+        self.kept += [_Kept(each) for each in new if qos or len(each.payload) + OVERHEAD <= room]
+        while not self.fits(self.kept) and (untracked := [each for each in self.kept if not each.message.qos]):
+            self.kept.remove(untracked[0])
+        self.dropped += before - len(self.kept)
+
+    def next(self, holder: str) -> Delivery | None:
+        first = next((each for each in self.kept if each.due is None), None)
+        if first is None:
+            return None
+        first.attempts += 1
+        if not first.message.qos:
+            self.kept.remove(first)
+            return Delivery(0, first.message, 1)
+        if not first.tag:
+            self.tag += 1
+            first.tag = self.tag
+        first.due = self.world.clock.seconds() + RETRY
+        first.holder = holder
+        return Delivery(first.tag, first.message, first.attempts)
+
+    @rule(holder=st.sampled_from("xy"))
+    def poll(self, holder: str) -> None:
+        assert self.subscription.poll(holder) == self.next(holder)
+
+    @rule(holder=st.sampled_from("xy"), number=st.integers(0, 8))
+    def pollMany(self, holder: str, number: int) -> None:
+        expected = [self.next(holder) for _ in range(number)]
+        assert self.subscription.pollMany(holder, number) == [each for each in expected if each is not None]
+
+    @precondition(lambda self: self.tag)
+    @rule(back=st.integers(0, 6))
+    def acknowledge(self, back: int) -> None:
+        tag = self.tag - back
+        known = [each for each in self.kept if each.tag == tag > 0]
+        assert self.subscription.acknowledge(tag) == bool(known)
+        for each in known:
+            self.kept.remove(each)
+
+    @rule(holder=st.sampled_from("xy"))
+    def leave(self, holder: str) -> None:
+        self.subscriptions.leave(holder)
+        for each in self.kept:
+            if each.holder == holder:
+                each.due = each.holder = None
+
+    @rule(seconds=st.integers(1, 12))
+    def wait(self, seconds: int) -> None:
+        self.world.clock.pump([1] * seconds)
+        for each in self.kept:
+            if each.due is not None and each.due <= self.world.clock.seconds():
+                each.due = each.holder = None
+
+    @invariant()
+    def looksAlike(self) -> None:
+        assert self.subscription.size == self.total(self.kept)
+        assert self.subscription.inFlight == len([each for each in self.kept if each.due is not None])
+        assert self.subscription.depth == len(self.kept) - self.subscription.inFlight
+        assert self.world.counts[DROPPED] == self.dropped
+
+
+class SubscriptionModelTests(SynchronousTestCase):
+    """A subscription and the model side by side, through many random lives."""
+
+    def test_likeTheModel(self) -> None:
+        run_state_machine_as_test(
+            SubscriptionMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+        )

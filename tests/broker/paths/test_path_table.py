@@ -1,0 +1,162 @@
+"""What the broker tells about itself."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.paths.group_paths import GROUP_PATHS
+from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
+from fleximq.broker.paths.path_table import PATHS
+from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker
+from tests.broker.parts import Collector, askAt, makeBroker
+from tests.slow_journal import SlowJournal
+
+
+class PathTests(SynchronousTestCase):
+    """Every path, asked through the broker."""
+
+    def setUp(self) -> None:
+        """A broker with three clients."""
+        self.clock = Clock()
+        self.broker = makeBroker(self.clock)
+        self.clients = [
+            self.broker.join(dialect, address=f"at {dialect}") for dialect in ("fleximq", "blipmq", "minimq")
+        ]
+
+    def ask(self, path: str, **arguments: Any) -> Any:
+        """Return an answer, after it went through MessagePack."""
+        return askAt(self.broker, path, arguments)
+
+    def test_paths(self) -> None:
+        """Three tell about the broker, one lets it reload; each answers without arguments too."""
+        paths = ["/broker/about", "/broker/clients", "/broker/reload", "/broker/topics"]
+        self.broker.reload = dict
+        self.assertEqual(sorted(set(PATHS) - set(JOURNAL_PATHS) - set(GROUP_PATHS)), paths)
+        for path in paths:
+            self.assertEqual(type(askAt(self.broker, path, None)), dict)
+
+    def test_reload(self) -> None:
+        """What reads the settings again says what is answered, or refuses; where there is nothing to read, 501."""
+        self.assertRaises(NotImplementedByBroker, self.ask, "/broker/reload")
+        self.broker.reload = lambda: {"changed": ["auth"], "restart": []}
+        self.assertEqual(self.ask("/broker/reload"), {"changed": ["auth"], "restart": []})
+
+    def test_about(self) -> None:
+        """Counts of everything."""
+        self.clock.advance(1.5)
+        self.broker.subscribe(self.clients[0], Collector(), "t")
+        self.broker.openSubscription(self.clients[1], None, "u", 1)
+        self.broker.consume(self.clients[2], "q")
+        about = self.ask("/broker/about")
+        self.assertEqual(
+            [about[name] for name in ("clients", "topics", "queues", "subscriptions", "uptime")], [3, 3, 1, 1, 1.5]
+        )
+        self.assertEqual(about["dialects"], ["fleximq", "blipmq", "minimq", "identity"])
+        self.assertEqual(about["counts"]["joined: blipmq"], 1)
+
+    def test_journal(self) -> None:
+        """How the journal is; nothing without one."""
+        self.assertIsNone(self.ask("/broker/about")["journal"])
+        journal = SlowJournal()
+        journal.readOnly = "no space left on device"
+        self.broker = makeBroker(self.clock, journal)
+        self.assertEqual(
+            [self.ask("/broker/about")["journal"][name] for name in ("state", "reason")],
+            ["read-only", "no space left on device"],
+        )
+
+    def test_clients(self) -> None:
+        """Everybody, with address, age and number of subscriptions."""
+        self.clock.advance(2)
+        self.broker.subscribe(self.clients[0], Collector(), "t")
+        self.broker.subscribe(self.clients[0], Collector(), "t.*")
+        first = self.ask("/broker/clients")["clients"][0]
+        self.assertEqual(
+            first,
+            {
+                "client_id": 1000,
+                "dialect": "fleximq",
+                "name": "fleximq-1000",
+                "principal": None,
+                "address": "at fleximq",
+                "connected": 2.0,
+                "subscriptions": 2,
+            },
+        )
+
+    def test_topics(self) -> None:
+        """Every topic, with what is queued where there is a queue."""
+        self.broker.subscribe(self.clients[0], Collector(), "b")
+        self.broker.consume(self.clients[2], "a")
+        self.assertEqual(
+            self.ask("/broker/topics")["topics"],
+            [
+                {"topic": "a", "subscribers": 0, "published": 0, "queued": 0},
+                {"topic": "b", "subscribers": 1, "published": 0, "queued": None},
+            ],
+        )
+
+    def test_limits(self) -> None:
+        """1 to 1,000 rows a page, 100 where nothing is said."""
+        for number in range(1200):
+            self.broker.topicFor(self.clients[0], f"t{number:04}")
+        for limit in (1, 2, 999, 1000):
+            self.assertEqual(len(self.ask("/broker/topics", limit=limit)["topics"]), limit)
+        self.assertEqual(len(self.ask("/broker/topics")["topics"]), 100)
+        for limit in (0, -1, 1001, "5", 1.0, True, None):
+            self.assertRaises(
+                BadRequest, self.broker.ask, self.clients[0], "/broker/topics", {"limit": limit}, self.fail
+            )
+
+    def test_after(self) -> None:
+        """``after`` is an id for clients, a name for topics; it need not exist."""
+        self.assertEqual(
+            [each["client_id"] for each in self.ask("/broker/clients", after=1000)["clients"]], [1001, 1002]
+        )
+        self.assertEqual(self.ask("/broker/clients", after=5000), {"clients": [], "next": None})
+        for path, after in (
+            ("/broker/clients", "x"),
+            ("/broker/clients", True),
+            ("/broker/topics", 5),
+            ("/broker/topics", b"x"),
+        ):
+            self.assertRaises(BadRequest, self.broker.ask, self.clients[0], path, {"after": after}, self.fail)
+
+    def test_lastPage(self) -> None:
+        """A page that is just full, and the last one, says that nothing follows."""
+        for limit, following in ((2, 1001), (3, None), (4, None)):
+            self.assertEqual(self.ask("/broker/clients", limit=limit)["next"], following)
+
+    @settings(deadline=None)
+    @given(st.sets(st.text("abc.", min_size=1, max_size=4), max_size=30), st.integers(1, 12))
+    def test_paged(self, names: set[str], limit: int) -> None:
+        """Pages put together are everything, in order, none too long, and the last says so."""
+        broker = makeBroker(Clock())
+        client = broker.join("any")
+        for name in names:
+            broker.topicFor(client, name)
+        found: list[str] = []
+        page: dict[str, Any] = {"next": ""}
+        while page["next"] is not None:
+            page = askAt(broker, "/broker/topics", {"after": page["next"], "limit": limit})
+            self.assertLessEqual(len(page["topics"]), limit)
+            found += [each["topic"] for each in page["topics"]]
+        self.assertEqual(found, sorted(names))
+
+    def test_unknown(self) -> None:
+        """Any other path: not found."""
+        for path in ("", "/", "/broker", "/broker/", "/broker/about/", "/BROKER/ABOUT", "/journal"):
+            self.assertRaises(NotFound, self.broker.ask, self.clients[0], path, None, self.fail)
+            self.assertRaises(NotFound, self.broker.argumentBytes, self.clients[0], path)
+
+    def test_noMap(self) -> None:
+        """Arguments are a map or nothing."""
+        for arguments in ([], [1], "x", 5, True, b""):
+            self.assertRaises(BadRequest, self.broker.ask, self.clients[0], "/broker/about", arguments, self.fail)
+
+    def test_unknownArguments(self) -> None:
+        """Arguments that nobody knows are ignored."""
+        self.assertEqual(len(self.ask("/broker/clients", colour="red")["clients"]), 3)

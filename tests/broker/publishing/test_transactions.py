@@ -1,0 +1,89 @@
+"""What waits while a transaction is read back: in order, and not more than there is memory for."""
+
+from fleximq.broker.publishing.transactions import CROWDED
+from fleximq.broker.queues.waiting_messages import OVERHEAD
+from fleximq.values.message import Content, Message
+from tests.broker.parts import text
+from tests.broker.publishing.test_pending_commits import DurableCase
+
+
+class WaitingTests(DurableCase):
+    """Publications behind a transaction that takes its time."""
+
+    def setUp(self) -> None:
+        """Commit a transaction that is being read back; Bob takes all."""
+        super().setUp()
+        self.open(durable=("t",))
+        self.taker = self.subscribe(self.bob, "t")
+        self.journal.patient = True
+        self.transactions = self.broker.transactions
+        self.transact("q", "0")
+
+    def transact(self, query: str, *contents: str) -> None:
+        """Commit a transaction."""
+        tokens: list[str] = []
+        run = [(self.envelope(), text(*contents), len(contents))]
+        self.journal.stage(query, 1, "p", run, lambda token, reason: tokens.append(str(token)))
+        self.journal.commit()
+        self.transactions.commit(query, 1, tokens, lambda offset, reason: None)
+        self.journal.commit()
+
+    def send(self, size: int) -> None:
+        """Publish a run of one message that takes so many bytes while it waits."""
+        body = [Message(bytes(size - 2 * OVERHEAD), Content.BYTES)]
+        self.broker.publish(self.envelope(), body, 1)
+        self.journal.commit()
+
+    def test_crowded(self) -> None:
+        """Nobody publishes beyond the bound, until the transaction was brought."""
+        said: list[str] = []
+        self.assertFalse(self.broker.crowded)
+        self.send(CROWDED)
+        self.assertEqual((self.transactions.held, self.broker.crowded), (CROWDED, False))
+        self.broker.whenRoom(lambda: said.append("room"))
+        self.publish("x")
+        self.journal.commit()
+        self.assertTrue(self.broker.crowded)
+        self.broker.whenRoom(lambda: said.append(f"{len(self.taker.messages)} of 3"))
+        self.assertEqual(said, ["room"])
+        self.journal.answer()
+        self.assertEqual((said, self.transactions.held, self.broker.crowded), (["room", "3 of 3"], 0, False))
+
+    def test_emptyOnes(self) -> None:
+        """Runs of nothing count as well, for what they take."""
+        self.publish("")
+        self.journal.commit()
+        self.assertEqual(self.transactions.held, 2 * OVERHEAD)
+
+    def test_nextTransaction(self) -> None:
+        """Where the next transaction follows, there is room as soon as what stood before it was brought."""
+        said: list[int] = []
+        self.send(CROWDED + 1)
+        self.broker.whenRoom(lambda: said.append(self.transactions.held))
+        self.transact("r", "1")
+        self.send(1000)
+        self.journal.answer()
+        self.assertEqual((said, self.broker.isUnderWay(self.alice)), ([1000], True))
+        self.journal.answer()
+        self.assertEqual((self.transactions.held, len(self.taker.messages)), (0, 4))
+
+    def test_stillCrowded(self) -> None:
+        """There is none while more than the bound stands behind the next transaction."""
+        said: list[int] = []
+        self.transact("r", "1")
+        self.send(CROWDED + 1)
+        self.broker.whenRoom(lambda: said.append(1))
+        self.journal.answer()
+        self.assertEqual(said, [])
+        self.journal.answer()
+        self.assertEqual(said, [1])
+
+    def test_publishers(self) -> None:
+        """Whoever has published something that waits is under way, though it is on disk; nobody else is."""
+        self.assertFalse(self.broker.isUnderWay(self.alice))
+        self.publish("a")
+        self.journal.commit()
+        self.assertEqual((self.broker.isSafe(self.alice), self.broker.isUnderWay(self.alice)), (True, True))
+        self.assertFalse(self.broker.isUnderWay(self.bob))
+        self.journal.answer()
+        self.assertFalse(self.broker.isUnderWay(self.alice))

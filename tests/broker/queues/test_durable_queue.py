@@ -1,0 +1,546 @@
+"""Queues in the journal: what they read back, what they note, and what they do when something is lost."""
+
+from collections.abc import Callable
+from typing import Any
+
+from zope.interface.verify import verifyObject
+
+from fleximq.broker.consumers.state_log import Noting
+from fleximq.broker.envelope import Client, Delivery, Envelope
+from fleximq.broker.queues.durable_queue import KEPT_BACK, LOST, KeptQueue
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED
+from fleximq.broker.queues.queue_state import QueueState
+from fleximq.broker.topics.topic_table import Topic
+from fleximq.interfaces import ISubscriber
+from fleximq.values.message import Message
+from fleximq.values.records import Acknowledged, HandedOut
+from tests.broker.parts import OneByOne
+from tests.broker.queueing import RETRY, QueueCase, messages, names
+from tests.slow_journal import SlowJournal
+
+#: Of messages of one letter, so few are in memory.
+NEAR = 10
+MEMORY = 2 * NEAR * 257
+
+
+class KeptCase(QueueCase):
+    """A queue in a journal that reads back when it is told to."""
+
+    queue: KeptQueue  # type: ignore[assignment]
+
+    def make(self, **settings: Any) -> KeptQueue:
+        self.journal = SlowJournal()
+        self.buried: list[tuple[str, str]] = []
+        self.kept: list[Callable[[str | None], None]] = []
+        self.noting = Noting(self.journal, self.world.deadlines, self.bury)
+        self.topic = Topic("t")
+        chosen = {"keeping": self.noting, "memory": MEMORY, "key": "s:1", "dropsOldest": False}
+        made = super().make(**{**chosen, **settings})
+        assert isinstance(made, KeptQueue)
+        return made
+
+    def bury(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+        """Remember a dead letter, and whom to tell."""
+        self.buried.append((name, names([message])))
+        self.kept.append(kept)
+
+    def put(self, names: str, qos: int = 1) -> None:
+        """Put messages in as a broker does: what is kept, behind its commit."""
+        body = messages(names, qos)
+        envelope = Envelope(self.topic, Client(1000, "blipmq", "b"), OneByOne(), qos)
+
+        def deliver(offset: int, reason: str | None) -> None:
+            placed = envelope._replace(offset=offset)
+            self.queue.deliver(QUEUED.render(placed, body, len(body)), len(body))
+
+        if qos:
+            self.journal.append(envelope, body, len(body), deliver)
+            self.journal.commit()
+        else:
+            deliver(0, None)
+
+    def takeAll(self, number: int, holder: object = None) -> str:
+        """Take as many, letting the journal answer whenever the queue waits for it."""
+        taken: list[Delivery] = []
+        while len(taken) < number:
+            some = self.queue.takeMany(holder, number - len(taken))
+            taken += some
+            if not some:
+                if not self.queue.loading:
+                    break
+                self.journal.answer()
+        return names(taken)
+
+    def notes(self) -> list[Any]:
+        """Return what was noted since the last call, arrays as lists and without times."""
+        self.noting.flush()
+        noted, self.journal.notes = self.journal.notes, []
+        return [
+            (note.count, list(note.again)) if isinstance(note, HandedOut) else list(note.offsets)
+            for note in noted
+            if isinstance(note, HandedOut | Acknowledged)
+        ]
+
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+
+
+class FarTests(KeptCase):
+    """Of a long queue only the head is in memory."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.journal.patient = True
+
+    def test_subscriber(self) -> None:
+        verifyObject(ISubscriber, self.queue)
+
+    def test_memory(self) -> None:
+        for letter in ALPHABET:
+            self.put(letter)
+        self.assertEqual((self.queue.depth, self.queue.size), (26, NEAR * 257))
+
+    def test_orderAndTags(self) -> None:
+        for letter in ALPHABET:
+            self.put(letter)
+        self.assertEqual(self.takeAll(30), ALPHABET)
+        self.assertEqual((self.queue.lastTag, self.queue.depth, self.queue.inFlight), (26, 0, 26))
+
+    def test_oneByOne(self) -> None:
+        for letter in ALPHABET:
+            self.put(letter)
+        taken = ""
+        while len(taken) < 26:
+            if self.queue.loading:
+                self.journal.answer()
+            taken += self.take(1)
+        self.assertEqual(taken, ALPHABET)
+
+    def test_readInTime(self) -> None:
+        """Before the head is used up, what follows is asked for, once."""
+        for letter in ALPHABET:
+            self.put(letter)
+        self.take(NEAR // 2 - 1)
+        self.assertEqual(self.journal.asked, 0)
+        self.take(1)
+        self.assertEqual(self.journal.asked, 1)
+        self.take(2)
+        self.assertEqual((self.journal.asked, self.queue.loading), (1, False))
+
+    def test_whenLoaded(self) -> None:
+        for letter in ALPHABET:
+            self.put(letter)
+        self.queue.takeMany(None, NEAR)
+        called: list[str] = []
+        self.queue.whenLoaded(lambda: called.append(self.take(1)))
+        self.assertEqual((called, self.queue.loading, self.journal.asked), ([], True, 1))
+        self.journal.answer()
+        self.assertEqual((called, self.queue.loading), (["k"], False))
+
+    def test_whoWaitsIsWoken(self) -> None:
+        for letter in ALPHABET:
+            self.put(letter)
+        self.queue.takeMany(None, NEAR)
+        called: list[str] = []
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        self.journal.answer()
+        self.assertEqual(called, ["k"])
+
+    def test_whoWaitsIsWokenByWhatReturns(self) -> None:
+        """What is hidden and only in the journal is read when its time is over, and while something else is read."""
+        for letter in ALPHABET:
+            self.put(letter)
+        self.takeAll(26)
+        called: list[str] = []
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        self.put("A")
+        self.assertEqual(called, ["A"])
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        self.advance(RETRY)
+        while self.journal.asked:
+            self.journal.answer()
+        self.assertEqual(called, ["A", "a"])
+
+    def test_returnedWhileSomethingIsRead(self) -> None:
+        """What returned is read as soon as the journal is free again, and who waits gets it."""
+        for letter in ALPHABET:
+            self.put(letter)
+        self.takeAll(26, "x")
+        for tag in range(1, 26):
+            self.queue.acknowledge(tag)
+        for letter in ALPHABET:
+            self.put(letter.upper())
+        self.queue.takeMany("y", NEAR // 2)
+        self.assertEqual(self.journal.asked, 1)
+        called: list[str] = []
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        self.queue.release("x")
+        while self.journal.asked:
+            self.journal.answer()
+        self.assertEqual(called, ["z"])
+
+    def test_returnedWhileFarIsRead(self) -> None:
+        for letter in ALPHABET:
+            self.put(letter)
+        self.queue = self.restoredWith(self.queue)
+        called: list[str] = []
+        self.queue.take()
+        self.queue.whenReady(lambda: called.append(self.take(1)))
+        while self.journal.asked:
+            self.journal.answer()
+        self.assertEqual(called, ["a"])
+
+    def restoredWith(self, before: KeptQueue) -> KeptQueue:
+        """Return a queue that knows of another what the journal does."""
+        state = QueueState("q:t", "t", 1, 1, None, 27)
+        before.describe(state)
+        journal = self.journal
+        queue = self.make()
+        self.journal = self.noting.journal = journal
+        queue.restore(state)
+        return queue
+
+    def test_answeredAtOnce(self) -> None:
+        """A journal that answers before it returns leaves nobody waiting."""
+        self.journal.patient = False
+        for letter in ALPHABET:
+            self.put(letter)
+        taken = "".join(self.take(1) for _ in range(26))
+        self.assertEqual(taken, ALPHABET)
+
+    def test_portions(self) -> None:
+        """What is read is bounded, and read until the head is full."""
+        self.queue = self.make(memory=1 << 20, maxMessages=100_000)
+        self.journal.patient = False
+        for _ in range(20):
+            self.put("x" * 2500)
+        self.assertLess(self.queue.size, (1 << 19) + 1)
+        self.assertEqual(len(self.takeAll(50_000)), 50_000)
+
+    def test_closedMeanwhile(self) -> None:
+        for letter in ALPHABET:
+            self.put(letter)
+        self.queue.takeMany(None, NEAR)
+        self.assertEqual(self.queue.close(), 26)
+        self.journal.answer()
+        self.assertEqual((self.queue.depth, self.queue.size, self.notes()), (0, 0, []))
+
+    def test_whatIsHandedOutTakesLittle(self) -> None:
+        self.put(ALPHABET)
+        self.takeAll(26, "x")
+        self.queue.release("x")
+        self.assertEqual(self.takeAll(26), ALPHABET)
+        self.assertLess(self.queue.size, MEMORY + 26 * 300)
+
+    def test_returnedInOrder(self) -> None:
+        """What returned while others are read back comes in its place."""
+        for letter in ALPHABET:
+            self.put(letter)
+        self.takeAll(26, "x")
+        self.queue.takeMany("y", 1)
+        self.queue.release("x")
+        self.assertEqual(self.takeAll(5, "y"), "abcde")
+        self.queue.release("y")
+        self.assertEqual(self.takeAll(26), ALPHABET)
+
+    def test_acknowledgedWhileRead(self) -> None:
+        self.put(ALPHABET)
+        self.queue = self.restored(range(1, 27))
+        self.queue.takeMany("x", 1)
+        self.assertTrue(self.queue.acknowledge(2))
+        self.assertEqual(self.takeAll(26), ALPHABET.replace("b", ""))
+
+    def restored(self, offsets: range) -> KeptQueue:
+        journal = self.journal
+        queue = self.make()
+        self.journal = self.noting.journal = journal
+        state = QueueState("s:1", "t", 1, 1, None, offsets.stop, lastTag=len(offsets))
+        state.handed = {offset: tag for tag, offset in enumerate(offsets, 1)}
+        queue.restore(state)
+        return queue
+
+
+class BoundTests(KeptCase):
+    """The bound is the number of messages; bytes count only for what is not in the journal."""
+
+    def test_number(self) -> None:
+        self.queue = self.make(maxMessages=26, maxBytes=100)
+        self.put(ALPHABET[:25])
+        self.assertEqual([self.queue.admits(number, 1 << 30) for number in (1, 2)], [None, FULL])
+        self.assertEqual([self.queue.admitsAlone(number, 1 << 30) for number in (26, 27)], [None, FULL])
+
+    def test_dropsOldest(self) -> None:
+        self.queue = self.make(maxMessages=5, dropsOldest=True)
+        for letter in "abcdefg":
+            self.put(letter)
+        self.assertEqual((self.takeAll(9), self.world.counts[DROPPED]), ("cdefg", 2))
+        self.assertEqual(self.notes(), [(7, []), [1, 2]])
+
+    def test_dropsWhatReturned(self) -> None:
+        self.queue = self.make(maxMessages=3, dropsOldest=True)
+        self.put("abc")
+        self.queue.takeMany("x", 2)
+        self.queue.release("x")
+        self.put("de")
+        self.assertEqual((self.takeAll(9), self.notes()), ("cde", [(5, []), [1, 2]]))
+
+    def test_dropsWhatIsFar(self) -> None:
+        self.queue = self.make(maxMessages=15, dropsOldest=True)
+        self.journal.patient = True
+        self.put(ALPHABET[:NEAR])
+        self.put(ALPHABET[NEAR:])
+        self.assertEqual(self.takeAll(20), ALPHABET[-15:])
+
+    def test_droppedWhileRead(self) -> None:
+        self.queue = self.make(maxMessages=10, dropsOldest=True)
+        self.journal.patient = True
+        self.put("abcdefghij")
+        self.put("klmno")
+        self.assertEqual((names(self.queue.takeMany("x", 5)), self.journal.asked), ("fghij", 1))
+        self.put("pqrst")
+        self.assertEqual((self.takeAll(20), self.world.counts[DROPPED]), ("pqrst", 10))
+
+    def test_unkeptBytes(self) -> None:
+        self.queue = self.make(maxBytes=3 * 257, dropsOldest=True)
+        self.put(ALPHABET[: NEAR + 1])
+        for letter in "ABCDE":
+            self.put(letter, qos=0)
+        self.assertEqual(self.world.counts[DROPPED], NEAR + 3)
+        self.assertEqual(self.takeAll(30), "CDE")
+
+
+class UnkeptTests(KeptCase):
+    """What is not in the journal stands in its place as long as the process lives."""
+
+    def test_order(self) -> None:
+        for letter in "aBcDeFgHiJkLmNoPq":
+            self.put(letter, qos=int(letter.islower()))
+        self.assertEqual(self.takeAll(20, "x"), "aBcDeFgHiJkLmNoPq")
+        self.queue.release("x")
+        self.assertEqual(self.takeAll(20), "aBcDeFgHiJkLmNoPq")
+
+    def test_notCounted(self) -> None:
+        """In the journal's arrival numbers it is not there."""
+        for letter in "aBcD":
+            self.put(letter, qos=int(letter.islower()))
+        self.takeAll(3)
+        self.queue.acknowledge(2)
+        self.queue.acknowledge(3)
+        self.assertEqual(self.notes(), [(2, []), [2]])
+
+
+class NoteTests(KeptCase):
+    """The journal is told once a turn."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.put("abcdef")
+
+    def test_inItsOwnTurn(self) -> None:
+        self.take(2)
+        self.queue.acknowledge(1)
+        self.assertEqual(self.journal.notes, [])
+        self.advance(0)
+        self.assertEqual([type(note) for note in self.journal.notes], [HandedOut, Acknowledged])
+        self.assertEqual(self.journal.notes[0].time, round(RETRY * 1_000_000))
+
+    def test_handedOut(self) -> None:
+        self.take(2)
+        self.assertEqual(self.notes(), [(2, [])])
+        self.assertEqual(self.notes(), [])
+
+    def test_again(self) -> None:
+        self.take(2, "x")
+        self.queue.release("x")
+        self.take(1)
+        self.assertEqual(self.notes(), [(2, [1])])
+
+    def test_acknowledged(self) -> None:
+        self.take(3)
+        self.notes()
+        for tag in (3, 1, 9):
+            self.queue.acknowledge(tag)
+        self.assertEqual(self.notes(), [[3, 1]])
+
+    def test_used(self) -> None:
+        self.queue.use()
+        self.assertEqual(self.notes(), [(0, [])])
+
+    def test_lowest(self) -> None:
+        self.assertEqual(self.queue.lowest(), 1)
+        self.take(3)
+        self.queue.acknowledge(1)
+        self.assertEqual(self.queue.lowest(), 2)
+        for tag in (2, 3):
+            self.queue.acknowledge(tag)
+        self.assertEqual(self.queue.lowest(), 4)
+        self.take(3)
+        for tag in (4, 5, 6):
+            self.queue.acknowledge(tag)
+        self.assertEqual(self.queue.lowest(), 0)
+
+
+class LostTests(KeptCase):
+    """What the journal does not give back is passed over and counted."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.journal.patient = True
+        for letter in ALPHABET:
+            self.put(letter)
+
+    def lost(self, *letters: str) -> str:
+        self.journal.lose(*(ALPHABET.index(letter) + 1 for letter in letters))
+        return self.takeAll(30)
+
+    def test_inTheMiddle(self) -> None:
+        self.assertEqual(self.lost("m", "q"), ALPHABET.replace("m", "").replace("q", ""))
+        self.assertEqual((self.world.counts[LOST], self.queue.lastTag), (2, 26))
+        self.assertEqual(self.notes(), [(26, []), [13, 17]])
+
+    def test_atTheEnds(self) -> None:
+        self.assertEqual(self.lost("k", "y", "z"), ALPHABET.replace("k", "")[:-2])
+        self.assertEqual((self.queue.depth, self.queue.loading), (0, False))
+
+    def test_all(self) -> None:
+        self.assertEqual(self.lost(*ALPHABET[NEAR:]), ALPHABET[:NEAR])
+        self.assertEqual((self.queue.depth, self.queue.loading, self.world.counts[LOST]), (0, False, 16))
+
+    def test_tagsStay(self) -> None:
+        self.journal.lose(11)
+        self.queue.takeMany(None, NEAR)
+        while self.queue.loading:
+            self.journal.answer()
+        self.assertEqual([each.tag for each in self.queue.takeMany(None, 2)], [12, 13])
+
+    def test_whatReturned(self) -> None:
+        self.takeAll(26, "x")
+        self.queue.release("x")
+        self.journal.lose(25, 26)
+        self.assertEqual(self.takeAll(30, "x"), ALPHABET[:-2])
+        self.assertEqual(self.world.counts[LOST], 2)
+
+
+class DeadTests(KeptCase):
+    """A dead letter is kept before the message is gone."""
+
+    def die(self, letters: str) -> None:
+        self.put(letters)
+        for _ in range(3):
+            self.takeAll(len(letters), "x")
+            self.queue.release("x")
+
+    def test_kept(self) -> None:
+        self.die("ab")
+        self.notes()
+        self.assertEqual((self.buried, self.queue.depth, self.notes()), ([("t", "a"), ("t", "b")], 0, []))
+        self.kept[0](None)
+        self.assertEqual((self.notes(), self.world.counts[DEAD_LETTERS]), ([[1]], 1))
+
+    def test_refused(self) -> None:
+        """It comes again, and is tried again when it dies once more."""
+        self.die("ab")
+        self.kept[0]("disk full")
+        self.assertEqual((self.take(2, "x"), self.world.counts[KEPT_BACK]), ("a-", 1))
+        self.notes()
+        self.queue.release("x")
+        self.assertEqual(([name for _, name in self.buried], self.notes()), (["a", "b", "a"], []))
+
+    def test_counts(self) -> None:
+        """What is on its way to the dead letters still counts."""
+        self.queue = self.make(maxMessages=2)
+        self.die("ab")
+        self.assertEqual(self.queue.admits(1, 0), FULL)
+        self.kept[0](None)
+        self.assertEqual(self.queue.admits(1, 0), None)
+
+    def test_lowest(self) -> None:
+        self.die("ab")
+        self.assertEqual(self.queue.lowest(), 1)
+
+    def test_readBack(self) -> None:
+        self.journal.patient = True
+        self.put(ALPHABET)
+        for _ in range(3):
+            self.takeAll(26, "x")
+            self.queue.release("x")
+        while self.journal.asked:
+            self.journal.answer()
+        self.assertEqual("".join(sorted(name for _, name in self.buried)), ALPHABET)
+
+    def test_lost(self) -> None:
+        self.journal.patient = True
+        self.put(ALPHABET)
+        for _ in range(3):
+            self.takeAll(26, "x")
+            if _ == 2:
+                self.journal.lose(25, 26)
+            self.queue.release("x")
+        while self.journal.asked:
+            self.journal.answer()
+        self.assertEqual("".join(sorted(name for _, name in self.buried)), ALPHABET[:-2])
+        self.assertEqual(self.world.counts[LOST], 2)
+
+    def test_whoeverBuriesFails(self) -> None:
+        def fail(name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+            raise ValueError("no spade")
+
+        self.noting.bury = fail
+        self.die("a")
+        self.assertEqual((self.take(1), [str(error) for error in self.world.errors]), ("a", ["no spade"]))
+        self.world.errors.clear()
+
+
+class TimeToLiveTests(KeptCase):
+    """What is too old is noted as done with, and keeps its tag."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.queue = self.make(lives=100.0)
+
+    def test_expires(self) -> None:
+        self.put("ab")
+        self.advance(50)
+        self.put("c")
+        self.advance(49)
+        self.assertEqual(self.take(1, "x"), "a")
+        self.queue.release("x")
+        self.advance(1)
+        self.assertEqual([each.tag for each in self.queue.takeMany(None, 5)], [3])
+        self.assertEqual((self.notes()[-2:], self.world.counts[EXPIRED]), ([(3, []), [1, 2]], 2))
+
+    def test_overARestart(self) -> None:
+        self.put("ab")
+        self.advance(60)
+        self.put("c")
+        state = QueueState("s:1", "t", 1, 1, None, 0)
+        self.queue.describe(state)
+        journal = self.journal
+        self.queue = self.make(lives=100.0)
+        self.noting.journal = self.journal = journal
+        self.queue.restore(state)
+        self.advance(40)
+        self.assertEqual((self.takeAll(3), self.queue.lastTag), ("c", 3))
+
+
+class PlainTimeToLiveTests(QueueCase):
+    """Without a journal messages expire as well."""
+
+    def test_expires(self) -> None:
+        self.queue = self.make(lives=100.0)
+        self.put("abc")
+        self.take(1, "x")
+        self.advance(20)
+        self.put("d")
+        self.queue.release("x")
+        self.advance(80)
+        self.assertEqual((self.take(9), self.world.counts[EXPIRED]), ("d--------", 3))
+
+    def test_dropped(self) -> None:
+        """What was dropped does not let younger messages expire."""
+        self.queue = self.make(lives=100.0, maxMessages=2)
+        self.put("ab")
+        self.advance(50)
+        self.put("cd")
+        self.advance(50)
+        self.assertEqual(self.take(3), "cd-")

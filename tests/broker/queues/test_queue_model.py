@@ -1,0 +1,169 @@
+"""The queue against a plain list that does the same the slow and obvious way."""
+
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.envelope import Delivery
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, Queue
+from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
+from fleximq.values.message import Message
+from tests.broker.queueing import World, message
+
+RETRY = 10.0
+MESSAGES = 8
+BYTES = 8 * OVERHEAD + 3 * HELD + 300
+DELIVERIES = 3
+
+
+@dataclass(eq=False)
+class _Kept:
+    """A message in the model, in its place in the list of all, oldest first."""
+
+    message: Message
+    tag: int = 0
+    attempts: int = 0
+    due: float | None = None
+    holder: str | None = None
+
+    @property
+    def cost(self) -> int:
+        return len(self.message.payload) + OVERHEAD
+
+    @property
+    def weight(self) -> int:
+        return self.cost + (HELD if self.due is not None else 0)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Every step is done to the queue and to the list, and both must look alike after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.queue = Queue(
+            name="t",
+            deadlines=self.world.deadlines,
+            retryAfter=RETRY,
+            maxDeliveries=DELIVERIES,
+            maxMessages=MESSAGES,
+            maxBytes=BYTES,
+            onDead=self.world.onDead,
+            counted=self.world.counted,
+        )
+        self.kept: list[_Kept] = []
+        self.dead: list[Message] = []
+        self.dropped = 0
+        self.tag = 0
+        self.number = 0
+
+    def waiting(self) -> list[_Kept]:
+        return [each for each in self.kept if each.due is None]
+
+    def flying(self) -> list[_Kept]:
+        return [each for each in self.kept if each.due is not None]
+
+    def over(self) -> bool:
+        return len(self.kept) > MESSAGES or sum(each.weight for each in self.kept) > BYTES
+
+    @rule(sizes=st.lists(st.integers(0, 200) | st.sampled_from([0, BYTES - OVERHEAD, BYTES]), max_size=10))
+    def deliver(self, sizes: list[int]) -> None:
+        new = []
+        for size in sizes:
+            self.number += 1
+            new.append(message(str(self.number), size=size))
+        self.queue.deliver(new, len(new))
+        room = BYTES - sum(each.weight for each in self.flying())
+        fitting = [_Kept(each) for each in new if len(each.payload) + OVERHEAD <= room]
+        before = len(self.kept) + len(new)
+        self.kept += fitting
+        while self.over() and self.waiting():
+            self.kept.remove(self.waiting()[0])
+        self.dropped += before - len(self.kept)
+
+    def handOut(self, holder: str | None) -> Delivery | None:
+        if not self.waiting():
+            return None
+        first = self.waiting()[0]
+        if first.tag == 0:
+            self.tag += 1
+            first.tag = self.tag
+        first.attempts += 1
+        first.due = self.world.clock.seconds() + RETRY
+        first.holder = holder
+        return Delivery(first.tag, first.message, first.attempts)
+
+    @rule(holder=st.sampled_from([None, "x", "y"]))
+    def take(self, holder: str | None) -> None:
+        assert self.queue.take(holder) == self.handOut(holder)
+
+    @rule(holder=st.sampled_from([None, "x", "y"]), number=st.integers(0, 5))
+    def takeMany(self, holder: str | None, number: int) -> None:
+        expected = [self.handOut(holder) for _ in range(number)]
+        assert self.queue.takeMany(holder, number) == [each for each in expected if each is not None]
+
+    @rule(back=st.integers(-1, 12))
+    def acknowledge(self, back: int) -> None:
+        tag = self.tag - back
+        known = [each for each in self.kept if each.tag == tag > 0]
+        assert self.queue.acknowledge(tag) == bool(known)
+        for each in known:
+            self.kept.remove(each)
+
+    def takeBack(self, returning: list[_Kept]) -> None:
+        for each in returning:
+            each.due = each.holder = None
+            if each.attempts >= DELIVERIES:
+                self.kept.remove(each)
+                self.dead.append(each.message)
+
+    @rule(holder=st.sampled_from(["x", "y"]))
+    def release(self, holder: str) -> None:
+        self.queue.release(holder)
+        self.takeBack([each for each in self.flying() if each.holder == holder])
+
+    @rule(seconds=st.integers(1, 12))
+    def wait(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.world.clock.advance(1)
+            now = self.world.clock.seconds()
+            due = [each for each in self.flying() if each.due is not None and each.due <= now]
+            self.takeBack(sorted(due, key=lambda each: (each.due, each.tag)))
+
+    @rule(count=st.integers(0, 9), size=st.integers(0, BYTES))
+    def admits(self, count: int, size: int) -> None:
+        fits = len(self.kept) + count <= MESSAGES
+        fits = fits and sum(each.weight for each in self.kept) + size + OVERHEAD * count <= BYTES
+        assert self.queue.admits(count, size) == (None if fits else FULL)
+
+    @invariant()
+    def looksAlike(self) -> None:
+        assert self.queue.depth == len(self.waiting())
+        assert self.queue.inFlight == len(self.flying())
+        assert self.queue.size == sum(each.cost for each in self.kept)
+        assert sorted(each.tag for each in self.queue.delivered()) == sorted(each.tag for each in self.kept if each.tag)
+
+    @invariant()
+    def boundsHold(self) -> None:
+        """What is in flight weighs more, which nothing makes room for before something new comes."""
+        assert len(self.kept) <= MESSAGES
+        assert sum(each.cost for each in self.kept) <= BYTES
+
+    @invariant()
+    def nothingIsLostInSilence(self) -> None:
+        assert [each for _, each in self.world.dead] == self.dead
+        assert self.world.counts[DROPPED] == self.dropped
+        assert self.world.counts[DEAD_LETTERS] == len(self.dead)
+        assert self.world.errors == []
+
+
+class QueueModelTests(SynchronousTestCase):
+    """A queue and the model side by side, through many random lives."""
+
+    def test_likeTheModel(self) -> None:
+        run_state_machine_as_test(
+            QueueMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+        )

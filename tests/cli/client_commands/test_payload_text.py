@@ -1,0 +1,61 @@
+"""What is written becomes a value, and what comes is shown."""
+
+import msgpack
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.cli.client_commands.payload_text import asJson, describe, readerOf, shown
+from fleximq.client.events import Delivery
+from fleximq.errors import SettingError
+
+
+class ReadingTests(SynchronousTestCase):
+    """:func:`readerOf`."""
+
+    def test_good(self) -> None:
+        """Each way makes its kind of value."""
+        for name, written, value in (
+            ("text", "grün".encode(), "grün"),
+            ("json", b'{"a": [1, null]}', {"a": [1, None]}),
+            ("hex", b"00 ff", b"\x00\xff"),
+        ):
+            self.assertEqual(readerOf(name)(written), value)
+
+    def test_bad(self) -> None:
+        """What cannot be understood is one sentence."""
+        for name, written, words in (
+            ("text", b"\xff", "not UTF-8"),
+            ("json", b"{", "not JSON"),
+            ("json", b"[" * 100_000, "not JSON"),
+            ("hex", b"0", "not hex"),
+            ("hex", b"\xff", "not hex"),
+        ):
+            self.assertIn(words, str(self.assertRaises(SettingError, readerOf(name), written)))
+
+
+class ShowingTests(SynchronousTestCase):
+    """:func:`shown` and its like."""
+
+    def test_formats(self) -> None:
+        """The table of values and formats."""
+        for value, text, json, hex, raw in (
+            ("ü", b"\xc3\xbc\n", b'"\xc3\xbc"\n', b"c3bc\n", b"\xc3\xbc"),
+            (b"\x00\xff", b"AP8=\n", b'"AP8="\n', b"00ff\n", b"\x00\xff"),
+            ({"a": 1}, b'{"a":1}\n', b'{"a": 1}\n', b"81a16101\n", b"\x81\xa1a\x01"),
+        ):
+            payload = msgpack.packb(value)
+            found = tuple(shown(payload, each) for each in ("text", "json", "hex", "raw"))
+            self.assertEqual(found, (text, json, hex, raw), value)
+
+    def test_odd(self) -> None:
+        """An empty payload, and one that is no MessagePack, are shown too."""
+        self.assertEqual([shown(b"", each) for each in ("text", "json", "hex", "raw")], [b"\n", b"null\n", b"\n", b""])
+        self.assertEqual(shown(b"\xc1", "json"), b"wQ==\n")
+        self.assertEqual((asJson(b""), asJson(b"\xc1")), (None, None))
+
+    def test_describe(self) -> None:
+        """All there is to know of a delivery, as something that JSON can hold."""
+        header = {"topic": "t", "routing": [], "offset": 7, "key": b"k"}
+        self.assertEqual(
+            describe(Delivery("t", msgpack.packb([1]), 1000, header)),
+            {"topic": "t", "publisher": 1000, "value": [1], "offset": 7, "key": "b'k'"},
+        )

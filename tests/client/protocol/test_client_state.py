@@ -1,0 +1,314 @@
+"""What a client keeps account of over several connections, without any connection."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted
+from fleximq.client.events import Request
+from fleximq.client.protocol.client_state import Ledger, passes, portions, publicationOf
+from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.conversation import Conversation, Packed, packed
+from fleximq.client.settings import ClientSettings, State
+from fleximq.errors import SettingError
+from tests.wire.flexi_frames import cut, frame
+
+LOST = ConnectionLost("gone")
+
+
+class LedgerCase(SynchronousTestCase):
+    """A ledger that is told what comes, and notes what it says."""
+
+    def setUp(self) -> None:
+        """Have joined."""
+        self.states: list[tuple[State, Any]] = []
+        self.asked: list[Request] = []
+        self.said: list[bytes] = []
+        self.have(ClientSettings(buffer=1000))
+
+    def have(self, settings: ClientSettings) -> None:
+        """Have a new ledger."""
+        self.ledger = Ledger(
+            settings, self.said.append, lambda: None, lambda *state: self.states.append(state), self.asked.append
+        )
+        self.join()
+
+    def join(self, id: int = 1000) -> Pending[int]:
+        """Make a connection."""
+        joined = self.ledger.begin(Conversation())
+        self.ledger.take(frame("REP", id, {"status": 200}))
+        return joined
+
+    def heard(self) -> list[Any]:
+        """Return what was said by itself, and forget it."""
+        found = list(cut(b"".join(self.said)))
+        self.said.clear()
+        return found
+
+    def pong(self, *pings: Any) -> None:
+        """Answer PINGs."""
+        for ping in pings:
+            self.ledger.take(frame("PONG", 1, {"keepalive": {"timestamp": ping.header["keepalive"]["timestamp"]}}))
+
+    def refuse(self, status: int, path: str = "") -> None:
+        """Refuse something."""
+        self.ledger.take(frame("REP", 1, {"status": status, "routing": [{"client_id": 1000, "path": path}]}))
+
+    def subscribe(self, topic: str, start: object = None) -> Any:
+        """Subscribe, and return the box."""
+        made = self.ledger.subscription(topic, start)
+        first, _, second = cut(made.data)
+        self.pong(first, second)
+        self.ledger.subscribed(made)
+        return made.box
+
+
+class ConnectionTests(LedgerCase):
+    """Connections that come and go."""
+
+    def test_joined(self) -> None:
+        """With the first connection it asks for the interval, and is there."""
+        [ping] = self.heard()
+        self.assertEqual(ping.header["keepalive"]["interval"], 30)
+        self.assertEqual((self.states, self.ledger.state), ([(State.JOINED, None)], State.JOINED))
+
+    def test_refusedJoin(self) -> None:
+        """Who is not let in is told with the status."""
+        joined = self.ledger.begin(Conversation())
+        self.ledger.take(frame("REP", 0, {"status": 401}))
+        self.assertEqual(self.assertRaises(JoinRefused, joined.result).status, 401)
+
+    def test_again(self) -> None:
+        """Each name is subscribed once, those from the past first and behind what came; then it is there."""
+        self.subscribe("b"), self.subscribe("b"), self.subscribe("c.*")
+        past = self.subscribe("a", "first")
+        self.ledger.take(frame("PUB", 7, {"topic": "a", "offset": 41}, b"\1"))
+        self.ledger.lose(LOST)
+        self.heard()
+        joined = self.join(1001)
+        frames = self.heard()
+        subs = [each.header for each in frames if each.kind == "SUB"]
+        self.assertEqual(subs, [{"topic": "a", "from": 42}, {"topic": "b"}, {"topic": "c.*"}])
+        self.assertEqual({each.sender for each in frames}, {1001})
+        self.assertFalse(joined.done)
+        self.pong(*(each for each in frames if each.kind == "PING"))
+        self.assertEqual((joined.result(), past.begun), (1001, True))
+        self.assertEqual([state for state, _ in self.states], [State.JOINED, State.AWAY, State.JOINED])
+
+    def test_refusedAgain(self) -> None:
+        """A subscription that is refused on the new connection ends; the others go on."""
+        one, two = self.subscribe("a"), self.subscribe("b")
+        self.ledger.lose(LOST)
+        self.heard()
+        joined = self.join()
+        pings = [each for each in self.heard() if each.kind == "PING"][1:]
+        self.pong(pings[0])
+        self.refuse(603)
+        self.pong(*pings[1:])
+        self.assertIsInstance(one.end, SubscribeFailed)
+        self.assertEqual((two.end, joined.done), (None, True))
+
+    def test_waiting(self) -> None:
+        """Whoever waits for an answer is told at once that there will be none."""
+        _, barrier = self.ledger.barrier()
+        _, _, reply = self.ledger.request(5, "/p", b"")
+        self.assertTrue(self.ledger.needsAnswers)
+        self.ledger.lose(LOST)
+        self.assertRaises(ConnectionLost, barrier.result)
+        self.assertRaises(ConnectionLost, reply.result)
+        self.assertFalse(self.ledger.needsAnswers)
+
+    def test_ended(self) -> None:
+        """The end is told once, to boxes and to those who wait for a connection."""
+        box = self.subscribe("a")
+        self.ledger.lose(LOST)
+        arrival = self.ledger.arrival()
+        self.ledger.end(LOST)
+        self.ledger.end(None)
+        self.assertIsInstance(box.end, ConnectionLost)
+        self.assertRaises(ConnectionLost, arrival.result)
+        self.assertRaises(ConnectionLost, self.ledger.arrival().result)
+        self.assertEqual([state for state, _ in self.states], [State.JOINED, State.AWAY, State.CLOSED])
+
+    def test_missing(self) -> None:
+        """The loss names the subscriptions that miss something: not those from the past."""
+        self.subscribe("a")
+        self.subscribe("b.*")
+        self.subscribe("c", "first")
+        self.ledger.lose(LOST)
+        self.assertEqual(self.states[-1][1].missing, ("a", "b.*"))
+
+    def test_waitedTooLong(self) -> None:
+        """Who waits no longer for a connection is forgotten."""
+        self.ledger.lose(LOST)
+        arrival = self.ledger.arrival()
+        self.ledger.waitNoLonger(arrival)
+        self.ledger.waitNoLonger(arrival)
+        self.join()
+        self.assertFalse(arrival.done)
+
+    def test_away(self) -> None:
+        """Without a connection nothing is asked, so that nobody waits for what never comes."""
+        ledger = self.ledger
+        ledger.lose(LOST)
+        for call in (ledger.barrier, lambda: ledger.subscription("a", None), lambda: ledger.request(5, "/p", b"")):
+            self.assertRaises(ConnectionLost, call)
+        self.assertFalse(ledger.inbox.boxes)
+
+    def test_silence(self) -> None:
+        """The broker is asked in each interval, and given up after three in which nothing came."""
+        self.heard()
+        self.assertEqual([self.ledger.tick(False) for _ in range(4)], [True, True, True, False])
+        self.assertEqual([each.kind for each in self.heard()], ["PING"] * 3)
+
+    def test_noSilence(self) -> None:
+        """Anything that comes is a sign of life, and nobody is given up who is not read."""
+        for _ in range(10):
+            self.assertTrue(self.ledger.tick(False))
+            self.ledger.take(frame("PONG", 1, {"keepalive": {"timestamp": 0}}))
+        self.assertTrue(all(self.ledger.tick(True) for _ in range(10)))
+
+
+class LaterTests(LedgerCase):
+    """What is said while there is no connection."""
+
+    def publish(self, n: int, size: int = 1) -> None:
+        """Publish while away."""
+        self.ledger.keepForLater(size, publicationOf(f"t{n}", b"\1", {}))
+
+    def test_sent(self) -> None:
+        """It is sent in order, with the new id."""
+        self.ledger.lose(LOST)
+        self.heard()
+        self.publish(1)
+        self.publish(2)
+        self.join(1001)
+        _, *pubs = self.heard()
+        self.assertEqual([(each.header["topic"], each.sender) for each in pubs], [("t1", 1001), ("t2", 1001)])
+        self.assertTrue(self.ledger.accounts.isOwing)
+
+    def test_full(self) -> None:
+        """What does not fit is refused; at the bound it fits."""
+        self.ledger.lose(LOST)
+        self.publish(1, 1000 - 64)
+        self.assertRaises(BufferFull, self.publish, 2, 0)
+
+    def test_over(self) -> None:
+        """When there will be no connection, nothing is kept."""
+        self.ledger.end(None)
+        self.assertRaises(ConnectionLost, self.publish, 1)
+
+    def test_uncertain(self) -> None:
+        """What was sent before a loss is told, once; what was kept while away only when that was sent and lost."""
+        self.ledger.accounts.note(self.ledger.accounts.mine())
+        self.ledger.lose(LOST)
+        self.assertRaises(ConnectionLost, self.ledger.checkCertain)
+        self.publish(1)
+        self.ledger.lose(LOST)
+        self.ledger.checkCertain()
+        self.join()
+        self.ledger.lose(LOST)
+        self.assertRaises(ConnectionLost, self.ledger.checkCertain)
+
+    def test_keptBehindSubscriptions(self) -> None:
+        """What answers the new subscriptions says nothing of what was kept meanwhile, and is sent behind them."""
+        self.subscribe("a")
+        self.ledger.lose(LOST)
+        self.heard()
+        self.publish(1)
+        self.join()
+        self.pong(*(each for each in self.heard() if each.kind == "PING"))
+        self.assertEqual(self.ledger.state, State.JOINED)
+        self.ledger.lose(LOST)
+        self.assertRaises(ConnectionLost, self.ledger.checkCertain)
+
+
+class HeardTests(LedgerCase):
+    """What comes."""
+
+    def request(self, path: str) -> None:
+        """Ask the client."""
+        header = {"routing": [{"client_id": 1000, "path": path}], "reqrep": {"type": "request", "id": "i"}}
+        self.ledger.take(frame("REQ", 5, header, b"\1"))
+
+    def test_requests(self) -> None:
+        """Served paths are handed on; others are answered with 404."""
+        self.heard()
+        self.ledger.served.add("/a")
+        self.request("/a")
+        self.request("/b")
+        self.assertEqual([each.path for each in self.asked], ["/a"])
+        self.assertEqual([each.status for each in self.heard()], [404])
+
+    def test_pinged(self) -> None:
+        """A PING is answered."""
+        self.heard()
+        self.ledger.take(frame("PING", 1, {"keepalive": {"timestamp": 9}}))
+        [pong] = self.heard()
+        self.assertEqual((pong.kind, pong.header), ("PONG", {"keepalive": {"timestamp": 9}}))
+
+    def test_left(self) -> None:
+        """What is refused before a PONG for which nobody waits any more is told by the next flush."""
+        data, barrier = self.ledger.barrier()
+        self.ledger.leave(barrier)
+        self.refuse(403, "a")
+        self.pong(*cut(data))
+        data, barrier = self.ledger.barrier()
+        self.pong(*cut(data))
+        self.assertEqual(barrier.result().count, 1)
+
+
+class HelpingTests(SynchronousTestCase):
+    """What needs no ledger."""
+
+    def published(self, values: Iterable[object], pack: Any = packed) -> list[list[Any]]:
+        """Return what is published, by portions."""
+        return [[each.value for each in cut(make(Conversation()))] for _, make in portions("a", values, pack)]
+
+    def test_portions(self) -> None:
+        """Many values are cut into portions of about a MiB, and none is lost."""
+        said = Conversation()
+        found = [(size, cut(make(said))) for size, make in portions("a", (bytes(1000) for _ in range(3000)))]
+        self.assertEqual(sum(len(frames) for _, frames in found), 3000)
+        self.assertTrue(all(size < 1.1 * (1 << 20) for size, _ in found))
+        self.assertEqual(list(portions("a", [])), [])
+
+    def test_lazily(self) -> None:
+        """A portion is there as soon as it is full."""
+        endless = portions("a", iter(lambda: bytes(1 << 19), None))
+        self.assertEqual([len(cut(next(endless)[1](Conversation()))) for _ in range(3)], [2, 2, 2])
+
+    def test_mixed(self) -> None:
+        """Bytes among other values are what they are, wherever they stand, and so are their subclasses."""
+        for values in ([b"a", b"b", 1, b"c"], [1, b"a", b"b"], [b"a", None], [b"a", b"b"], [b"a", "b", b"", [b"c"]]):
+            self.assertEqual(self.published(values), [values])
+        self.assertEqual(self.published([b"a", Packed(packed(5)), b"b"]), [[b"a", 5, b"b"]])
+        large = bytes(1 << 20)
+        self.assertEqual(self.published([large, 1, large, b"a"]), [[large], [1, large], [b"a"]])
+
+    def test_otherCodec(self) -> None:
+        """With another codec bytes are packed by it, too."""
+        self.assertEqual(self.published([b"a", 1], lambda value: packed([value])), [[[b"a"], [1]]])
+
+    def test_passes(self) -> None:
+        """Another attempt is of use unless somebody does not trust or does not let in."""
+        self.assertTrue(passes(LOST) and passes(JoinRefused(503, "full")) and passes(JoinRefused(429, "slowly")))
+        self.assertFalse(passes(Untrusted("no")) or passes(JoinRefused(401, "no")) or passes(JoinRefused(604, "no")))
+
+    def test_pending(self) -> None:
+        """It is settled once, and tells so."""
+        told: list[None] = []
+        pending: Pending[int] = Pending()
+        pending.told = lambda: told.append(None)
+        pending.succeed(1)
+        pending.fail(LOST)
+        self.assertEqual((pending.result(), len(told)), (1, 1))
+
+    def test_settings(self) -> None:
+        """Values that make no sense are refused, and credentials are not shown."""
+        for wrong in ({"threads": 0}, {"timeout": 0}, {"keepAlive": 0}, {"buffer": -1}, {"prefetch": 0}):
+            self.assertRaises(SettingError, ClientSettings, **wrong)
+        self.assertNotIn("secret", repr(ClientSettings(credentials={"type": "token", "token": "secret"})))
+        intervals = [ClientSettings(keepAlive=seconds).interval for seconds in (0.1, 30, 1000, None)]
+        self.assertEqual(intervals, [5, 30, 300, 300])

@@ -1,0 +1,194 @@
+"""What comes goes to the subscriptions that it belongs to, and what waits is counted."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.errors import Overrun, SubscribeFailed
+from fleximq.client.events import Delivery, Notification, Refusal
+from fleximq.client.protocol.inbox import EACH, Inbox
+
+
+def delivery(topic: str, offset: int | None = None, size: int = 0) -> Delivery:
+    """Return a delivery."""
+    return Delivery(topic, bytes(size), 7, {} if offset is None else {"offset": offset})
+
+
+class InboxTests(SynchronousTestCase):
+    """An inbox that is full with 1,000 bytes, and whose boxes hold 3,000."""
+
+    def setUp(self) -> None:
+        """Count how often it was relieved."""
+        self.relieved: list[int] = []
+        self.inbox = Inbox(lambda: self.relieved.append(self.inbox.held), full=1000, most=3000)
+
+    def test_order(self) -> None:
+        """What comes is taken in order; then there is nothing."""
+        box = self.inbox.open("a")
+        for size in range(3):
+            self.inbox.put(delivery("a", size=size))
+        self.assertEqual([self.inbox.take(box) for _ in range(4)], [*(delivery("a", size=n) for n in range(3)), None])
+
+    def test_names(self) -> None:
+        """A name without wildcards is only itself; a pattern is what the broker makes of it."""
+        boxes = {name: self.inbox.open(name) for name in ("a.b", "a.*", "a.#", "#", "a/b", "a.c")}
+        self.inbox.put(delivery("a/b"))
+        got = {name for name, box in boxes.items() if box.waiting}
+        self.assertEqual(got, {"a.*", "a.#", "#", "a/b"})
+
+    def test_hidden(self) -> None:
+        """A wildcard at the first level does not match what begins with a dollar sign."""
+        box = self.inbox.open("#")
+        self.inbox.put(delivery("$sys/clients/joined"))
+        self.assertFalse(box.waiting)
+
+    def test_twice(self) -> None:
+        """Two subscriptions of one name get a copy each; the second one to close is the last."""
+        one, two = self.inbox.open("a"), self.inbox.open("a")
+        self.inbox.put(delivery("a"))
+        self.assertEqual((len(one.waiting), len(two.waiting)), (1, 1))
+        self.assertEqual((self.inbox.close(one), self.inbox.close(one), self.inbox.close(two)), (False, False, True))
+
+    def test_closed(self) -> None:
+        """A closed box keeps what it has, and gets no more."""
+        box = self.inbox.open("a")
+        self.inbox.put(delivery("a"))
+        self.inbox.close(box)
+        self.inbox.put(delivery("a"))
+        self.assertEqual((len(box.waiting), box.end), (1, True))
+
+    def test_closedIsNotCounted(self) -> None:
+        """What waits in a closed box, which perhaps nobody will ever take, makes nobody wait."""
+        box = self.inbox.open("a")
+        self.inbox.put(delivery("a", size=1001))
+        self.inbox.close(box)
+        self.assertEqual((self.relieved, self.inbox.held), ([0], 0))
+        self.inbox.take(box)
+        self.assertEqual(self.inbox.held, 0)
+
+    def test_openedLater(self) -> None:
+        """A subscription to a topic of which something came already gets what comes from then on."""
+        self.inbox.put(delivery("a"))
+        box = self.inbox.open("a")
+        self.inbox.put(delivery("a"))
+        self.assertEqual(len(box.waiting), 1)
+
+    def test_manyTopics(self) -> None:
+        """More topics than are remembered find their way."""
+        box = self.inbox.open("t.*")
+        for n in range(10_002):
+            self.inbox.put(delivery(f"t.{n}"))
+            self.inbox.take(box)
+        self.inbox.put(delivery("t.0"))
+        self.assertEqual(len(box.waiting), 1)
+        self.assertLessEqual(len(self.inbox._takers), 10_000)
+
+    def test_run(self) -> None:
+        """Deliveries that came together go where each alone would, and count as much."""
+        one, all, other = self.inbox.open("a"), self.inbox.open("#"), self.inbox.open("b")
+        run = [delivery("a", size=n) for n in range(3)]
+        self.assertIsNone(self.inbox.putRun(run))
+        self.assertEqual((list(one.waiting), list(all.waiting), list(other.waiting)), (run, run, []))
+        self.assertEqual(self.inbox.held, 2 * (3 * EACH + 3))
+
+    def test_runFromPast(self) -> None:
+        """A box that begins in the past takes those with an offset, and knows the last one."""
+        box = self.inbox.open("a", "first")
+        self.inbox.putRun([delivery("a", offset=4), delivery("a", offset=5)])
+        self.inbox.putRun([delivery("a"), delivery("a")])
+        self.assertEqual(([each.offset for each in box.waiting], box.next()), ([4, 5], 6))
+
+    def test_runOverrun(self) -> None:
+        """Of a run that is too much, what fits is kept."""
+        box = self.inbox.open("a")
+        self.assertIs(self.inbox.putRun([delivery("a", size=900)] * 5), box)
+        self.assertEqual(len(box.waiting), 3)
+
+    def test_direct(self) -> None:
+        """What comes to the client itself goes to those who ask for it, until they close."""
+        box = self.inbox.openDirect()
+        said = Notification("/n", b"\1", 5, {})
+        self.inbox.putDirect(said)
+        self.assertFalse(self.inbox.close(box))
+        self.inbox.putDirect(said)
+        self.assertEqual((list(box.waiting), self.inbox.held), ([said], 0))
+
+    def test_full(self) -> None:
+        """It is full above its mark, not at it, and who waits is told when it is no longer."""
+        box = self.inbox.open("a")
+        self.inbox.put(delivery("a", size=500 - EACH))
+        self.inbox.put(delivery("a", size=500 - EACH))
+        self.assertFalse(self.inbox.full)
+        self.inbox.put(delivery("a"))
+        self.assertTrue(self.inbox.full)
+        while self.inbox.take(box):
+            continue
+        self.assertEqual((self.relieved, self.inbox.held), ([500 + EACH], 0))
+
+    def test_overrun(self) -> None:
+        """A box that holds too much is named, and closed with all of its name."""
+        one, two, other = self.inbox.open("a"), self.inbox.open("a"), self.inbox.open("#")
+        self.inbox.put(delivery("#", size=1))
+        self.assertIsNone(self.inbox.put(delivery("a", size=3000 - EACH - EACH - 1)))
+        self.assertIs(self.inbox.put(delivery("a", size=EACH)), other)
+        self.inbox.overrun(one)
+        self.assertIsInstance(one.end, Overrun)
+        self.assertIsInstance(two.end, Overrun)
+        self.assertIsNone(other.end)
+
+    def test_closeAll(self) -> None:
+        """All boxes can be closed at once; an error that closed one stays."""
+        one, two = self.inbox.open("a"), self.inbox.open("b")
+        self.inbox.overrun(one)
+        self.inbox.closeAll()
+        self.assertIsInstance(one.end, Overrun)
+        self.assertIs(two.end, True)
+
+
+class PastTests(SynchronousTestCase):
+    """Subscriptions that begin in the past."""
+
+    def setUp(self) -> None:
+        """Have an inbox."""
+        self.inbox = Inbox(lambda: None)
+
+    def test_notBegun(self) -> None:
+        """Until such a one has begun, only what has an offset belongs to it."""
+        box = self.inbox.open("a", "first")
+        self.inbox.put(delivery("a"))
+        self.inbox.put(delivery("a", 5))
+        box.begun = True
+        self.inbox.put(delivery("a"))
+        self.assertEqual([each.offset for each in box.waiting], [5, None])
+
+    def test_common(self) -> None:
+        """Two of them have no topic in common."""
+        for one, other in [
+            ("a", "a"), ("a.b", "a.*"), ("a.*", "a/b"), ("a.#", "a"), ("#", "x.y"), ("a.*.c", "*.b.#"), ("a.#", "*"),
+        ]:  # fmt: skip
+            for first, second in [(one, other), (other, one)]:
+                inbox = Inbox(lambda: None)
+                inbox.open(first, "first")
+                self.assertRaises(ValueError, inbox.open, second, "first")
+
+    def test_apart(self) -> None:
+        """Those that have none are all welcome."""
+        for name in ["a.b", "a/b", "c.*", "d.*.x", "d.*.y", "c.x.y.#", "e.#", "f.#.*"]:
+            self.inbox.open(name, "first")
+
+    def test_sameName(self) -> None:
+        """Nor has one the name of another subscription, whichever is first; with another name it may overlap."""
+        self.inbox.open("a")
+        self.inbox.open("b", "first")
+        self.assertRaises(ValueError, self.inbox.open, "a", "first")
+        self.assertRaises(ValueError, self.inbox.open, "b")
+        self.inbox.open("#")
+
+    def test_endedByBroker(self) -> None:
+        """What the broker says of its name ends it; what it says of a publication does not."""
+        box, other = self.inbox.open("a", "first"), self.inbox.open("b")
+        self.assertFalse(self.inbox.refused(Refusal(503, "", "a", b"")))
+        self.assertFalse(self.inbox.refused(Refusal(404, "", "b", b"")))
+        self.assertFalse(self.inbox.refused(Refusal(404, "", "", b"")))
+        self.assertEqual((box.end, other.end), (None, None))
+        self.assertTrue(self.inbox.refused(Refusal(404, "gone", "a", b"")))
+        assert isinstance(box.end, SubscribeFailed)
+        self.assertEqual((box.end.status, box.end.words, box.end.path), (404, "gone", "a"))

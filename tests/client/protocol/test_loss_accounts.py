@@ -1,0 +1,213 @@
+"""Who is told of what was lost, without any connection."""
+
+import contextvars
+import gc
+from collections.abc import Callable
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.protocol.loss_accounts import Account, Accounts, OfContext, OfThread
+from tests.client.scripted import InThread
+
+LOST, AGAIN = ConnectionLost("gone"), ConnectionLost("gone again")
+
+
+class Owner:
+    """Somebody who publishes."""
+
+
+class AccountsCase(SynchronousTestCase):
+    """Accounts that are found in contexts, and owners who are there or not."""
+
+    def setUp(self) -> None:
+        """Have accounts."""
+        self.now: Owner | None = None
+        self.accounts = Accounts(OfContext(lambda: self.now))
+
+    def by(self, owner: Owner | None) -> "Callable[..., Any]":
+        """Return what lets somebody do something, in a context of his own."""
+        context = contextvars.copy_context()
+
+        def do(call: Callable[..., Any], *arguments: Any) -> Any:
+            self.now = owner
+            return context.run(call, *arguments)
+
+        return do
+
+    def publish(self) -> Account:
+        """Publish something."""
+        account = self.accounts.mine()
+        self.accounts.note(account)
+        return account
+
+    def confirm(self) -> None:
+        """Confirm all that was sent."""
+        self.accounts.confirmed = self.accounts.sent
+
+
+class LossTests(AccountsCase):
+    """A loss of what was under way."""
+
+    def test_nothing(self) -> None:
+        """Where nothing is under way nothing is lost."""
+        self.accounts.lose(LOST)
+        self.publish()
+        self.confirm()
+        self.accounts.lose(LOST)
+        self.assertIsNone(self.accounts.tell())
+
+    def test_latest(self) -> None:
+        """Of several losses the last one is told, once."""
+        self.publish()
+        self.accounts.lose(LOST)
+        self.publish()
+        self.accounts.lose(AGAIN)
+        self.assertEqual((self.accounts.tell(), self.accounts.tell()), (AGAIN, None))
+
+    def test_begun(self) -> None:
+        """What was begun is lost though a PONG came meanwhile, and what was dropped is not."""
+        account = self.accounts.mine()
+        self.accounts.begin(account)
+        self.confirm()
+        self.accounts.lose(LOST)
+        self.accounts.drop(account)
+        self.assertIs(self.accounts.tell(), LOST)
+        self.accounts.begin(account)
+        self.accounts.drop(account)
+        self.accounts.lose(LOST)
+        self.assertIsNone(self.accounts.tell())
+
+    def test_late(self) -> None:
+        """What gets no number because its connection is over is told as well."""
+        self.accounts.loseLate(self.accounts.mine(), LOST)
+        self.assertEqual((self.accounts.tell(), self.accounts.tell()), (LOST, None))
+
+    def test_owing(self) -> None:
+        """There is something to flush until it was flushed, and where somebody has to be told."""
+        self.assertFalse(self.accounts.isOwing)
+        self.publish()
+        self.confirm()
+        self.assertTrue(self.accounts.isOwing)
+        self.accounts.flushed = self.accounts.sent
+        self.assertFalse(self.accounts.isOwing)
+        self.publish()
+        self.accounts.lose(LOST)
+        self.assertTrue(self.accounts.isOwing)
+        self.accounts.tell()
+        self.assertFalse(self.accounts.isOwing)
+
+
+class OwnerTests(AccountsCase):
+    """Several who publish."""
+
+    def test_each(self) -> None:
+        """Everybody has an account, also who was started by one who has; each is told."""
+        one, two = Owner(), Owner()
+        first = self.by(one)
+        first(self.publish)
+        second = first(self.by, two)
+        self.now = two
+        second(self.publish)
+        self.accounts.lose(LOST)
+        self.assertEqual([first(self.accounts.tell), second(self.accounts.tell)], [LOST, LOST])
+        self.assertEqual([first(self.accounts.tell), second(self.accounts.tell)], [None, None])
+
+    def test_wrapped(self) -> None:
+        """Who flushes in the context of another one does it for him."""
+        one = Owner()
+        first = self.by(one)
+        first(self.publish)
+        self.accounts.lose(LOST)
+        wrapped = first(self.by, Owner())
+        self.assertEqual([wrapped(self.accounts.tell), first(self.accounts.tell)], [LOST, None])
+
+    def test_ownerless(self) -> None:
+        """Without owners those share an account who find it before all of it is settled, and no longer."""
+        first = self.by(None)
+        account = first(self.publish)
+        second = first(self.by, None)
+        self.assertIs(second(self.publish), account)
+        self.confirm()
+        self.assertIsNot(second(self.publish), account)
+        self.assertIsNot(first(self.publish), account)
+
+    def test_toldOnce(self) -> None:
+        """Who was told is not told of the same loss by an account that he opens later."""
+        one, two = self.by(None), self.by(None)
+        one(self.publish)
+        two(self.publish)
+        self.accounts.lose(LOST)
+        self.assertIs(one(self.accounts.tell), LOST)
+        one(self.publish)
+        self.confirm()
+        self.assertIsNone(one(self.accounts.tell))
+        self.assertIs(two(self.accounts.tell), LOST)
+
+    def test_gone(self) -> None:
+        """Who is gone leaves what was not confirmed to the one who flushes next."""
+        self.by(Owner())(self.publish)
+        gc.collect()
+        self.accounts.lose(LOST)
+        self.assertEqual((self.accounts.tell(), self.accounts.tell()), (LOST, None))
+
+    def test_goneAndConfirmed(self) -> None:
+        """Who is gone when all of it was confirmed leaves nothing."""
+        self.by(Owner())(self.publish)
+        gc.collect()
+        self.confirm()
+        self.accounts.lose(LOST)
+        self.assertIsNone(self.accounts.tell())
+
+    def test_small(self) -> None:
+        """However many come and go, little is kept of them."""
+        for _ in range(5000):
+            self.by(Owner())(self.publish)
+        gc.collect()
+        self.by(Owner())(self.publish)
+        self.assertLess(len(self.accounts._opened) + len(self.accounts.left), 1000)
+        self.accounts.lose(LOST)
+        self.assertIs(self.accounts.tell(), LOST)
+
+    def test_otherClients(self) -> None:
+        """Accounts of several clients are beside each other in one context, without those that are over."""
+        others = [Accounts(OfContext(lambda: None)) for _ in range(3)]
+        here = self.by(None)
+
+        def publish() -> None:
+            for each in (*others, self.accounts):
+                each.note(each.mine())
+
+        here(publish)
+        for each in others:
+            each.lose(LOST)
+        self.assertEqual([here(each.tell) for each in (*others, self.accounts)], [LOST, LOST, LOST, None])
+        here(publish)
+        others[0].isOver = True
+        here(publish)
+        held = [value for value in here(contextvars.copy_context).values() if isinstance(value, tuple)]
+        self.assertEqual([len(value) for value in held], [4])
+        self.confirm()
+        here(self.publish)
+        held = [value for value in here(contextvars.copy_context).values() if isinstance(value, tuple)]
+        self.assertEqual([len(value) for value in held], [3])
+
+
+class ThreadTests(SynchronousTestCase):
+    """Accounts of threads."""
+
+    def test_each(self) -> None:
+        """Each thread has one, which ends with it."""
+        accounts = Accounts(OfThread())
+
+        def publish() -> int:
+            account = accounts.mine()
+            accounts.note(account)
+            self.assertIs(accounts.mine(), account)
+            return id(account)
+
+        mine = accounts.mine()
+        self.assertNotEqual(InThread(publish).result(), id(mine))
+        self.assertEqual(list(accounts.left), [1])
+        self.assertIs(accounts.mine(), mine)

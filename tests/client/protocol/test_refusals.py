@@ -1,0 +1,49 @@
+"""What was refused is told once, the first first."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.errors import PublishFailed
+from fleximq.client.events import Refusal
+from fleximq.client.protocol.refusals import KEPT, Refusals
+
+
+def refusals(*paths: str) -> Refusals:
+    """Return refusals with these paths."""
+    found = Refusals()
+    for path in paths:
+        found.add(Refusal(400, f"no {path}", path, b""))
+    return found
+
+
+class RefusalsTests(SynchronousTestCase):
+    """Refusals since some moment."""
+
+    def test_none(self) -> None:
+        """None are no error."""
+        refusals().check()
+        self.assertIsNone(refusals().last)
+
+    def test_others(self) -> None:
+        """The first is raised, the others stand in it in their order."""
+        error = self.assertRaises(PublishFailed, refusals("a", "b", "c").check)
+        self.assertEqual((error.path, error.words, error.count), ("a", "no a", 3))
+        self.assertEqual([other.path for other in error.others], ["b", "c"])
+
+    def test_bound(self) -> None:
+        """Beyond a thousand they are counted only."""
+        error = self.assertRaises(PublishFailed, refusals(*map(str, range(KEPT + 5))).check)
+        self.assertEqual((len(error.others), error.count, error.others[-1].path), (KEPT - 1, KEPT + 5, str(KEPT - 1)))
+
+    def test_extend(self) -> None:
+        """Later ones stand behind."""
+        kept = refusals("a")
+        kept.extend(refusals("b", "c"))
+        error = self.assertRaises(PublishFailed, kept.check)
+        self.assertEqual(([each.path for each in error.others], error.count), (["b", "c"], 3))
+
+    def test_nameless(self) -> None:
+        """The first that names nothing can be taken out."""
+        kept = refusals("a", "", "b")
+        found = kept.takeNameless()
+        assert found is not None
+        self.assertEqual((found.path, kept.count, kept.takeNameless()), ("", 2, None))

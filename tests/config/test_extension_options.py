@@ -1,0 +1,62 @@
+"""Which extensions are turned on, as it can be written."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.config.extension_options import Chosen, extensions
+from fleximq.errors import SettingError
+
+
+class ExtensionsTests(SynchronousTestCase):
+    """Texts of the command line, tables of a file."""
+
+    def refused(self, value: object) -> str:
+        """Return the sentence with which a value is refused."""
+        return str(self.assertRaises(SettingError, extensions, "extension", value))
+
+    def test_text(self) -> None:
+        """A name, and behind it options; a key without a value is on."""
+        read = {
+            "audit": Chosen("audit"),
+            "audit:path=/var/log/a=b:c": Chosen("audit", {"path": "/var/log/a=b:c"}),
+            "audit:path=/x,payloads": Chosen("audit", {"path": "/x", "payloads": True}),
+            "audit:path=/a\\,b,n=": Chosen("audit", {"path": "/a,b", "n": ""}),
+        }
+        for text, chosen in read.items():
+            self.assertEqual(extensions("extension", text), (chosen,))
+
+    def test_several(self) -> None:
+        """They add up in their order, and what was read already stays as it is."""
+        self.assertEqual(extensions("extension", ["b", "a:x=1"]), (Chosen("b"), Chosen("a", {"x": "1"})))
+        self.assertEqual(extensions("extension", (Chosen("b"),)), (Chosen("b"),))
+        self.assertEqual(extensions("extension", ()), ())
+
+    def test_tables(self) -> None:
+        """A file has a table for each, an empty one if nothing is to be said."""
+        self.assertEqual(
+            extensions("extension", {"b": {}, "a": {"size": 3, "on": True}}),
+            (Chosen("b", {}), Chosen("a", {"size": 3, "on": True})),
+        )
+
+    def test_noTable(self) -> None:
+        """Anything else behind a name is no table."""
+        self.assertEqual(
+            self.refused({"audit": "/x"}), "extension.audit is '/x', but must be a table: [extension.audit]"
+        )
+
+    def test_neither(self) -> None:
+        """A number, a flag or a list of such is neither."""
+        for value in (1, True, [1], b"a", None):
+            self.assertIn("but must be NAME[:key=value,...] or a table for each: [extension.NAME]", self.refused(value))
+
+    def test_keys(self) -> None:
+        """An option has a name, once."""
+        for text in ("a:", "a:=1", "a:x=1,", "a:1x=1", "a:x y=1"):
+            self.assertEqual(
+                self.refused(text),
+                f"extension is {text!r}, but behind NAME: must stand key=value, separated by commas",
+            )
+        self.assertEqual(self.refused("a:x=1,x=2"), "extension is 'a:x=1,x=2', but names x twice")
+
+    def test_twice(self) -> None:
+        """An extension is turned on once."""
+        self.assertEqual(self.refused(["a", "a:x=1"]), "extension names a twice, but an extension is turned on once")

@@ -1,0 +1,140 @@
+"""The turn: everybody writes once at its end, and what slow readers leave comes behind."""
+
+from collections import deque
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.dialects.connection.write_backlog import Chunk, Held
+from fleximq.dialects.connection.write_turn import Turn
+
+
+class Writer:
+    """Counts how often it was asked to write; may say more, or break, when asked."""
+
+    def __init__(self, turn: Turn, more: "Writer | None" = None, error: Exception | None = None) -> None:
+        self.turn = turn
+        self.flushed = 0
+        self._more = more
+        self._error = error
+
+    def flush(self) -> None:
+        """Count."""
+        self.flushed += 1
+        if self._more is not None:
+            more, self._more = self._more, None
+            self.turn.add(more)
+        if self._error is not None:
+            raise self._error
+
+
+class Written:
+    """Notes when it was asked to write."""
+
+    def __init__(self, order: list[str]) -> None:
+        self._order = order
+
+    def flush(self) -> None:
+        """Note it."""
+        self._order.append("write")
+
+
+class Unread(Held):
+    """Notes when it was packed."""
+
+    def __init__(self, order: list[str]) -> None:
+        super().__init__()
+        self._order = order
+
+    def pack(self) -> None:
+        """Note it."""
+        self._order.append("pack")
+
+
+class TurnTests(SynchronousTestCase):
+    """Within a read, and outside of one."""
+
+    def setUp(self) -> None:
+        """A turn on a clock."""
+        self.clock = Clock()
+        self.turn = Turn(self.clock)
+
+    def test_atItsEnd(self) -> None:
+        """Within a turn nothing is written before its end, then each writes once, and no timer is made."""
+        first, second = Writer(self.turn), Writer(self.turn)
+        self.turn.open = True
+        self.turn.add(first)
+        self.turn.add(second)
+        self.assertEqual((first.flushed, self.clock.getDelayedCalls()), (0, []))
+        self.turn.flush()
+        self.turn.flush()
+        self.assertEqual((first.flushed, second.flushed, self.turn.open), (1, 1, False))
+
+    def test_outside(self) -> None:
+        """Outside of one, everything is written in the clock's next round, with one timer."""
+        writers = [Writer(self.turn) for _ in range(5)]
+        for writer in writers:
+            self.turn.add(writer)
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.clock.advance(0)
+        self.assertEqual([writer.flushed for writer in writers], [1] * 5)
+
+    def test_againOutside(self) -> None:
+        """After a turn the next word outside of one is written too."""
+        for _ in range(3):
+            writer = Writer(self.turn)
+            self.turn.add(writer)
+            self.clock.advance(0)
+            self.assertEqual(writer.flushed, 1)
+
+    def test_openedMeanwhile(self) -> None:
+        """A read that comes first takes what was said outside with it."""
+        writer = Writer(self.turn)
+        self.turn.add(writer)
+        self.turn.open = True
+        self.turn.flush()
+        self.clock.advance(0)
+        self.assertEqual(writer.flushed, 1)
+
+    def test_saidWhileWriting(self) -> None:
+        """What is said while others write is written in the same turn."""
+        late = Writer(self.turn)
+        self.turn.open = True
+        self.turn.add(Writer(self.turn, more=late))
+        self.turn.flush()
+        self.assertEqual(late.flushed, 1)
+
+    def test_broken(self) -> None:
+        """One that raises is logged; the others write all the same, then and later."""
+        broken, sound = Writer(self.turn, error=ZeroDivisionError()), Writer(self.turn)
+        for _ in range(2):
+            self.turn.add(broken)
+            self.turn.add(sound)
+            self.turn.flush()
+        self.assertEqual((broken.flushed, sound.flushed), (2, 2))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
+
+    def test_packsBehind(self) -> None:
+        """What a slow reader left is packed when all have written, though it was noted before; once."""
+        order: list[str] = []
+        self.turn.open = True
+        self.turn.packLater(Unread(order))
+        self.turn.add(Written(order))
+        self.turn.flush()
+        self.turn.flush()
+        self.assertEqual(order, ["write", "pack"])
+
+    def test_packsOutside(self) -> None:
+        """Outside of a turn that is done in the clock's next round."""
+        order: list[str] = []
+        self.turn.packLater(Unread(order))
+        self.clock.advance(0)
+        self.assertEqual((order, self.clock.getDelayedCalls()), (["pack"], []))
+
+    def test_freesByAndBy(self) -> None:
+        """Much memory is not let go of at once, but in the rounds that follow; then no timer is left."""
+        pieces: deque[Chunk] = deque(bytes(1) for _ in range(40))
+        self.turn.freeLater(pieces)
+        self.assertEqual((len(pieces), len(self.clock.getDelayedCalls())), (24, 1))
+        self.clock.advance(0)
+        self.assertEqual((len(pieces), self.clock.getDelayedCalls()), (0, []))

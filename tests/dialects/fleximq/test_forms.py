@@ -1,0 +1,113 @@
+"""FlexiMQ runs as the broker carries them, and the form in which FlexiMQ subscribers take theirs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.topics.topic_table import Topic
+from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
+from fleximq.interfaces import IForm, IRunSource, ISource
+from fleximq.values.message import Content, Message
+from fleximq.values.records import Run, runOf
+from fleximq.wire.fleximq_header import Header
+from tests.broker.parts import OneByOne
+from tests.wire.flexi_frames import cut, frame
+
+
+def run(header: dict[str, Any], *payloads: bytes) -> tuple[FlexiSource, bytes]:
+    """Return the source of a run, and its body."""
+    envelope = len(frame("PUB", 1000, header)) - 8
+    return FlexiSource(envelope, Header(header)), b"".join(frame("PUB", 1000, header, each) for each in payloads)
+
+
+def rendered(source: ISource, body: Any, topic: str = "t") -> bytes:
+    """Return what FlexiMQ subscribers get of a run from the client 1007."""
+    envelope = Envelope(Topic(topic), Client(1007, "any", "any-1007"), source)
+    count = len(source.messages(body))
+    found: bytes = FLEXI_FORM.render(envelope, body, count)
+    return found
+
+
+class SourceTests(SynchronousTestCase):
+    """Runs taken apart."""
+
+    def test_interface(self) -> None:
+        """It is a source."""
+        verifyObject(IRunSource, FlexiSource(26, Header({})))
+
+    def test_messages(self) -> None:
+        """The payloads in order, each with the ids of the header; QoS 1, MessagePack."""
+        source, body = run({"topic": "t", "message_id": "m", "reply_to": "r"}, b"\x01", b"", b"\x02" * 300)
+        self.assertEqual(
+            source.messages(body),
+            [Message(each, Content.MESSAGEPACK, 1, "m", None, "r") for each in (b"\x01", b"", b"\x02" * 300)],
+        )
+
+    def test_run(self) -> None:
+        """What is kept are the payloads, and one header for all, whose other pairs are as they were sent."""
+        source, body = run({"topic": "t"}, b"\x01", b"", b"\x02" * 300)
+        self.assertEqual(source.run(body), Run(b"", [b"\x01", b"", b"\x02" * 300], 0x100))
+        source, body = run({"key": "k", "topic": "t", "reply_to": "r"}, b"\x01")
+        self.assertEqual(source.run(body).headers, msgpack.packb({"key": "k", "reply_to": "r"}))
+
+    def test_runOfMessages(self) -> None:
+        """Made of the messages instead, it is the same."""
+        source, body = run({"topic": "t", "message_id": "m", "reply_to": "r"}, b"\x01", b"\x02")
+        self.assertEqual(source.run(body), runOf(source.messages(body)))
+
+    def test_pick(self) -> None:
+        """Some of the frames, whole."""
+        source, body = run({"topic": "t"}, b"a", b"", b"ccc", b"d")
+        self.assertEqual(source.pick(body, [0, 2]), run({"topic": "t"}, b"a", b"ccc")[1])
+        self.assertEqual(source.pick(body, [1]), run({"topic": "t"}, b"")[1])
+        self.assertEqual(source.pick(body, range(4)), body)
+
+
+class FormTests(SynchronousTestCase):
+    """Runs on their way to FlexiMQ subscribers."""
+
+    def test_interface(self) -> None:
+        """It is a form."""
+        verifyObject(IForm, FLEXI_FORM)
+
+    def test_verbatim(self) -> None:
+        """A run from FlexiMQ goes as it came: the very same object."""
+        source, body = run({"topic": "t"}, b"\x01", b"\x02")
+        self.assertIs(rendered(source, body), body)
+
+    def frames(self, *messages: Message, topic: str = "t") -> Sequence[tuple[str, int, Any, Any]]:
+        """Return what becomes of messages of another dialect."""
+        heard = cut(rendered(OneByOne(), messages, topic))
+        return [(each.kind, each.sender, each.header, each.value) for each in heard]
+
+    def test_framed(self) -> None:
+        """What comes from another dialect is framed with the publisher's id and the topic, a frame each."""
+        self.assertEqual(
+            self.frames(Message(b"one", Content.TEXT), Message(b"\xfftwo", Content.BYTES), topic="näme"),
+            [("PUB", 1007, {"topic": "näme"}, "one"), ("PUB", 1007, {"topic": "näme"}, b"\xfftwo")],
+        )
+
+    def test_own(self) -> None:
+        """MessagePack from the broker itself stays as it is."""
+        [(_, _, _, value)] = self.frames(Message(msgpack.packb({"a": 1}), Content.MESSAGEPACK))
+        self.assertEqual(value, {"a": 1})
+
+    def test_ids(self) -> None:
+        """Ids become header keys; those that are missing or empty are left out."""
+        found = self.frames(
+            Message(b"", Content.TEXT, 1, "m", "c", "r"),
+            Message(b"", Content.TEXT, 1, None, "c", ""),
+            Message(b"", Content.TEXT),
+        )
+        self.assertEqual(
+            [header for _, _, header, _ in found],
+            [
+                {"topic": "t", "message_id": "m", "correlation_id": "c", "reply_to": "r"},
+                {"topic": "t", "correlation_id": "c"},
+                {"topic": "t"},
+            ],
+        )

@@ -1,0 +1,72 @@
+"""Which web pages may open a WebSocket."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.dialects.http.origins import Origins
+
+
+class OriginsTests(SynchronousTestCase):
+    """Origins against the listener that was addressed."""
+
+    def test_always(self) -> None:
+        """No origin, a file's and any page of this machine are admitted, whatever the Host."""
+        for origin in (
+            None, "null", "file://", "file:///home/me/page.html", "http://localhost", "http://localhost:3000",
+            "https://LOCALHOST", "http://app.localhost:1", "http://127.0.0.1:8000", "http://127.3.2.1", "http://[::1]:80",
+        ):  # fmt: skip
+            for host in (None, "127.0.0.1:7890", "example.com"):
+                self.assertTrue(Origins().admit(origin, host), origin)
+
+    def test_foreign(self) -> None:
+        """Pages of elsewhere are not, however they look."""
+        for origin in (
+            "https://example.com", "http://localhost.example.com", "http://127.0.0.1.example.com", "http://10.0.0.1",
+            "http://example.com@localhost", "http://localhost@example.com", "localhost", "", "http://", "http://localhost/x",
+            "http://[::1", "http://localhost:port", "NULL", "*", "null, null",
+        ):  # fmt: skip
+            self.assertFalse(Origins().admit(origin, "127.0.0.1:7890"), origin)
+
+    def test_own(self) -> None:
+        """The listener's own origin is its address with its port, the usual ones left out or not."""
+        for origin, host in (
+            ("http://10.0.0.1:7890", "10.0.0.1:7890"),
+            ("http://10.0.0.1", "10.0.0.1"),
+            ("http://10.0.0.1", "10.0.0.1:80"),
+            ("https://10.0.0.1:443", "10.0.0.1"),
+            ("http://[2001:DB8::1]:7890", "[2001:db8::1]:7890"),
+        ):
+            self.assertTrue(Origins().admit(origin, host), origin)
+        for origin, host in (
+            ("http://10.0.0.1:7890", "10.0.0.1:7891"),
+            ("http://10.0.0.1:7890", "10.0.0.2:7890"),
+            ("https://10.0.0.1", "10.0.0.1:80"),
+            ("http://10.0.0.1:7890", None),
+            ("http://10.0.0.1:7890", ""),
+            ("http://10.0.0.1:7890", "10.0.0.1:x"),
+        ):
+            self.assertFalse(Origins().admit(origin, host), (origin, host))
+
+    def test_rebinding(self) -> None:
+        """A name is no proof where only this machine is served: it may have been bent to point here."""
+        self.assertFalse(Origins().admit("http://evil.example:7890", "evil.example:7890"))
+        self.assertTrue(Origins(namesTrusted=True).admit("http://me.example:7890", "me.example:7890"))
+        self.assertFalse(Origins(namesTrusted=True).admit("http://evil.example:7890", "me.example:7890"))
+
+    def test_added(self) -> None:
+        """Added ones are admitted by scheme, name and port, and no others."""
+        origins = Origins(frozenset({"https://Example.com", "http://a.example:8080"}))
+        for origin in ("https://example.com", "https://example.com:443", "http://a.example:8080", "http://localhost"):
+            self.assertTrue(origins.admit(origin, None), origin)
+        for origin in ("http://example.com", "https://www.example.com", "https://example.com:444", "http://a.example"):
+            self.assertFalse(origins.admit(origin, None), origin)
+
+    def test_all(self) -> None:
+        """A star admits everybody."""
+        self.assertTrue(Origins(frozenset({"*"})).admit("https://anything.example", None))
+
+    @given(st.text(), st.text() | st.none())
+    def test_anyText(self, origin: str, host: str | None) -> None:
+        """Whatever stands in the headers is decided."""
+        self.assertIn(Origins(namesTrusted=True).admit(origin, host), (True, False))

@@ -1,0 +1,117 @@
+"""Every operation on files does what it says, and writing copes with a system that takes little at once."""
+
+import os
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.journal.files.file_system import Files, putWhole, readUpTo, readWhole, writeAll
+from tests.journal.faulty_files import FaultyFiles
+
+
+class SlowSystem(Files):
+    """Takes, and gives, at most so many bytes at once."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.calls = 0
+
+    def write(self, descriptor, buffers, position):  # type: ignore[no-untyped-def]
+        """Take the first bytes only."""
+        self.calls += 1
+        return super().write(descriptor, [b"".join(buffers)[: self.most]], position)
+
+    def read(self, descriptor: int, size: int, position: int) -> bytes:
+        """Give the first bytes only."""
+        return super().read(descriptor, min(size, self.most), position)
+
+
+class FilesTests(SynchronousTestCase):
+    """On a real folder."""
+
+    def setUp(self) -> None:
+        self.folder = self.mktemp()
+        os.mkdir(self.folder)
+        self.path = f"{self.folder}/one"
+
+    def write(self, files: Files, buffers: list[bytes]) -> int:
+        """Write buffers to a new file from its first byte on."""
+        descriptor = files.create(self.path)
+        try:
+            return writeAll(files, descriptor, buffers, 0)
+        finally:
+            files.close(descriptor)
+
+    def test_createsOnce(self) -> None:
+        """A file that is there is not created again."""
+        Files().close(Files().create(self.path))
+        self.assertRaises(FileExistsError, Files().create, self.path)
+
+    def test_piecewise(self) -> None:
+        """However few bytes the system takes at once, all are written, in order."""
+        buffers = [b"abc", b"", b"defghij", b"k"]
+        for most in range(1, 13):
+            files = SlowSystem(most)
+            self.assertEqual(self.write(files, buffers), 11)
+            self.assertEqual(readWhole(files, self.path), b"abcdefghijk")
+            self.assertEqual(files.calls, -(-11 // most))
+            files.remove(self.path)
+
+    def test_manyBuffers(self) -> None:
+        """More buffers than one call may be given are written in several."""
+        buffers = [b"%06d" % number for number in range(Files.mostBuffers * 2 + 1)]
+        self.assertEqual(self.write(Files(), buffers), 6 * len(buffers))
+        self.assertEqual(readWhole(Files(), self.path), b"".join(buffers))
+
+    def test_takesNothing(self) -> None:
+        """A system that takes nothing more is an error, not an endless loop."""
+        self.assertRaises(OSError, self.write, SlowSystem(0), [b"a"])
+
+    def test_readsToTheEnd(self) -> None:
+        """Reading over the end gives what there is."""
+        self.write(Files(), [b"abcdef"])
+        descriptor = Files().open(self.path)
+        self.addCleanup(os.close, descriptor)
+        self.assertEqual(readUpTo(SlowSystem(4), descriptor, 100, 1), b"bcdef")
+
+    def test_readOnly(self) -> None:
+        """A file that was opened to be read cannot be written."""
+        self.write(Files(), [b"abc"])
+        descriptor = Files().open(self.path)
+        self.addCleanup(os.close, descriptor)
+        self.assertRaises(OSError, Files().write, descriptor, [b"x"], 0)
+
+    def test_lock(self) -> None:
+        """A lock is given once, until it is given back."""
+        files = Files()
+        first, second = files.openLock(self.path), files.openLock(self.path)
+        self.assertEqual([files.lock(first), files.lock(second)], [True, False])
+        files.close(first)
+        self.assertTrue(files.lock(second))
+        files.close(second)
+
+    def test_namesAreSorted(self) -> None:
+        """The names in a folder come in order, and follow renames and removals."""
+        files = Files()
+        for name in "cab":
+            files.close(files.create(f"{self.folder}/{name}"))
+        files.rename(f"{self.folder}/a", f"{self.folder}/d")
+        files.remove(f"{self.folder}/b")
+        files.syncFolder(self.folder)
+        self.assertEqual(files.names(self.folder), ["c", "d"])
+
+    def test_putWhole(self) -> None:
+        """A small file is replaced as a whole, even if an earlier attempt was cut short."""
+        files = Files()
+        putWhole(files, self.folder, "one", b"first")
+        files.close(files.create(f"{self.path}.new"))
+        putWhole(files, self.folder, "one", b"second")
+        self.assertEqual((readWhole(files, self.path), files.names(self.folder)), (b"second", ["one"]))
+
+    def test_putWholeFails(self) -> None:
+        """Whatever fails on the way, the old file is there."""
+        putWhole(Files(), self.folder, "one", b"first")
+        for operation in ("create", "write", "sync", "rename"):
+            files = FaultyFiles()
+            files.fail(operation)
+            self.assertRaises(OSError, putWhole, files, self.folder, "one", b"second")
+            self.assertEqual(readWhole(files, self.path), b"first", operation)

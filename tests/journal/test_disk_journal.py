@@ -1,0 +1,697 @@
+"""What was committed is there again after a restart, whatever happened in between."""
+
+import errno
+import os
+import shutil
+from array import array
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from fleximq.config.journal_options import Fsync, Retention
+from fleximq.errors import JournalError, NotKept
+from fleximq.interfaces import IJournal
+from fleximq.journal import disk_journal as journalModule
+from fleximq.journal.disk_journal import behindGap
+from fleximq.journal.files.durable_end import readEnd
+from fleximq.journal.files.file_system import readWhole
+from fleximq.journal.retention.retention_rules import Rules
+from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.writing.writer_thread import WriterThread
+from fleximq.values.records import Acknowledged, ClientIds
+from tests.journal.journal_case import JournalCase, replayed
+from tests.journal.steps import Steps, envelopeTo
+
+BILLION = 1_000_000_000
+
+
+class RestartTests(JournalCase):
+    """Closing, crashing, and opening again."""
+
+    def test_interface(self) -> None:
+        """It is an IJournal, on disk."""
+        self.assertTrue(verifyObject(IJournal, self.journal))
+        self.assertTrue(self.journal.onDisk)
+
+    def test_clean(self) -> None:
+        """After a clean stop nothing is replayed, the snapshot has it all, and numbering goes on."""
+        self.kept(b"abc")
+        self.keeper.state = {"queues": ["q:a"]}
+        self.journal.close()
+        found = self.begin()
+        self.assertEqual((found.clean, found.snapshot, replayed(found)), (True, {"queues": ["q:a"]}, ([], [])))
+        self.kept(b"d")
+        self.assertEqual(self.told, [(b"abc", 1, None), (b"d", 4, None)])
+        self.assertEqual([offset for offset, _, _ in self.records()], [1, 2, 3, 4])
+
+    def test_crash(self) -> None:
+        """After a crash all is replayed from the last checkpoint on, and numbering skips ahead."""
+        self.kept(b"ab")
+        note = Acknowledged("q:a", array("Q", [1]))
+        self.journal.note(note)
+        self.kept(b"c")
+        self.crash()
+        found = self.begin()
+        self.assertEqual(replayed(found), ([(1, b"a"), (2, b"b"), (3, b"c")], [note]))
+        self.assertEqual((found.clean, found.snapshot), (False, {"queues": []}))
+        self.kept(b"d")
+        self.assertEqual(self.told[-1], (b"d", BILLION, None))
+        self.assertEqual([offset for offset, _, _ in self.records()], [1, 2, 3, BILLION])
+
+    def test_crashTwice(self) -> None:
+        """No offset comes twice, even if nothing was kept between two crashes."""
+        self.kept(b"a")
+        self.crash()
+        self.begin()
+        self.crash()
+        self.begin()
+        self.kept(b"b")
+        self.assertEqual(self.told[-1], (b"b", 2 * BILLION, None))
+
+    def test_nobodyIsToldWhatIsLost(self) -> None:
+        """What was appended and not written when the process died was never told, and is not there."""
+        self.append(b"a")
+        self.crash()
+        self.begin()
+        self.assertEqual((self.told, self.records()), ([], []))
+
+    def test_closeWritesWhatWaits(self) -> None:
+        """A stop writes all that waits, and what comes of telling about it."""
+        self.journal.append(envelopeTo("a"), b"x", 1, lambda offset, reason: self.append(b"more") and None)
+        self.append(b"y")
+        self.journal.note(Acknowledged("q:a", array("Q", [1])))
+        self.journal.close()
+        self.assertEqual([(body, offset) for body, offset, _ in self.told], [(b"y", 2), (b"more", 3)])
+        self.assertTrue(self.steps.stopped)
+        self.assertTrue(self.begin().clean)
+        self.assertEqual(len(self.records()), 6)
+
+    def test_afterClose(self) -> None:
+        """Then nothing is kept any more, a second close does nothing, and another broker may come."""
+        self.journal.close()
+        self.journal.close()
+        error = self.assertRaises(NotKept, self.append, b"a")
+        self.assertEqual(error.reason, "the broker stops")
+        self.journal.note(ClientIds(5))
+        told: list[object] = []
+        self.journal.reopen(told.append)
+        self.assertEqual(told, ["the broker stops"])
+        self.begin()
+
+    def test_closeOnSlowDisk(self) -> None:
+        """A disk that never answers does not hold up the end; the next start looks for itself."""
+        self.append(b"a")
+        self.patch(self.steps, "drain", lambda seconds: False)
+        self.patch(self.steps, "stop", lambda seconds: False)
+        self.journal.close()
+        self.assertIn("too slow", self.log[-1])
+        self.assertRaises(JournalError, self.make().open)
+        self.journal._lock.release()
+        self.assertFalse(self.begin().clean)
+
+    def test_clientIds(self) -> None:
+        """The first client id that was never given out is known again, however often it was restarted since."""
+        safe: list[int] = []
+        self.journal.noteClientIds(2000, lambda: safe.append(2000))
+        self.assertEqual(safe, [])
+        self.steps.all()
+        self.assertEqual(safe, [2000])
+        self.crash()
+        self.assertEqual(self.begin().nextClientId, 2000)
+        self.journal.close()
+        self.assertEqual(self.begin().nextClientId, 2000)
+
+    def test_clientIdsBeforeTheBeginning(self) -> None:
+        """What is noted of client ids while the broker is restored is on disk once it begins."""
+        self.journal.close()
+        self.journal = self.make()
+        self.journal.open()
+        self.journal.note(ClientIds(3000))
+        self.journal.begin()
+        self.crash()
+        self.assertEqual(self.begin().nextClientId, 3000)
+
+    def test_durableEnd(self) -> None:
+        """Other processes see how far it goes."""
+        self.kept(b"abc")
+        self.append(b"d")
+        end = readEnd(readWhole(self.files, f"{self.folder}/end"))
+        self.assertEqual(end, (self.journal._segments.end, 4, self.now))
+
+    def test_bounds(self) -> None:
+        """Bounds are those of what is committed."""
+        self.kept(b"ab", "x")
+        self.now += 5
+        self.kept(b"c", "x")
+        self.append(b"d", "y")
+        bounds = self.journal.bounds()
+        self.assertEqual(list(bounds), ["x"])
+        self.assertEqual(bounds["x"][:5], (1, 3, self.now - 5, self.now, 3))
+
+    def test_health(self) -> None:
+        """All is well."""
+        health = self.journal.health()
+        self.assertEqual((health["state"], health["reason"], health["lost"], health["torn"]), ("ok", "", [], []))
+        self.assertEqual(health["segments"], 1)
+        self.assertEqual(health["bytes"], os.path.getsize(f"{self.folder}/{0:020d}.fxj"))
+
+    def test_tornTail(self) -> None:
+        """A torn tail is counted."""
+        self.kept(b"a")
+        self.crash()
+        with open(f"{self.folder}/{0:020d}.fxj", "ab") as file:
+            file.write(b"FXJ1 half a frame")
+        self.assertEqual(len(self.begin().torn), 1)
+        self.assertIn(("journal: torn tail", 1), self.events)
+
+
+class OpeningTests(JournalCase):
+    """What can be wrong with a folder."""
+
+    def test_locked(self) -> None:
+        """A second broker is told so, and the first one is not disturbed."""
+        other = self.make()
+        error = self.assertRaises(JournalError, other.open)
+        self.assertEqual(str(error), f"the journal in {self.folder} is in use by another broker")
+        other.close()
+        self.assertRaises(JournalError, self.make().open)
+
+    def test_fullDisk(self) -> None:
+        """If nothing can be written from the start, there is one sentence, and the lock is given back."""
+        self.journal.close()
+        journal = self.make()
+        journal.open()
+        self.files.fail("write", code=errno.ENOSPC)
+        error = self.assertRaises(JournalError, journal.begin)
+        self.assertEqual(str(error), f"the journal in {self.folder} cannot be written: no space left on device")
+        self.assertEqual(self.log, [])
+        journal.close()
+        self.files.heal()
+        self.begin()
+
+    def test_indexOnFullDisk(self) -> None:
+        """That an index could not be written is said only where the journal goes on; else it looks like the cause."""
+        for heals in (False, True):
+            self.kept(b"a")
+            self.crash()
+            journal = self.make()
+            self.files.fail("write", code=errno.ENOSPC)
+            journal.open()
+            if heals:
+                self.files.heal()
+                journal.begin()
+                self.assertEqual(len(self.log), 1)
+                self.assertRegex(self.log[0], "^the index of .* could not be written: no space left on device$")
+            else:
+                self.assertRaises(JournalError, journal.begin)
+                self.assertEqual(self.log, [])
+            self.files.heal()
+            journal.close()
+            self.begin()
+
+    def test_damagedIdentity(self) -> None:
+        """Whatever is wrong, the lock is given back."""
+        self.journal.close()
+        path = f"{self.folder}/identity"
+        line = readWhole(self.files, path)
+        self.write(path, line[:-1])
+        self.assertRaises(JournalError, self.make().open)
+        self.write(path, line)
+        self.begin()
+
+    def write(self, path: str, content: bytes) -> None:
+        """Put these bytes in the place of a file's."""
+        with open(path, "wb") as file:
+            file.write(content)
+
+
+class RollTests(JournalCase):
+    """Segments of bounded size."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.journal.close()
+        self.begin(segmentBytes=4096)
+
+    def test_rolls(self) -> None:
+        """When a segment has its size the next commit begins another, with a snapshot; the index is written."""
+        self.kept(b"x" * 200)
+        self.assertEqual(self.journal.health()["segments"], 2)
+        self.keeper.state = {"queues": [1]}
+        self.kept(b"y")
+        self.assertEqual(self.journal.health()["segments"], 3)
+        self.pump(self.calls.empty)
+        self.crash()
+        found = self.begin()
+        self.assertEqual((found.snapshot, replayed(found)[0]), ({"queues": [1]}, [(201, b"y")]))
+        self.assertEqual(len(self.records()), 201)
+        self.assertIn(f"{0:020d}.idx", self.files.names(self.folder))
+
+    def test_rollsByFrames(self) -> None:
+        """So it is when a segment has very many frames, for a start has to look at each."""
+        self.patch(journalModule, "SEGMENT_FRAMES", 10)
+        before = self.journal.health()["segments"]
+        seen = []
+        for _ in range(25):
+            self.kept(b"x")
+            seen.append(self.journal.health()["segments"] - before)
+        self.assertEqual((seen[0], seen[-1]), (0, 3))
+
+    def test_waitingOffsets(self) -> None:
+        """The checkpoint's offset is that of the first record behind it, though others wait already."""
+        self.append(b"x" * 200)
+        self.append(b"y")
+        self.append(b"z")
+        self.steps.all()
+        self.crash()
+        self.assertEqual(replayed(self.begin())[0], [(201, b"y"), (202, b"z")])
+
+    def test_keeperNotes(self) -> None:
+        """What the keeper notes and appends while it is asked for a snapshot stands behind it, once."""
+        note = Acknowledged("q:a", array("Q", [1]))
+
+        def snapshot() -> str:
+            self.journal.note(note)
+            self.append(b"dead")
+            return "state"
+
+        self.kept(b"x" * 200)
+        self.patch(self.keeper, "snapshot", snapshot)
+        self.kept(b"y")
+        self.assertEqual(self.journal.health()["segments"], 3)
+        self.assertEqual([(body, offset) for body, offset, _ in self.told[1:]], [(b"y", 201), (b"dead", 202)])
+        self.crash()
+        self.patch(self.keeper, "snapshot", lambda: None)
+        found = self.begin()
+        self.assertEqual(found.snapshot, "state")
+        self.assertEqual((len(replayed(found)[0]), replayed(found)[1]), (5, [note]))
+
+    def test_keeperFails(self) -> None:
+        """If there is no snapshot, the present segment goes on, and records are kept."""
+        self.keeper.error = ValueError("no snapshot")
+        self.kept(b"x" * 200)
+        self.kept(b"y")
+        self.assertEqual(self.told[-1], (b"y", 201, None))
+        self.assertEqual(self.journal.health()["segments"], 2)
+        self.assertIn("no snapshot", self.log[-1])
+        self.keeper.error = None
+        self.kept(b"z" * 200)
+        self.kept(b"z")
+        self.assertEqual(self.journal.health()["segments"], 3)
+
+
+class FullTests(JournalCase):
+    """The most that a journal may have."""
+
+    def test_maxBytes(self) -> None:
+        """Below it records are kept; at it they are refused, and notes are still written."""
+        self.journal.close()
+        self.begin(maxBytes=4096)
+        while self.journal.health()["bytes"] < 4096:
+            self.kept(b"x" * 8)
+        error = self.assertRaises(NotKept, self.append, b"ab")
+        self.assertEqual((error.refused, error.reason), (range(2), "the journal is full: it may have 4096 bytes"))
+        tokens: list[Any] = []
+        self.journal.stage("q", 1, "p", [], lambda token, reason: tokens.append((token, reason)))
+        self.assertEqual(tokens, [(None, error.reason)])
+        safe: list[int] = []
+        self.journal.note(Acknowledged("q:a", array("Q", [1])))
+        self.journal.whenSafe(lambda: safe.append(1))
+        self.steps.all()
+        self.assertEqual((safe, self.journal.health()["state"]), ([1], "ok"))
+
+    def test_waitingCounts(self) -> None:
+        """What waits for the disk counts too."""
+        self.journal.close()
+        self.begin(maxBytes=4096)
+        self.append(b"x" * 200)
+        self.assertRaises(NotKept, self.append, b"y")
+
+
+class FaultTests(JournalCase):
+    """Read-only, and reopened."""
+
+    def fault(self, operation: str = "sync") -> None:
+        """Let the next commit fail."""
+        self.files.fail(operation)
+        self.kept(b"lost")
+        self.files.heal()
+
+    def reopen(self) -> list[str | None]:
+        """Reopen and return what is told."""
+        told: list[str | None] = []
+        self.journal.reopen(told.append)
+        self.steps.all()
+        return told
+
+    def test_readOnly(self) -> None:
+        """It says so in its health, to the operator and to the counters; what is on disk is served."""
+        self.kept(b"a")
+        self.fault()
+        health = self.journal.health()
+        self.assertEqual((health["state"], health["reason"]), ("read-only", "input/output error"))
+        self.assertEqual(self.log, ["nothing is kept any more, since writing failed: input/output error"])
+        self.assertIn(("journal: read-only", 1), self.events)
+        self.assertEqual(self.records(), [(1, "a", b"a")])
+
+    def test_deleted(self) -> None:
+        """A folder that is deleted under it is noticed by the next commit, which nobody is told is safe."""
+        self.kept(b"a")
+        shutil.rmtree(self.folder)
+        self.kept(b"b")
+        self.assertEqual(self.told[1][2], "the journal's files were deleted")
+        self.assertEqual(self.log, ["nothing is kept any more, since writing failed: the journal's files were deleted"])
+        self.assertRaises(NotKept, self.append, b"c")
+        self.assertEqual(self.reopen(), ["no such file or directory"])
+
+    def test_deletedUnnoticed(self) -> None:
+        """Without commits it is noticed by a look."""
+        self.kept(b"a")
+        self.journal.look()
+        self.steps.all()
+        self.assertEqual(self.journal.health()["state"], "ok")
+        shutil.rmtree(self.folder)
+        for _ in range(2):
+            self.journal.look()
+            self.steps.all()
+        health = self.journal.health()
+        self.assertEqual((health["state"], health["reason"]), ("read-only", "the journal's files were deleted"))
+        self.assertEqual(len(self.log), 1)
+
+    def test_beat(self) -> None:
+        """A beat is answered behind what the thread was handed before, and by a closed journal not at all."""
+        answered: list[str] = []
+        self.append(b"a")
+        self.journal.beat(lambda: answered.append("beat"))
+        self.assertEqual((len(self.steps.work), answered), (2, []))
+        self.steps.all()
+        self.assertEqual(answered, ["beat"])
+        self.journal.close()
+        self.journal.beat(lambda: answered.append("late"))
+        self.assertEqual((self.steps.work, answered), ([], ["beat"]))
+
+    def test_moved(self) -> None:
+        """A folder that is only called otherwise is still there."""
+        self.kept(b"a")
+        os.rename(self.folder, f"{self.folder}-moved")
+        self.journal.look()
+        self.kept(b"b")
+        self.assertEqual(self.told[1][2], None)
+        os.rename(f"{self.folder}-moved", self.folder)
+
+    def test_nothingAfterTheFault(self) -> None:
+        """Nothing is acknowledged any more, and nothing that was refused comes back."""
+        self.kept(b"a")
+        for operation in ("write", "sync"):
+            self.fault(operation)
+            self.assertRaises(NotKept, self.append, b"b")
+            self.assertEqual([reason for _, _, reason in self.told][1:], ["input/output error"])
+            self.journal.close()
+            self.begin()
+            self.assertEqual(self.records(), [(1, "a", b"a")], operation)
+            del self.told[1:]
+
+    def test_closedReadOnly(self) -> None:
+        """A stop while it is read-only is not a clean one."""
+        self.kept(b"a")
+        self.fault()
+        self.journal.close()
+        found = self.begin()
+        self.assertEqual((found.clean, found.nextOffset), (False, BILLION))
+
+    def test_reopen(self) -> None:
+        """It begins a new segment with a new snapshot, numbering skips ahead, and a restart finds all of it."""
+        self.kept(b"ab")
+        self.fault()
+        self.keeper.state = {"queues": ["later"]}
+        self.assertEqual(self.reopen(), [None])
+        self.assertEqual(self.journal.end, BILLION)
+        self.kept(b"c")
+        self.assertEqual(self.told[-1], (b"c", BILLION, None))
+        self.assertEqual(self.journal.health()["state"], "ok")
+        self.assertEqual([offset for offset, _, _ in self.records()], [1, 2, BILLION])
+        self.crash()
+        found = self.begin()
+        self.assertEqual((found.snapshot, found.lost, found.torn), ({"queues": ["later"]}, [], []))
+        self.assertEqual(replayed(found)[0], [(BILLION, b"c")])
+
+    def test_reopenTwice(self) -> None:
+        """One fault after the other, offsets never come twice."""
+        for turn in range(1, 4):
+            self.fault(("write", "sync", "write")[turn - 1])
+            self.assertEqual(self.reopen(), [None])
+            self.kept(b"x")
+            self.assertEqual(self.told[-1], (b"x", turn * BILLION, None))
+        self.assertEqual([offset for offset, _, _ in self.records()], [BILLION, 2 * BILLION, 3 * BILLION])
+
+    def test_stillBroken(self) -> None:
+        """While the disk is broken it stays read-only, and can be tried again."""
+        self.kept(b"a")
+        self.fault()
+        for operation in ("create", "write", "sync", "syncFolder"):
+            self.files.fail(operation)
+            self.assertEqual(self.reopen(), ["input/output error"], operation)
+            self.assertEqual(self.journal.health()["state"], "read-only")
+            self.assertRaises(NotKept, self.append, b"b")
+            self.files.heal()
+        self.assertEqual(self.reopen(), [None])
+        self.kept(b"c")
+        self.assertEqual([payload for _, _, payload in self.records()], [b"a", b"c"])
+
+    def test_damagedMeanwhile(self) -> None:
+        """If what was committed is not there any more, it stays read-only and says where."""
+        self.kept(b"a")
+        self.fault()
+        with open(f"{self.folder}/{0:020d}.fxj", "r+b") as file:
+            file.seek(70)
+            file.write(b"\xff")
+        (reason,) = self.reopen()
+        self.assertIn("is damaged at position 0", str(reason))
+        self.assertEqual(self.journal.health()["state"], "read-only")
+
+    def test_damagedWhileItRuns(self) -> None:
+        """Damage that a reader comes upon is told with its offsets."""
+        self.kept(b"a")
+        self.kept(b"b")
+        with open(f"{self.folder}/{0:020d}.fxj", "r+b") as file:
+            place = file.read().rindex(b"FXJ1") + 70
+            file.seek(place)
+            file.write(b"\xff")
+        self.assertEqual([payload for _, _, payload in self.records()], [b"a"])
+        (sentence,) = self.journal.health()["lost"]
+        words = r"^\d+ bytes at position \d+ are damaged \(the check sum is wrong\), and with them the offsets 2 to 2$"
+        self.assertRegex(sentence, words)
+
+    def test_reopenWhenWell(self) -> None:
+        """There is nothing to do."""
+        self.assertEqual(self.reopen(), [None])
+        self.assertEqual(self.journal.health()["segments"], 1)
+
+    def test_reopenWhileReopening(self) -> None:
+        """A second request does not begin a second attempt."""
+        self.fault()
+        told: list[str | None] = []
+        self.journal.reopen(told.append)
+        self.journal.reopen(told.append)
+        self.assertEqual(told, ["the journal is just being opened"])
+        self.steps.all()
+        self.assertEqual(told[1:], [None])
+
+    def test_clientIdsMeanwhile(self) -> None:
+        """Client ids that were given out while it was read-only are in the new segment."""
+        self.fault()
+        self.journal.note(ClientIds(4000))
+        self.reopen()
+        self.crash()
+        self.assertEqual(self.begin().nextClientId, 4000)
+
+    def test_keeperFails(self) -> None:
+        """Without a snapshot it is not reopened."""
+        self.fault()
+        self.keeper.error = ValueError("no snapshot")
+        self.assertEqual(self.reopen(), ["no snapshot"])
+        self.assertRaises(NotKept, self.append, b"a")
+        self.keeper.error = None
+        self.assertEqual(self.reopen(), [None])
+
+
+class ThreadTests(JournalCase):
+    """With the real threads."""
+
+    def test_many(self) -> None:
+        """Many runs come back in order, and are all there after a restart."""
+        for fsync in (Fsync("always"), Fsync("interval", 1), Fsync("never")):
+            self.journal.close()
+            del self.told[:]
+            self.begin(makeWorker=WriterThread, fsync=fsync, segmentBytes=8192)
+            for number in range(300):
+                self.append(bytes([number % 256]) * 3, "t")
+            self.pump(lambda: len(self.told) == 300)
+            offsets = [offset for _, offset, _ in self.told]
+            self.assertEqual(offsets, list(range(offsets[0], offsets[0] + 900, 3)))
+            self.assertEqual({reason for _, _, reason in self.told}, {None})
+            self.assertEqual(self.journal.bounds()["t"].last, offsets[-1] + 2)
+
+    def test_notesAlone(self) -> None:
+        """Notes by themselves are written after a moment."""
+        self.journal.close()
+        self.begin(makeWorker=WriterThread)
+        end = self.journal._segments.end
+        self.journal.note(Acknowledged("q:a", array("Q", [1])))
+        self.pump(lambda: self.journal._segments.end > end)
+
+    def test_close(self) -> None:
+        """A stop needs no reactor."""
+        self.journal.close()
+        self.begin(makeWorker=WriterThread)
+        for _ in range(50):
+            self.append(b"x")
+        self.journal.close()
+        self.assertEqual(len(self.told), 50)
+        self.assertTrue(self.begin().clean)
+
+    def test_fetch(self) -> None:
+        """Single messages are read back by their offsets."""
+        self.kept(b"abcdef")
+        found: list[Any] = []
+        self.journal.fetch([2, 5], 1 << 20, found.extend)
+        self.pump(lambda: len(found) == 2)
+        self.assertEqual([(message.offset, message.payload) for message in found], [(2, b"b"), (5, b"e")])
+
+    def test_offsetAt(self) -> None:
+        """A time leads to the first offset that is not older."""
+        self.kept(b"ab")
+        self.now += 10
+        self.kept(b"c")
+        found: list[int] = []
+        for time in (0, self.now - 9, self.now + 1):
+            self.journal.offsetAt(time, found.append)
+        self.pump(lambda: len(found) == 3)
+        self.assertEqual(found, [1, 3, 4])
+
+    def test_readBytes(self) -> None:
+        """Bytes come in whole frames up to the durable end."""
+        self.kept(b"ab")
+        found: list[Any] = []
+        self.journal.readBytes(0, 1 << 20, lambda *answer: found.append(answer))
+        self.pump(lambda: bool(found))
+        position, content, end = found[0]
+        self.assertEqual((position, len(content)), (0, end))
+
+
+class GapTests(SynchronousTestCase):
+    """Where numbering goes on."""
+
+    def test_next(self) -> None:
+        """At the next multiple, also from one."""
+        offsets = [1, BILLION - 1, BILLION, BILLION + 1]
+        self.assertEqual([behindGap(offset) // BILLION for offset in offsets], [1, 1, 2, 2])
+
+
+class StepsTests(SynchronousTestCase):
+    """The worker of these tests can do what the real one does."""
+
+    def test_sameMethods(self) -> None:
+        """Each public method of the thread is there."""
+        names = {name for name in dir(WriterThread) if not name.startswith("_")}
+        self.assertLessEqual(names, set(dir(Steps)))
+
+
+class CleaningTests(JournalCase):
+    """What the rules let go makes room."""
+
+    RULES = Rules(durable=lambda topic: True, retentions=(Retention("a", 3600, 0),))
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.journal.close()
+
+    def freed(self) -> list[Freed]:
+        """Let a pass end, and return what it took out."""
+        found: list[Freed] = []
+        self.idle()
+        self.assertTrue(self.journal.clean(found.append))
+        self.pump(lambda: bool(found))
+        return found
+
+    def idle(self) -> None:
+        """Let a pass end that began by itself."""
+        self.pump(lambda: self.journal._room._cleaner._thread is None)  # type: ignore[union-attr]
+
+    def age(self) -> None:
+        """Let what was kept grow old."""
+        self.now += 3601 * 1_000_000
+
+    def test_withoutRules(self) -> None:
+        """Nothing is taken out."""
+        self.begin()
+        self.assertFalse(self.journal.clean())
+
+    def test_oldSegment(self) -> None:
+        """A segment of which all is too old is removed, and its bytes do not count any more."""
+        self.begin(segmentBytes=4096, rules=self.RULES)
+        self.kept(b"x" * 200)
+        self.age()
+        self.kept(b"y")
+        before = self.journal.health()["bytes"]
+        self.freed()
+        self.assertLess(self.journal.health()["bytes"], before - 4096)
+        self.assertEqual([payload for _, _, payload in self.records()], [b"y"])
+        self.assertEqual(self.journal.bounds()["a"].first, 201)
+
+    def test_unread(self) -> None:
+        """What a consumer group has not read goes all the same; the operator is told before, and it is counted."""
+        self.begin(segmentBytes=4096, rules=self.RULES)
+        self.patch(self.keeper, "reading", lambda: {"g": 51})
+        self.kept(b"x" * 200)
+        self.age()
+        self.kept(b"y")
+        self.freed()
+        self.assertEqual([payload for _, _, payload in self.records()], [b"y"])
+        words = 'the consumer group "g" has not read the offsets 51 to 200, and what has expired of them is removed now'
+        self.assertEqual(self.log, [words])
+        self.assertIn(("journal: expired unread", 150), self.events)
+
+    def test_needed(self) -> None:
+        """What a queue needs stays, however old."""
+        self.begin(segmentBytes=4096, rules=self.RULES)
+        self.keeper.state = {}
+        self.patch(self.keeper, "needed", lambda: {"a": 1})
+        self.kept(b"x" * 200)
+        self.age()
+        self.kept(b"y")
+        self.freed()
+        self.assertEqual(len(self.records()), 201)
+
+    def test_full(self) -> None:
+        """A journal that is full begins another segment, so that all that is old can go, and takes messages again."""
+        self.begin(maxBytes=8192, rules=self.RULES)
+        while self.journal._room.bytes < 8192:
+            self.kept(b"x" * 50)
+        self.assertRaises(NotKept, self.append, b"y")
+        self.steps.all()
+        self.idle()
+        self.age()
+        self.assertRaises(NotKept, self.append, b"y")
+        self.steps.all()
+        self.pump(lambda: self.journal._room.bytes < 8192)
+        self.kept(b"z")
+        self.assertEqual((self.told[-1][0], self.told[-1][2]), (b"z", None))
+
+    def test_fullNotForEver(self) -> None:
+        """Refusals do not begin one segment after the other."""
+        self.begin(maxBytes=4096, rules=self.RULES)
+        while self.journal._room.bytes < 4096:
+            self.kept(b"x" * 50)
+        for _ in range(10):
+            self.assertRaises(NotKept, self.append, b"y")
+            self.steps.all()
+        self.assertEqual(self.journal.health()["segments"], 3)
+
+    def test_closedMeanwhile(self) -> None:
+        """A stop ends a pass."""
+        self.begin(rules=self.RULES)
+        self.journal.clean()
+        self.journal.close()
+        self.assertFalse(self.journal.clean())

@@ -1,0 +1,317 @@
+"""The log writes and syncs as its mode says, and the thread does what it is handed."""
+
+import os
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.config.journal_options import Fsync
+from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeSegment
+from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.notes import decodeNotes
+from fleximq.journal.writing.commit import Commit, Opening, Records, Snapshot
+from fleximq.journal.writing.group_commit import appendedOf
+from fleximq.journal.writing.writer_thread import Log, WriterThread, reasonOf
+from fleximq.values.records import ClientIds
+from tests.journal.faulty_files import FaultyFiles
+from tests.journal.steps import ALWAYS, JOURNAL, envelopeTo, framesIn
+
+INTERVAL = Fsync("interval", 50)
+NEVER = Fsync("never")
+
+
+class LogCase(SynchronousTestCase):
+    """A test with a log in a folder of its own."""
+
+    def setUp(self) -> None:
+        self.folder = self.mktemp()
+        os.mkdir(self.folder)
+        self.files = FaultyFiles()
+        self.seconds = 0.0
+
+    def log(self, fsync: Fsync = ALWAYS, end: int = 0) -> Log:
+        """Return a log that begins at this position."""
+        log = Log(self.files, self.folder, fsync, end, lambda: 77, lambda: self.seconds)
+        self.addCleanup(log.close)
+        return log
+
+    def opening(self, first: int = 1, offset: int = 1, clientIds: int = 0) -> Commit:
+        """Return a commit that opens a segment and has nothing else."""
+        snapshot = Snapshot({"q": 1}, (), clientIds, offset, 5)
+        return Commit(last=0, next=offset, time=5, opening=Opening(JOURNAL, snapshot, first))
+
+    def run_(self, offset: int) -> Commit:
+        """Return a commit with one record."""
+        records = Records(offset, [appendedOf(envelopeTo("a"), b"x", 1, 5)])
+        return Commit(last=0, next=offset + 1, time=5, parts=[records])
+
+    def carried(self, log: Log, commit: Commit) -> list[str]:
+        """Carry a commit out and return the operations it took."""
+        del self.files.calls[:]
+        log.carryOut(commit)
+        return self.files.calls[:]
+
+
+class LogTests(LogCase):
+    """One commit after the other."""
+
+    def test_opening(self) -> None:
+        """A segment begins with its id, the checkpoint, and the client ids, from which a restart goes on."""
+        commit = self.opening(clientIds=2000)
+        self.assertEqual(self.carried(self.log(), commit), ["create", "write", "sync", "syncFolder"])
+        frames = framesIn(f"{self.folder}/{0:020d}.fxj")
+        self.assertEqual([header.kind for header, _ in frames], [Kind.SEGMENT, Kind.NOTES, Kind.CHECKPOINT])
+        self.assertEqual(decodeSegment(*frames[0]).journal, JOURNAL)
+        self.assertEqual(decodeNotes(*frames[1]), [ClientIds(2000)])
+        checkpoint = decodeCheckpoint(*frames[2])
+        self.assertEqual((checkpoint.replay, checkpoint.clean, checkpoint.snapshot), (0, False, {"q": 1}))
+
+    def test_gap(self) -> None:
+        """Offsets that are never given are named."""
+        self.carried(self.log(end=640), self.opening(first=7, offset=1000))
+        frames = framesIn(f"{self.folder}/{640:020d}.fxj")
+        self.assertEqual([header.kind for header, _ in frames], [Kind.SEGMENT, Kind.GAP, Kind.CHECKPOINT])
+        self.assertEqual((decodeGap(*frames[1]).first, decodeGap(*frames[1]).next), (7, 1000))
+        self.assertEqual([header.position for header, _ in frames][0], 640)
+
+    def test_synced(self) -> None:
+        """The first frame behind a sync says so, and no other."""
+        log = self.log(NEVER)
+        for commit in (self.opening(), self.run_(1), self.run_(2)):
+            log.carryOut(commit)
+        log.carryOut(self.opening())
+        frames = framesIn(f"{self.folder}/{0:020d}.fxj")
+        self.assertEqual([header.flags for header, _ in frames], [1, 0, 1, 0])
+
+    def test_clean(self) -> None:
+        """The last commit ends with a clean checkpoint; replay begins right before it."""
+        log = self.log()
+        log.carryOut(self.opening())
+        commit = self.run_(1)
+        commit.closing = Snapshot(None, (), 2000, 2, 6)
+        log.carryOut(commit)
+        *_, notes, (header, frame) = framesIn(f"{self.folder}/{0:020d}.fxj")
+        checkpoint = decodeCheckpoint(header, frame)
+        self.assertEqual((checkpoint.clean, checkpoint.replay), (True, notes[0].position))
+        self.assertEqual(notes[0].kind, Kind.NOTES)
+
+    def test_withoutSegment(self) -> None:
+        """A commit that opens no segment where none is open is refused."""
+        commit = self.run_(1)
+        self.log().carryOut(commit)
+        self.assertEqual(commit.reason, "no segment is open")
+
+    def test_taken(self) -> None:
+        """A file that is in the way is not written over."""
+        path = f"{self.folder}/{0:020d}.fxj"
+        self.files.close(self.files.create(path))
+        commit = self.opening()
+        self.log().carryOut(commit)
+        self.assertEqual(commit.reason, "file exists")
+
+
+class ModeTests(LogCase):
+    """When what was written is synced."""
+
+    def opened(self, fsync: Fsync) -> Log:
+        """Return a log with a segment."""
+        log = self.log(fsync)
+        log.carryOut(self.opening())
+        return log
+
+    def test_always(self) -> None:
+        """Each commit."""
+        log = self.opened(ALWAYS)
+        self.assertEqual(self.carried(log, self.run_(1)), ["write", "sync"])
+        self.assertIsNone(log.wait)
+
+    def test_interval(self) -> None:
+        """The first one of them within the interval, all by one sync; without a write none."""
+        log = self.opened(INTERVAL)
+        self.assertIsNone(log.wait)
+        self.assertEqual(self.carried(log, self.run_(1)), ["write"])
+        self.seconds = 0.03
+        self.carried(log, self.run_(2))
+        self.assertAlmostEqual(log.wait or 0, 0.02)
+        self.assertIsNone(log.syncDue())
+        self.assertNotIn("sync", self.files.calls)
+        self.seconds = 0.05
+        self.assertIsNone(log.syncDue())
+        self.assertEqual(self.files.calls, ["write", "sync"])
+        self.seconds = 10.0
+        self.assertIsNone(log.syncDue())
+        self.assertEqual(self.files.calls, ["write", "sync"])
+
+    def test_intervalFails(self) -> None:
+        """If that sync fails the reason is given, once, and nothing is written or synced any more."""
+        log = self.opened(INTERVAL)
+        log.carryOut(self.run_(1))
+        self.files.fail("sync")
+        self.seconds = 1.0
+        self.assertEqual(log.syncDue(), "input/output error")
+        self.files.heal()
+        del self.files.calls[:]
+        self.assertIsNone(log.syncDue())
+        commit = self.run_(2)
+        log.carryOut(commit)
+        self.assertEqual((commit.reason, self.files.calls), ("input/output error", []))
+
+    def test_never(self) -> None:
+        """Only before another segment begins, and at a clean end."""
+        log = self.opened(NEVER)
+        self.assertEqual(self.carried(log, self.run_(1)), ["write"])
+        self.assertIsNone(log.wait)
+        self.assertEqual(self.carried(log, self.opening()), ["sync", "create", "write", "sync", "syncFolder"])
+        commit = self.run_(2)
+        commit.closing = Snapshot(None, (), 0, 3, 6)
+        self.assertEqual(self.carried(log, commit), ["write", "sync"])
+
+    def test_sealFails(self) -> None:
+        """If the segment before cannot be synced, no new one is begun."""
+        log = self.opened(NEVER)
+        log.carryOut(self.run_(1))
+        self.files.fail("sync")
+        commit = self.opening()
+        self.assertEqual(self.carried(log, commit), ["sync", "truncate"])
+        self.assertEqual(commit.reason, "input/output error")
+
+
+class ReopenTests(LogCase):
+    """After a fault."""
+
+    def test_neverTwice(self) -> None:
+        """Nothing is synced or written again through the descriptor that failed; a new file is begun."""
+        log = self.log()
+        log.carryOut(self.opening())
+        self.files.fail("sync")
+        failed = self.run_(1)
+        log.carryOut(failed)
+        self.files.heal()
+        verified: list[int] = []
+
+        def verify(end: int) -> int:
+            verified.append(end)
+            return end
+
+        del self.files.calls[:]
+        self.assertIsNone(log.reopen(verify))
+        self.assertNotIn("sync", self.files.calls)
+        commit = self.opening(first=1, offset=1000)
+        log.carryOut(commit)
+        self.assertIsNone(commit.reason)
+        self.assertEqual(verified, [commit.begun[0]])  # type: ignore[index]
+
+    def test_notWhole(self) -> None:
+        """If what should be there is not, it stays as it was."""
+
+        def verify(end: int) -> int:
+            raise ValueError("it is damaged")
+
+        log = self.log()
+        log.carryOut(self.opening())
+        self.files.fail("write")
+        log.carryOut(self.run_(1))
+        self.files.heal()
+        self.assertEqual(log.reopen(verify), "it is damaged")
+        commit = self.opening()
+        log.carryOut(commit)
+        self.assertEqual(commit.reason, "it is damaged")
+
+    def test_failedRoll(self) -> None:
+        """A segment that could not be begun, and could not be removed either, is in nobody's way."""
+        log = self.log()
+        log.carryOut(self.opening())
+        for operation in ("sync", "remove"):
+            self.files.fail(operation)
+        failed = self.opening()
+        log.carryOut(failed)
+        self.assertEqual(len(self.files.names(self.folder)), 2)
+        self.files.heal()
+        self.assertIsNone(log.reopen(lambda end: end))
+        commit = self.opening()
+        log.carryOut(commit)
+        self.assertIsNone(commit.reason)
+
+
+class ReasonTests(SynchronousTestCase):
+    """Why something failed, in words."""
+
+    def test_words(self) -> None:
+        """The system's where it has some, else the error's own, else its name."""
+        errors = [OSError(28, "No space left on device"), OSError("nothing"), ValueError("odd"), MemoryError()]
+        words = ["no space left on device", "nothing", "odd", "MemoryError"]
+        self.assertEqual([reasonOf(error) for error in errors], words)
+
+
+class FakeLog:
+    """A log whose next sync is due when a test says so."""
+
+    wait: float | None = None
+    reason: str | None = None
+
+    def syncDue(self) -> str | None:
+        """Return the reason once."""
+        reason, self.reason = self.reason, None
+        self.wait = None
+        return reason
+
+
+class WriterThreadTests(SynchronousTestCase):
+    """The real thread; ``calls`` is the way back to the reactor's."""
+
+    def setUp(self) -> None:
+        self.calls: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+        self.failed: list[str] = []
+        self.log = FakeLog()
+        self.thread = WriterThread(self.log, self.calls.put, self.failed.append)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """Start the thread, which ends with the test."""
+        self.thread.start()
+        self.addCleanup(self.thread.stop, 10)
+
+    def test_inOrder(self) -> None:
+        """Work is done in order, and its end told on the reactor's thread."""
+        done: list[int] = []
+        told: list[int] = []
+        for number in range(5):
+            self.thread.hand(lambda number=number: done.append(number), lambda number=number: told.append(number))  # type: ignore[misc]
+        self.start()
+        while len(told) < 5:
+            self.calls.get(timeout=10)()
+        self.assertEqual((done, told), ([0, 1, 2, 3, 4],) * 2)
+
+    def test_drain(self) -> None:
+        """Who cannot wait for the reactor takes what is done himself; what he took is not told twice."""
+        told: list[int] = []
+        self.start()
+        self.assertFalse(self.thread.drain())
+        self.thread.hand(lambda: None, lambda: told.append(1))
+        self.assertTrue(self.thread.drain(10))
+        self.calls.get(timeout=10)()
+        self.assertEqual(told, [1])
+
+    def test_remind(self) -> None:
+        """A reminder comes once."""
+        told: list[int] = []
+        self.start()
+        self.thread.remind(0.001, lambda: told.append(1))
+        self.calls.get(timeout=10)()
+        self.assertEqual(told, [1])
+
+    def test_failedSync(self) -> None:
+        """When a sync in between fails, that is told."""
+        self.log.wait, self.log.reason = 0.0, "no"
+        self.start()
+        self.calls.get(timeout=10)()
+        self.assertEqual(self.failed, ["no"])
+
+    def test_stop(self) -> None:
+        """It ends when all its work is done."""
+        done: list[int] = []
+        self.thread.hand(lambda: done.append(1), lambda: None)
+        self.thread.start()
+        self.assertTrue(self.thread.stop(10))
+        self.assertEqual(done, [1])

@@ -1,0 +1,469 @@
+"""A journal's folder read from outside."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.errors import JournalError
+from fleximq.journal.files.segment_index import indexName
+from fleximq.journal.format.control_frames import REMOVED_BYTES, encodeRemoved
+from fleximq.journal.format.frame import FrameHeader, Kind, readHeader
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.written import TIME, Written
+
+if not skip:
+    from fleximq.journal.format.frame import seal
+    from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
+    from fleximq.pipeline.files.selection import Selection, Topics
+    from fleximq.pipeline.files.slices import Piece, Slice, divided
+
+COLUMNS = ("offset", "topic", "value")
+
+
+def headersOf(path: Path) -> list[FrameHeader]:
+    """Return the headers of a segment's frames."""
+    content, place, found = path.read_bytes(), 0, []
+    while place < len(content):
+        found.append(readHeader(content, place))
+        place += found[-1].length
+    return found
+
+
+class LayoutCase(SynchronousTestCase):
+    """``written`` is a journal; what readers say is missing is in ``missing``."""
+
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.written = Written(str(self.folder), segmentBytes=20_000)
+        self.missing: list[Any] = []
+
+    def read(self, slices: list[Any], selection: Any = None) -> dict[int, tuple[str, bytes]]:
+        """Return what is in slices; that no record comes twice is seen to."""
+        found: dict[int, tuple[str, bytes]] = {}
+        for slice in slices:
+            for batch in readSlice(slice, COLUMNS, selection or Selection(), self.missing.append):
+                for row in batch.to_pylist():
+                    self.assertNotIn(row["offset"], found)
+                    found[row["offset"]] = row["topic"], row["value"]
+        return found
+
+    def all(self, start: int = 0, end: int | None = None, **more: Any) -> dict[int, tuple[str, bytes]]:
+        """Return what a new reader finds in a range."""
+        journal = JournalFiles(str(self.folder))
+        return self.read(journal.split(start, journal.end().offset if end is None else end, **more))
+
+    @property
+    def rows(self) -> dict[int, tuple[str, bytes]]:
+        """What was written."""
+        return {offset: (topic, payload) for offset, (topic, _, payload) in self.written.rows.items()}
+
+    def fill(self, rounds: int = 60) -> None:
+        """Write records of two topics, in several segments."""
+        for number in range(rounds):
+            self.written.kept("a", *[b"%d" % number * 50] * 10)
+            self.written.kept("b", b"one")
+
+    def segments(self) -> list[Path]:
+        """Return the files of the segments."""
+        return sorted(self.folder.glob("*.fxj"))
+
+
+class WholeTests(LayoutCase):
+    """A journal to which nothing happened."""
+
+    def test_everything(self) -> None:
+        """All that was committed is read, while the broker has the journal open and after it closed it."""
+        self.fill()
+        self.assertGreater(len(self.segments()), 3)
+        self.assertEqual(self.all(), self.rows)
+        self.written.close()
+        self.assertEqual(self.all(), self.rows)
+        self.assertEqual(self.missing, [])
+
+    def test_noIndex(self) -> None:
+        """Indexes save time only."""
+        self.fill()
+        for index in self.folder.glob("*.idx"):
+            index.unlink()
+        self.assertEqual(self.all(), self.rows)
+
+    def test_ranges(self) -> None:
+        """From each offset to each other one, what lies between is read, in however many parts."""
+        self.fill(12)
+        rows = self.rows
+        journal = JournalFiles(str(self.folder))
+        for start in range(0, 140, 7):
+            for end in range(start, 140, 9):
+                expected = {offset: row for offset, row in rows.items() if start <= offset < end}
+                for parts in (1, 3):
+                    self.assertEqual(self.read(journal.split(start, end, parts=parts)), expected)
+
+    def test_bounds(self) -> None:
+        """Bounds are the first offset and the next one."""
+        self.assertEqual(tuple(JournalFiles(str(self.folder)).bounds()), (1, 1))
+        self.fill(3)
+        self.assertEqual(tuple(JournalFiles(str(self.folder)).bounds()), (1, 34))
+
+    def test_identity(self) -> None:
+        """Its id is the journal's; a folder without a journal is refused with a sentence."""
+        self.assertEqual(JournalFiles(str(self.folder)).id, self.written.id)
+        other = self.mktemp()
+        Path(other).mkdir()
+        error = self.assertRaises(JournalError, JournalFiles, other)
+        self.assertEqual(str(error), f"{other} is no journal: it has no file identity")
+
+    def test_grows(self) -> None:
+        """The same reader sees what was added, and reads no more than that."""
+        journal = JournalFiles(str(self.folder))
+        self.fill(2)
+        first = journal.end().offset
+        self.assertEqual(self.read(journal.split(0, first)), self.rows)
+        for _ in range(40):
+            before = journal.end().offset
+            self.written.kept("a", b"more" * 300)
+            slices = journal.split(before, journal.end().offset)
+            self.assertEqual(list(self.read(slices)), [before])
+
+    def test_topics(self) -> None:
+        """Segments that are known to lack a topic are not read."""
+        self.fill(40)
+        only = self.segments()[-1].stat().st_size
+        for _ in range(40):
+            self.written.kept("c", b"x" * 900)
+        journal = JournalFiles(str(self.folder))
+        end = journal.end().offset
+        wanted = Topics(frozenset({"c"}))
+        slices = journal.split(0, end, wanted)
+        self.assertLess(sum(slice.bytes for slice in slices), sum(s.bytes for s in journal.split(0, end)) - only)
+        rows = {offset: row for offset, row in self.rows.items() if row[0] == "c"}
+        self.assertEqual(self.read(slices, Selection(wanted)), rows)
+
+    def test_times(self) -> None:
+        """The first record of a time or later is found; segments that are older are not read."""
+        for number in range(50):
+            self.written.time = TIME + number * 1000
+            self.written.kept("a", b"x" * 1000)
+        journal = JournalFiles(str(self.folder))
+        self.assertEqual(
+            [journal.offsetAt(TIME + time) for time in (-1, 0, 1, 1000, 48_999, 49_000)], [1, 1, 2, 2, 50, 50]
+        )
+        self.assertEqual(journal.offsetAt(TIME + 49_001), 51)
+        late = journal.split(0, 51, since=TIME + 45_000)
+        self.assertLess(sum(slice.bytes for slice in late), 22_000)
+        self.assertEqual(list(self.read(late, Selection(since=TIME + 45_000))), [46, 47, 48, 49, 50])
+
+    def test_balanced(self) -> None:
+        """Slices have about the same size."""
+        written = Written(self.mktemp(), segmentBytes=1 << 20)
+        for _ in range(40):
+            written.kept("a", b"x" * 70_000)
+        journal = JournalFiles(written.folder)
+        sizes = [slice.bytes for slice in journal.split(0, 41, parts=4)]
+        self.assertEqual(len(sizes), 4)
+        self.assertLess(max(sizes) - min(sizes), 150_000)
+        self.assertEqual(len(journal.split(0, 41, sliceBytes=1 << 20)), 3)
+        self.assertEqual(sorted(self.read(journal.split(0, 41, parts=7))), list(range(1, 41)))
+
+
+class DurableEndTests(LayoutCase):
+    """How far a reader goes."""
+
+    def test_notBehind(self) -> None:
+        """What is written but not said to be committed is not read."""
+        self.fill(3)
+        end = (self.folder / "end").read_bytes()
+        before = self.rows
+        self.fill(3)
+        (self.folder / "end").write_bytes(end)
+        self.assertEqual(self.all(), before)
+        self.assertEqual(self.all(0, 1 << 40), before)
+
+    def test_withoutBroker(self) -> None:
+        """Without the file, or with one that was left half written, it is the last whole frame."""
+        self.fill(3)
+        self.written.close()
+        content = (self.folder / "end").read_bytes()
+        half = content[:8] + b"\x05" + content[9:]
+        journal = JournalFiles(str(self.folder))
+        expected = journal.end().offset
+        journal._folder._sleep = lambda seconds: None
+        (self.folder / "end").write_bytes(half)
+        self.assertEqual((journal.end().offset, self.all()), (expected, self.rows))
+        (self.folder / "end").unlink()
+        self.assertEqual((journal.end().offset, self.all()), (expected, self.rows))
+
+    def test_unfinished(self) -> None:
+        """Without the file, an unfinished end of the last segment is no part of the journal."""
+        self.fill(3)
+        (self.folder / "end").unlink()
+        last = self.segments()[-1]
+        whole = last.read_bytes()
+        cut = headersOf(last)[-1]
+        last.write_bytes(whole[: -cut.length // 2])
+        rows = {offset: row for offset, row in self.rows.items() if offset < cut.baseOffset}
+        self.assertEqual(self.all(), rows)
+        self.assertEqual(self.missing, [])
+
+    def test_waits(self) -> None:
+        """While the file is being written it is looked at again."""
+        self.fill(1)
+        path = self.folder / "end"
+        content = path.read_bytes()
+        path.write_bytes(content[:8] + b"\xff" + content[9:])
+        journal = JournalFiles(str(self.folder))
+        waited: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            waited.append(seconds)
+            if len(waited) == 3:
+                path.write_bytes(content)
+
+        journal._folder._sleep = sleep
+        self.assertEqual((journal.end().offset, len(waited)), (12, 3))
+
+
+class TransactionTests(LayoutCase):
+    """What was staged."""
+
+    def test_published(self) -> None:
+        """It appears with its transaction, in its order, from whatever segment."""
+        tokens = [self.written.stage("q", 1, part, f"sink{part}", b"1" + part.encode(), b"2") for part in "012"]
+        self.written.stage("q", 2, "0", "never", b"x")
+        self.fill(30)
+        first = self.written.publishStaged("q", 1, *tokens)
+        self.fill(2)
+        staged = [
+            ("sink0", b"10"),
+            ("sink0", b"2"),
+            ("sink1", b"11"),
+            ("sink1", b"2"),
+            ("sink2", b"12"),
+            ("sink2", b"2"),
+        ]
+        rows = self.rows | dict(enumerate(staged, first))
+        self.assertEqual(self.all(), rows)
+        for start in range(first - 1, first + 7):
+            for end in range(start, first + 8):
+                wanted = {offset: row for offset, row in rows.items() if start <= offset < end}
+                self.assertEqual(self.all(start, end), wanted)
+        self.assertEqual(self.missing, [])
+
+    def test_lost(self) -> None:
+        """Where what was staged is damaged, its offsets are missing, and no others."""
+        tokens = [self.written.stage("q", 1, part, "sink", b"payload %s" % part.encode()) for part in "012"]
+        first = self.written.publishStaged("q", 1, *tokens)
+        path = self.segments()[0]
+        content = bytearray(path.read_bytes())
+        content[content.index(b"payload 1")] ^= 1
+        path.write_bytes(content)
+        self.assertEqual(sorted(self.all()), [first, first + 2])
+        self.assertEqual([(each.first, each.next, each.lost) for each in self.missing], [(first + 1, first + 2, True)])
+
+
+class DamagedTests(LayoutCase):
+    """What cannot be read is said, with its offsets."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.fill(40)
+        self.victim = next(
+            (path, header)
+            for path in self.segments()[1:]
+            for header in headersOf(path)[3:]
+            if header.kind == Kind.RECORDS and header.count == 10
+        )
+
+    def flip(self, place: int) -> None:
+        """Flip a bit of the frame that is the victim."""
+        path, header = self.victim
+        content = bytearray(path.read_bytes())
+        content[header.position - int(path.name[:20]) + place] ^= 1
+        path.write_bytes(content)
+
+    def test_anywhere(self) -> None:
+        """Wherever the bit is, the frame's records are missing, all others are there, and the reader says so."""
+        _, header = self.victim
+        gone = range(header.baseOffset, header.baseOffset + header.count)
+        rows = {offset: row for offset, row in self.rows.items() if offset not in gone}
+        for place in (0, 5, 9, 17, 22, 26, 34, 44, 70, 200, header.length - 1):
+            for index in ("with", "without"):
+                if index == "without":
+                    for path in self.folder.glob("*.idx"):
+                        path.rename(path.with_suffix(".off"))
+                self.flip(place)
+                self.missing.clear()
+                for parts in (1, 5):
+                    self.assertEqual(self.all(parts=parts), rows, place)
+                self.assertEqual({(each.first, each.next) for each in self.missing}, {(gone.start, gone.stop)}, place)
+                self.flip(place)
+                for path in self.folder.glob("*.off"):
+                    path.rename(path.with_suffix(".idx"))
+
+    def test_outside(self) -> None:
+        """Nobody is told of damage that has nothing of what is read."""
+        self.flip(70)
+        _, header = self.victim
+        self.all(header.baseOffset + header.count)
+        self.all(0, header.baseOffset)
+        self.assertEqual(self.missing, [])
+        self.all(header.baseOffset + 9)
+        self.assertEqual(
+            [(each.first, each.next) for each in self.missing], [(header.baseOffset + 9, header.baseOffset + 10)]
+        )
+
+    def test_cutOff(self) -> None:
+        """A segment that is shorter than it was has lost what stood there."""
+        path, header = self.victim
+        os.truncate(path, header.position - int(path.name[:20]) + 70)
+        index = JournalFiles(str(self.folder))._sketches.all(1 << 60)
+        behind = next(sketch.next for _, sketch in index if sketch.base == int(path.name[:20]))
+        rows = {offset: row for offset, row in self.rows.items() if not header.baseOffset <= offset < behind}
+        self.assertEqual(self.all(), rows)
+        self.assertEqual([(each.first, each.next) for each in self.missing], [(header.baseOffset, behind)])
+
+
+class RetentionTests(LayoutCase):
+    """What is taken out of a journal."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.fill(40)
+
+    def test_firstSegmentsGone(self) -> None:
+        """The journal begins later."""
+        before = JournalFiles(str(self.folder))
+        slices = before.split(0, before.end().offset, parts=100, sliceBytes=1)
+        first = headersOf(self.segments()[2])[0].baseOffset
+        for path in self.segments()[:2]:
+            path.unlink()
+        rows = {offset: row for offset, row in self.rows.items() if offset >= first}
+        self.assertEqual(JournalFiles(str(self.folder)).bounds().first, first)
+        self.assertEqual(self.all(), rows)
+        self.assertEqual(self.missing, [])
+        # Who had planned to read it all is told what went meanwhile.
+        self.assertEqual(self.read(slices), rows)
+        told = sorted((each.first, each.next) for each in self.missing)
+        self.assertEqual((told[0][0], told[-1][1]), (1, first))
+
+    def test_rewritten(self) -> None:
+        """Frames that were taken out are passed over, also by a reader that meant to begin there."""
+        before = JournalFiles(str(self.folder))
+        path = self.segments()[1]
+        base = int(path.name[:20])
+        frames = headersOf(path)
+        gone, behind = frames[2:6], frames[6]
+        content = bytearray(path.read_bytes())
+        count = sum(each.count for each in gone)
+        removed = encodeRemoved(behind.position, gone[0].baseOffset, count, TIME, TIME)
+        raw, _ = seal(removed, gone[0].segment, gone[0].position, frames[1].crc, True)
+        start, end = gone[0].position - base, behind.position - base
+        content[start:end] = b"".join(raw) + bytes(end - start - REMOVED_BYTES)
+        path.with_suffix(".new").write_bytes(content)
+        os.replace(path.with_suffix(".new"), path)
+        offsets = range(gone[0].baseOffset, behind.baseOffset)
+        rows = {offset: row for offset, row in self.rows.items() if offset not in offsets}
+        self.assertEqual(self.all(), rows)
+        self.assertEqual(
+            {(each.first, each.next, each.lost) for each in self.missing}, {(offsets.start, offsets.stop, False)}
+        )
+        self.missing.clear()
+        piece = Piece(
+            base,
+            gone[2].position,
+            behind.position + behind.length,
+            gone[2].baseOffset,
+            behind.baseOffset + behind.count,
+        )
+        limit = before.end().position
+        slice = Slice(
+            str(self.folder), before.id, gone[2].baseOffset, behind.baseOffset + behind.count, limit, (piece,)
+        )
+        self.assertEqual(sorted(self.read([slice])), list(range(behind.baseOffset, behind.baseOffset + behind.count)))
+        self.assertEqual([each.lost for each in self.missing], [False])
+
+
+class AdvanceTests(LayoutCase):
+    """How far a part of what waits goes."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.fill(40)
+        self.reader = JournalFiles(str(self.folder))
+        self.end = self.reader.end().offset
+
+    def test_records(self) -> None:
+        """So many records, from wherever, to the record."""
+        for start in (1, 5, 11, 12, 200):
+            for number in (1, 9, 10, 11, 12, 100):
+                found = self.reader.advance(start, self.end, number, None)
+                self.assertEqual((found.offset, found.records), (start + number, number))
+
+    def test_end(self) -> None:
+        """No further than the end, and nothing where nothing waits."""
+        self.assertEqual(self.reader.advance(430, self.end, 100, None)[:2], (self.end, self.end - 430))
+        self.assertEqual(self.reader.advance(430, 433, 100, None)[:2], (433, 3))
+        self.assertEqual(self.reader.advance(self.end, self.end, 100, None)[:2], (self.end, 0))
+
+    def test_bytes(self) -> None:
+        """So many bytes in whole frames; but one frame always."""
+        one = self.reader.advance(1, self.end, None, 1)
+        self.assertEqual((one.offset, one.records), (11, 10))
+        more = self.reader.advance(1, self.end, None, one.bytes * 3)
+        self.assertTrue(one.bytes * 2 <= more.bytes <= one.bytes * 3, more)
+        self.assertEqual(self.reader.advance(1, self.end, 3, 1 << 30)[:2], (4, 3))
+
+    def test_numbersThatWereSkipped(self) -> None:
+        """Offsets that were never given are no records."""
+        self.written = Written(str(self.folder), segmentBytes=20_000) if self._crash() else self.written
+        before = self.end
+        self.written.kept("a", b"1", b"2", b"3")
+        self.assertGreater(self.written.next, 1_000_000_000)
+        found = JournalFiles(str(self.folder)).advance(before - 1, self.written.next, 3, None)
+        self.assertEqual((found.offset, found.records), (self.written.next - 1, 3))
+        self.assertEqual(sorted(self.all(before - 1))[1:], sorted(self.rows))
+
+    def _crash(self) -> bool:
+        """Let the broker end without a word."""
+        self.written.journal._lock.release()
+        return True
+
+    def test_transaction(self) -> None:
+        """A transaction's bytes are those that were staged for it."""
+        token = self.written.stage("q", 1, "0", "sink", b"x" * 15_000)
+        first = self.written.publishStaged("q", 1, token)
+        found = self.reader.advance(first, first + 1, None, None)
+        self.assertEqual((found.offset, found.records), (first + 1, 1))
+        self.assertGreater(found.bytes, 15_000)
+
+
+class DividedTests(SynchronousTestCase):
+    """Pieces in groups."""
+
+    def test_shares(self) -> None:
+        """Each group has about its share; nothing is left out or twice."""
+        pieces = [(Piece(0, 0, 1000, 1, 11), [(p, 1 + p // 100) for p in range(0, 1000, 100)]),
+                  (Piece(1000, 1000, 1300, 11, 14), [(1000, 11), (1100, 12)])]  # fmt: skip
+        for parts in range(1, 20):
+            groups = divided(pieces, parts)
+            self.assertLessEqual(len(groups), parts)
+            spans = [(piece.position, piece.until, piece.first, piece.next) for group in groups for piece in group]
+            self.assertEqual((spans[0][0], spans[-1][1], spans[0][2], spans[-1][3]), (0, 1300, 1, 14))
+            for before, behind in zip(spans, spans[1:], strict=False):
+                self.assertEqual(before[1::2], behind[::2])
+        self.assertEqual([sum(p.until - p.position for p in group) for group in divided(pieces, 2)], [700, 600])
+
+    def test_nothing(self) -> None:
+        """Of nothing there are no groups."""
+        self.assertEqual(divided([], 3), [])
+
+
+class IndexTests(LayoutCase):
+    """The index of another version is no harm."""
+
+    def test_damaged(self) -> None:
+        """It is not believed."""
+        self.fill()
+        (self.folder / indexName(0)).write_bytes(b"nonsense")
+        self.assertEqual(self.all(), self.rows)

@@ -1,0 +1,70 @@
+"""Headers as columns."""
+
+import msgpack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import pyarrow as pa
+
+    from fleximq.pipeline.files.record_headers import headersColumn, keyColumn
+    from fleximq.pipeline.files.schema import SCHEMA
+
+
+class HeadersTests(SynchronousTestCase):
+    """Texts by name, and the key."""
+
+    def headers(self, *headers: object) -> list[dict[str, str] | None]:
+        """Return the column for these values, packed unless they are bytes."""
+        column = headersColumn(
+            pa.array([h if isinstance(h, bytes) else msgpack.packb(h) for h in headers], pa.binary())
+        )
+        self.assertEqual(column.type, SCHEMA.field("headers").type)
+        return [None if row is None else dict(row) for row in column.to_pylist()]
+
+    def key(self, *headers: object) -> list[bytes | None]:
+        """Return the keys of these headers."""
+        column = keyColumn(pa.array([h if isinstance(h, bytes) else msgpack.packb(h) for h in headers], pa.binary()))
+        self.assertEqual(column.type, pa.binary())
+        found: list[bytes | None] = column.to_pylist()
+        return found
+
+    def test_none(self) -> None:
+        """No header is no map, and has no key."""
+        self.assertEqual(self.headers(b"", b""), [None, None])
+        self.assertEqual(self.key(b"", b""), [None, None])
+
+    def test_texts(self) -> None:
+        """Texts are as they are, anything else is JSON."""
+        self.assertEqual(
+            self.headers({"a": "x", "n": 5, "l": [1, None], "b": b"\0", 7: True}, b""),
+            [{"a": "x", "n": "5", "l": "[1,null]", "b": '"AA=="', "7": "true"}, None],
+        )
+
+    def test_key(self) -> None:
+        """The key is bytes, whatever it was."""
+        self.assertEqual(
+            self.key({"key": "é"}, {"key": b"\xff"}, {"key": 7}, {"k": 1}, b"", {"key": None}),
+            ["é".encode(), b"\xff", b"7", None, None, None],
+        )
+
+    def test_noMap(self) -> None:
+        """What is no map is an empty one."""
+        self.assertEqual(self.headers([1], b"\xc1", b"\x81", 5), [{}, {}, {}, {}])
+        self.assertEqual(self.key([1], b"\xc1", b"\x81"), [None, None, None])
+
+    def test_repeated(self) -> None:
+        """Equal headers are equal rows, in their places."""
+        self.assertEqual(
+            self.headers({"a": "1"}, b"", {"a": "2"}, {"a": "1"}), [{"a": "1"}, None, {"a": "2"}, {"a": "1"}]
+        )
+
+    @given(st.lists(st.binary(max_size=20), max_size=5))
+    @settings(max_examples=200, deadline=None)
+    def test_anyBytes(self, headers: list[bytes]) -> None:
+        """Whatever a header is, there is a row for it."""
+        self.assertEqual(len(self.headers(*headers)), len(headers))
+        self.assertEqual(len(self.key(*headers)), len(headers))

@@ -1,0 +1,233 @@
+"""Consumer groups: what is told to brokers, and what they tell."""
+
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.blocking import connect
+from fleximq.pipeline import lag
+from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.errors import NotJournalled, OptionRefused
+from fleximq.pipeline.lag import Reporter, forget, groups
+from fleximq.pipeline.lag.reporter import groupName
+from fleximq.pipeline.lag.stream_progress import AGAIN, GroupProgress
+from tests.broker_process import BrokerProcess
+
+OTHER = "0" * 32
+
+
+class BrokerTests(SynchronousTestCase):
+    """A broker with a journal of three records."""
+
+    def setUp(self) -> None:
+        self.broker = BrokerProcess("--journal", "journal", "--durable", "#")
+        self.addCleanup(self.broker.stop)
+        self.broker.__enter__()
+        self.place = Place.of({"url": f"tcp://127.0.0.1:{self.broker.port()}"})
+        with connect(self.place.url) as client:
+            client.publishMany("d.t", ["a", "b", "c"])
+            client.flush()
+            self.journal = client.ask("/journal/bounds")["journal"]
+
+    def reporter(self, group: str = "g", *places: Place) -> Reporter:
+        """Return what tells, which is closed at the end."""
+        reporter = Reporter(group, places or [self.place])
+        self.addCleanup(reporter.close, 0)
+        return reporter
+
+    def test_told(self) -> None:
+        """What a group says is shown, with how far it is behind."""
+        before = time.time() * 1000
+        reporter = self.reporter()
+        reporter.tell({self.journal: 2, OTHER: 7}, {self.journal: 5})
+        self.assertTrue(reporter.settle(20))
+        [group] = groups(self.place)
+        self.assertEqual(group[:5], ("g", self.journal, 2, 4, 2))
+        self.assertEqual((group.bytes, group.lost), (4, 5))
+        self.assertTrue(0 < (group.seconds or 0) < 60)
+        self.assertTrue(before - 1 <= group.told <= time.time() * 1000)
+        reporter.tell({self.journal: 4})
+        reporter.settle(20)
+        [group] = groups(self.place)
+        self.assertEqual((group.next, group.records, group.seconds, group.lost), (4, 0, 0.0, 5))
+
+    def test_forgotten(self) -> None:
+        """A group can be forgotten."""
+        self.reporter().tell({self.journal: 2})
+        self.reporter("h").tell({self.journal: 2})
+        deadline = time.monotonic() + 20
+        while len(groups(self.place)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertTrue(forget(self.place, "g"))
+        self.assertFalse(forget(self.place, "g"))
+        self.assertEqual([group.name for group in groups(self.place)], ["h"])
+
+    def test_restart(self) -> None:
+        """Groups outlive a broker that is killed."""
+        reporter = self.reporter()
+        reporter.tell({self.journal: 3})
+        reporter.settle(20)
+        with connect(self.place.url) as client:
+            client.publish("d.t", "behind the note")
+            client.flush()
+        folder = Path(tempfile.mkdtemp(prefix="fleximq-groups-"))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        os.kill(self.broker.pid, signal.SIGKILL)
+        self.broker.wait()
+        shutil.copytree(self.broker.folder / "journal", folder / "journal")
+        with BrokerProcess("--journal", str(folder / "journal"), "--durable", "#") as again:
+            [group] = groups(Place.of({"url": f"tcp://127.0.0.1:{again.port()}"}))
+        self.assertEqual((group.name, group.next), ("g", 3))
+
+    def test_nothingOfIts(self) -> None:
+        """A group that reads nothing of a broker's journal is a warning, once."""
+        reporter = self.reporter()
+        with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
+            for next in (7, 8):
+                reporter.tell({OTHER: next})
+                self.assertTrue(reporter.settle(20))
+        self.assertEqual(len(logged.output), 1)
+        self.assertIn(f"consumer group g reads nothing of journal {self.journal}", logged.output[0])
+        self.assertEqual(groups(self.place), [])
+
+    def test_deaf(self) -> None:
+        """A broker that is away is a warning, and holds nobody up; the others are told."""
+        away = Place.of({"url": "tcp://127.0.0.1:1"})
+        reporter = self.reporter("g", away, self.place)
+        with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
+            reporter.tell({self.journal: 2})
+            self.assertFalse(reporter.settle(20))
+        self.assertIn("consumer group g could not be told: the broker at tcp://127.0.0.1:1 is away", logged.output[0])
+        reporter.settle(20)
+        self.assertEqual([group.next for group in groups(self.place)], [2])
+        began = time.monotonic()
+        reporter.tell({self.journal: 3})
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_lastWord(self) -> None:
+        """The end tries once more at once, with the latest."""
+        place = Place.of({"url": "tcp://127.0.0.1:1"})
+        reporter = self.reporter("g", place)
+        with self.assertLogs("fleximq.pipeline", logging.WARNING):
+            reporter.tell({self.journal: 2})
+            reporter.settle(20)
+        asked: list[int] = []
+
+        def ask(link: Any, path: str, arguments: Any) -> Any:
+            asked.append(arguments["groups"][0]["next"])
+            return {"taken": 1}
+
+        self.patch(lag.Link, "ask", ask)
+        reporter.tell({self.journal: 3})
+        reporter.close(20)
+        self.assertEqual(asked, [3])
+
+
+class NoJournalTests(SynchronousTestCase):
+    """A broker without a journal."""
+
+    def test_refused(self) -> None:
+        """It knows of no groups."""
+        with BrokerProcess() as broker:
+            place = Place.of({"url": f"tcp://127.0.0.1:{broker.port()}"})
+            self.assertRaises(NotJournalled, groups, place)
+            self.assertRaises(NotJournalled, forget, place, "g")
+
+
+class NameTests(SynchronousTestCase):
+    """Names of groups."""
+
+    def test_name(self) -> None:
+        """1 to 256 bytes."""
+        self.assertEqual(groupName("é" * 128), "é" * 128)
+        for name in ("", "é" * 128 + "x"):
+            error = self.assertRaises(OptionRefused, groupName, name)
+            self.assertEqual(str(error), "the name of a consumer group must have 1 to 256 bytes")
+
+
+class FakeReporter:
+    """Keeps what it is told; ``heard`` is what waiting for it gives."""
+
+    heard = True
+
+    def __init__(self, group: str, places: Sequence[Place]) -> None:
+        self.group = group
+        self.told: list[tuple[dict[str, int], dict[str, int]]] = []
+        self.waited = 0
+        self.closed = False
+
+    def tell(self, offsets: Mapping[str, int], lost: Mapping[str, int]) -> None:
+        """Keep it."""
+        self.told.append((dict(offsets), dict(lost)))
+
+    def settle(self, seconds: float) -> bool:
+        """Count it."""
+        self.waited += 1
+        return self.heard
+
+    def close(self, seconds: float) -> None:
+        """Remember it."""
+        self.closed = True
+
+
+class GroupProgressTests(SynchronousTestCase):
+    """What a stream says of its group, and when."""
+
+    def setUp(self) -> None:
+        self.now = 100.0
+        self.progress = GroupProgress("g", [], FakeReporter, lambda: self.now)  # type: ignore[arg-type]
+        self.reporter: Any = self.progress._reporter
+
+    def test_changes(self) -> None:
+        """Each change is told at once, what is the same only after a while."""
+        for next in (1, 1, 2, 2):
+            self.progress.reached({"a": next})
+        self.assertEqual([offsets for offsets, _ in self.reporter.told], [{"a": 1}, {"a": 2}])
+        self.now += AGAIN
+        self.progress.reached({"a": 2})
+        self.progress.reached({"a": 2})
+        self.assertEqual(len(self.reporter.told), 3)
+
+    def test_nothing(self) -> None:
+        """Without a journal there is nothing to say."""
+        self.progress.reached({})
+        self.assertEqual(self.reporter.told, [])
+
+    def test_patience(self) -> None:
+        """It waits to be heard; where it was not, it does not wait again soon."""
+        self.progress.reached({"a": 1})
+        self.reporter.heard = False
+        self.progress.reached({"a": 2})
+        self.progress.reached({"a": 3})
+        self.assertEqual((self.reporter.waited, len(self.reporter.told)), (2, 3))
+        self.now += 31
+        self.progress.reached({"a": 4})
+        self.assertEqual(self.reporter.waited, 3)
+
+    def test_lost(self) -> None:
+        """What had gone is counted, for each journal."""
+        self.progress.passedOver("a", 5, 8)
+        self.progress.passedOver("a", 10, 11)
+        self.progress.passedOver("b", 4, 4)
+        self.progress.reached({"a": 11, "b": 4})
+        self.assertEqual(self.reporter.told, [({"a": 11, "b": 4}, {"a": 4})])
+
+    def test_leap(self) -> None:
+        """Where the numbering has leapt, only what is behind that is known to have been."""
+        self.progress.passedOver("a", 5, 1_000_000_007)
+        self.progress.passedOver("b", 5, 1_000_000_000)
+        self.progress.reached({"a": 1})
+        self.assertEqual(self.reporter.told[0][1], {"a": 7, "b": 1})
+
+    def test_close(self) -> None:
+        """The end closes what tells."""
+        self.progress.close()
+        self.assertTrue(self.reporter.closed)

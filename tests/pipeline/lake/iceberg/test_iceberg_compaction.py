@@ -1,0 +1,243 @@
+"""Small files of an Iceberg table become large ones; whatever happens meanwhile, every row is there once."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.pipeline.lake.iceberg_case import FIRST, IcebergCase, skip
+
+if not skip:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake import batch_commit
+    from fleximq.pipeline.lake.compaction import Wanted, compact
+    from fleximq.pipeline.lake.expiration import agedOut
+    from fleximq.pipeline.lake.iceberg import iceberg_compaction
+    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing
+
+    #: All that there is is joined, however new it is.
+    AT_ONCE = Wanted(1 << 20, -1e9, 2)
+
+
+class RewriteCase(IcebergCase):
+    """``foreign`` is a table's handle of somebody else."""
+
+    def compact(self, files: Any = None) -> list[tuple[int, int]]:
+        """Compact the table; return how many files became how many."""
+        return [each[1:] for each in compact(self.table, AT_ONCE, files)]
+
+    def appendForeign(self) -> None:
+        """Let somebody else, who knows no lock, add the rows 101 to 104."""
+        source = sorted(self.files())[0]
+        found = pq.ParquetFile(source).read()
+        offset = found.column_names.index("offset")
+        target = str(Path(source).with_name("foreign.parquet"))
+        pq.write_table(found.set_column(offset, "offset", pa.array([101, 102, 103, 104], pa.int64())), target)
+        self.opened().add_files([f"file://{target}"])
+
+
+class RewritingTests(RewriteCase):
+    """What there is afterwards."""
+
+    def test_joined(self) -> None:
+        """Each day has one file, its rows in order; it says what it has, and nothing is left aside."""
+        self.assertEqual(self.compact(), [(2, 1), (2, 1)])
+        self.whole()
+        first, second = sorted(self.named())
+        found = pq.ParquetFile(first).read()
+        self.assertEqual(found.column("offset").to_pylist(), list(range(1, 9)))
+        self.assertEqual(spansOf(pq.read_metadata(second).metadata)[1], [Span(JOURNAL, 9, 16, 8, 2)])
+        self.assertEqual(os.path.dirname(first), f"{self.table}/{FIRST}")
+        self.assertFalse(os.path.exists(f"{self.table}/_fleximq/compacting"))
+        self.assertEqual(self.compact(), [])
+
+    def test_oneSnapshot(self) -> None:
+        """All of it is one snapshot; PORTION partitions at most."""
+        before = len(self.opened().snapshots())
+        self.compact()
+        self.assertEqual(len(self.opened().snapshots()), before + 1)
+        self.patch(iceberg_compaction, "PORTION", 1)
+        for time in (TIME, TIME + DAY):
+            self.publish(time)
+        self.assertEqual(self.compact(), [(2, 1), (2, 1)])
+        self.assertEqual(len(self.opened().snapshots()), before + 5)
+        self.whole()
+
+    def test_leftAlone(self) -> None:
+        """What changed lately is left alone, unless there are many files."""
+        self.assertEqual(list(compact(self.table, Wanted(1 << 20, 3600.0, 3))), [])
+        self.assertEqual(len(list(compact(self.table, Wanted(1 << 20, 3600.0, 2)))), 2)
+
+    def test_olderReader(self) -> None:
+        """Who began before finishes with what there was then."""
+        before = self.opened()
+        self.compact()
+        self.publish()
+        self.assertEqual(self.offsets(before), list(range(1, 17)))
+
+    def test_ingestGoesOn(self) -> None:
+        """Batches follow as if nothing had been; the last one again is not in twice."""
+        self.compact()
+        self.assertFalse(self.publishAgain(3, TIME + DAY))
+        self.whole()
+        for _ in range(3):
+            self.publish()
+        self.assertEqual(self.compact(), [(4, 1)])
+        self.assertFalse(self.publishAgain(6, TIME + DAY))
+        self.whole()
+
+    def test_begunBatch(self) -> None:
+        """A batch that ended between its commit and the ledger is finished first, and is in once."""
+
+        def ends(*_: Any) -> None:
+            raise OSError(5, "it ends here")
+
+        patched = self.patch(batch_commit, "writeLedger", ends)
+        self.assertRaises(LakeRefused, self.publish)
+        patched.restore()
+        self.compact()
+        self.assertFalse(self.publishAgain(4, TIME + DAY))
+        self.batches += 1
+        self.whole()
+
+    def test_newColumns(self) -> None:
+        """Columns that no batch has brought yet are in the table as well."""
+        writeColumns(self.table, Columns("json", pa.schema([("n", pa.int64())])))
+        self.compact()
+        self.assertEqual(self.opened().scan().to_arrow().column("n").to_pylist(), [None] * 16)
+        self.whole()
+
+    def test_noBatch(self) -> None:
+        """Before the first batch there is nothing to do."""
+        self.batches = -1
+        table = f"{self.lake}/empty"
+        batch_commit.Publishing(table).makeFolders()
+        Path(table, "_fleximq", "format").write_text('{"format": "iceberg"}')
+        self.assertEqual(list(compact(table, AT_ONCE)), [])
+
+
+class ConflictTests(RewriteCase):
+    """Others commit to the table meanwhile."""
+
+    def test_batchWhileJoining(self) -> None:
+        """A batch that comes while files are joined stays."""
+        real = iceberg_compaction.join
+
+        def join(*arguments: Any) -> None:
+            real(*arguments)
+            self.publish()
+
+        self.patch(iceberg_compaction, "join", join)
+        self.assertEqual(self.compact(), [(2, 1), (2, 1)])
+        self.assertEqual(self.batches, 6)
+        self.whole()
+
+    def test_expiredWhileJoining(self) -> None:
+        """A day that expires while its files are joined does not come back."""
+        real = iceberg_compaction.join
+
+        def join(*arguments: Any) -> None:
+            real(*arguments)
+            agedOut(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0)
+
+        self.patch(iceberg_compaction, "join", join)
+        self.assertEqual(self.compact(), [(2, 1)])
+        self.assertEqual(self.offsets(), list(range(9, 17)))
+        self.assertEqual(len(self.files() - self.named()), 4)
+
+    def test_append(self) -> None:
+        """Where somebody else's commit comes first it is tried again, and both are in."""
+        self.atCommits(lambda number: self.appendForeign() if number == 1 else None)
+        self.assertEqual(self.compact(), [(2, 1), (2, 1)])
+        self.assertEqual(self.offsets(), [*self.all, 101, 102, 103, 104])
+
+    def test_gone(self) -> None:
+        """Where somebody else has taken one of the files out, those that it was to be joined with stay as they are."""
+        gone = f"file://{min(self.named())}"
+
+        def takeOut(number: int) -> None:
+            if number == 1:
+                self.opened().delete("offset <= 4")
+
+        self.atCommits(takeOut)
+        self.assertEqual(self.compact(), [(2, 1)])
+        self.assertNotIn(gone.removeprefix("file://"), self.named())
+        self.assertEqual(self.offsets(), list(range(5, 17)))
+        self.assertLessEqual(len(self.files() - self.named()), 3)
+
+    def test_always(self) -> None:
+        """Who is never first gives up with a sentence; nothing has changed, and nothing was left."""
+        self.patch(iceberg_compaction, "change", self.never)
+        error = self.assertRaises(LakeRefused, self.compact)
+        self.assertIn("cannot be changed by Iceberg: others were faster", str(error))
+        self.assertEqual(self.files(), self.named())
+        self.whole()
+
+    def never(self, table: str, wanted: Any) -> bool:
+        """Ask for the change, and fail."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        wanted(self.opened())
+        raise CommitFailedException("others were faster")
+
+    def test_deletedRows(self) -> None:
+        """Rows that somebody else has deleted one by one would come back, so it is refused."""
+        self.patch(iceberg_compaction, "rowsAreDeleted", lambda found: True)
+        error = self.assertRaises(LakeRefused, self.compact)
+        self.assertIn("another engine has deleted one by one", str(error))
+
+    def test_otherNumbers(self) -> None:
+        """A file with other rows than were in it is never taken."""
+        real = iceberg_compaction.join
+
+        def join(folder: str, group: Any, path: str, schema: Any) -> None:
+            real(folder, group[:1], path, schema)
+
+        self.patch(iceberg_compaction, "join", join)
+        error = self.assertRaises(LakeRefused, self.compact)
+        self.assertIn("other numbers of rows", str(error))
+        self.assertEqual(self.files(), self.named())
+        self.whole()
+
+
+class EndsTests(RewriteCase):
+    """The process ends in between."""
+
+    def test_files(self) -> None:
+        """At each step of the files: the table is whole, ingest goes on, and the next run does it."""
+        step = 0
+        while True:
+            try:
+                self.compact(Failing(step))
+                break
+            except LakeRefused:
+                self.whole()
+                self.publish()
+                self.whole()
+                self.assertNotEqual(self.compact(), [])
+                self.whole()
+                step += 1
+                self.setUp()
+        self.assertGreater(step, 3)
+        self.whole()
+
+    def test_commit(self) -> None:
+        """Before the commit nothing has changed but for rubbish, behind it all has."""
+
+        def ends(number: int) -> None:
+            raise RuntimeError("it ends here")
+
+        for after in (False, True):
+            self.atCommits(ends, after)
+            self.assertRaises(LakeRefused, self.compact)
+            self.patched.restore()
+            self.whole()
+            self.assertEqual(len(self.named()), 2 if after else 4)
+            self.publish()
+            self.assertEqual(self.compact(), [(2, 1)] if after else [(2, 1), (3, 1)])
+            self.whole()
+            self.setUp()

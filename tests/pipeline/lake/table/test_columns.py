@@ -1,0 +1,66 @@
+"""The columns of a table."""
+
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake.table.columns import BASE, Columns, added, readColumns, writeColumns
+
+
+class ColumnsTests(SynchronousTestCase):
+    """Fields of payloads beside the source's columns."""
+
+    def test_names(self) -> None:
+        """A name that is taken, whatever its capitals, has an underscore behind it, or more of them."""
+        names = ["a", "Offset", "offset_", "date", "metadata", "key"]
+        fields = pa.schema([(name, pa.int64()) for name in names])
+        self.assertEqual(Columns("json", fields).names, ["a", "Offset_", "offset__", "date_", "metadata_", "key_"])
+
+    def test_schema(self) -> None:
+        """First come the source's columns, then the payloads', metadata last."""
+        columns = Columns("json", pa.schema([("a", pa.int64())]), True)
+        self.assertEqual(columns.schema.names, [*BASE.names, "a", "metadata"])
+
+    def test_added(self) -> None:
+        """Columns that are new come behind those that are known; a known one keeps its type."""
+        known = pa.schema([("a", pa.int64()), ("b", pa.string())])
+        found = added("t", known, [pa.field("c", pa.bool_()), pa.field("a", pa.int64())])
+        self.assertEqual(found, known.append(pa.field("c", pa.bool_())))
+        error = self.assertRaises(LakeRefused, added, "t", known, [pa.field("a", pa.string())])
+        self.assertEqual(
+            str(error), "the table t has a as a BIGINT and cannot take it as a STRING: only new columns can be added"
+        )
+
+
+class RecordedTests(SynchronousTestCase):
+    """What is recorded of them."""
+
+    def setUp(self) -> None:
+        self.table = Path(self.mktemp()).absolute()
+        (self.table / "_fleximq").mkdir(parents=True)
+
+    def test_thereAndBack(self) -> None:
+        """They are read as they were written, and readers of Parquet find the whole schema."""
+        for fields in (pa.schema([]), pa.schema([("a b", pa.list_(pa.struct([("x", pa.float64())])))])):
+            columns = Columns("json", fields, True)
+            writeColumns(str(self.table), columns)
+            self.assertEqual(readColumns(str(self.table)), columns)
+            found = pq.read_schema(self.table / "_common_metadata")
+            self.assertEqual(found.names, columns.schema.names)
+
+    def test_none(self) -> None:
+        """Nothing may be recorded yet."""
+        self.assertIsNone(readColumns(str(self.table)))
+
+    def test_damaged(self) -> None:
+        """What is no record is damage."""
+        (self.table / "_fleximq" / "schema").write_text("[]")
+        error = self.assertRaises(LakeRefused, readColumns, str(self.table))
+        self.assertIn("_fleximq/schema is damaged", str(error))

@@ -1,0 +1,81 @@
+"""Paths of a table."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from fleximq.pipeline.lake.table.file_names import MOST_BYTES, escaped, fileOf, isTableName, partitionOf, unescaped
+
+
+class EscapingTests(SynchronousTestCase):
+    """Names of topics in paths."""
+
+    def test_plain(self) -> None:
+        """A common name stands as it is."""
+        self.assertEqual(escaped("sensors.kitchen-2_a~dlq"), "sensors.kitchen-2_a~dlq")
+
+    def test_signs(self) -> None:
+        """What means something in a path or a pattern, or nothing good in a name, is escaped."""
+        self.assertEqual(escaped("$stats/a b=%{*}"), "$stats%2Fa%20b%3D%25%7B%2A%7D")
+        self.assertEqual(escaped("a\x00\x7f\n"), "a%00%7F%0A")
+
+    def test_other(self) -> None:
+        """Letters of other alphabets stand as they are."""
+        self.assertEqual(escaped("größe/ж"), "größe%2Fж")
+
+    def test_numbers(self) -> None:
+        """What could be a number or null is none as it stands there."""
+        for name, path in (
+            ("007", "%3007"),
+            ("-1", "%2D1"),
+            ("+1", "%2B1"),
+            (".5", "%2E5"),
+            ("NaN", "%4EaN"),
+            ("Infinity", "%49nfinity"),
+            ("2024-01-01", "%32024-01-01"),
+            ("__HIVE_DEFAULT_PARTITION__", "%5F_HIVE_DEFAULT_PARTITION__"),
+        ):
+            self.assertEqual(escaped(name), path)
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.text(min_size=1, max_size=60).filter(lambda name: len(name.encode("utf-8", "replace")) < 60))
+    def test_undone(self, name: str) -> None:
+        """Whatever the name, undoing gives it back."""
+        if any(0xD800 <= ord(sign) < 0xE000 for sign in name):
+            return
+        self.assertEqual(unescaped(escaped(name)), name)
+
+    def test_long(self) -> None:
+        """Up to 200 bytes a name stands as it is; beyond, it is cut, and two such names stay apart."""
+        self.assertEqual(escaped("a" * MOST_BYTES), "a" * MOST_BYTES)
+        one, two = escaped("a" * (MOST_BYTES + 1)), escaped("a" * (MOST_BYTES + 2))
+        self.assertEqual({len(one), len(two)}, {MOST_BYTES})
+        self.assertNotEqual(one, two)
+        self.assertRegex(one, "^a{179}~[0-9a-f]{20}$")
+
+    def test_longEscapes(self) -> None:
+        """An escape or a letter of several bytes is not cut in two."""
+        for lead in range(4):
+            for sign in ("/", "ж", "\U0001f600"):
+                path = escaped("a" * lead + sign * 200)
+                self.assertLessEqual(len(path.encode()), MOST_BYTES)
+                self.assertEqual(unescaped(path).rsplit("~", 1)[0].strip("a").strip(sign), "")
+
+
+class PathTests(SynchronousTestCase):
+    """Folders and files."""
+
+    def test_names(self) -> None:
+        """Topic, day, journal, batch and part tell where a file is."""
+        self.assertEqual(partitionOf("a/b", "2026-01-31"), "topic=a%2Fb/date=2026-01-31")
+        self.assertEqual(fileOf("ab" * 16, 7, 12), f"{'ab' * 16}-0000000007-00012.parquet")
+
+    def test_tables(self) -> None:
+        """A table's name is that of a folder which no reader hides."""
+        for name in ("messages", "a.b-c_2", "9"):
+            self.assertTrue(isTableName(name), name)
+        for name in ("", "_a", ".a", "a/b", "a b", "a" * 101, "a\n"):
+            self.assertFalse(isTableName(name), name)

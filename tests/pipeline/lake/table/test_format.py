@@ -1,0 +1,195 @@
+"""Tables whose files the log of a table format names too."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import pyarrow as pa
+
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake import batch_commit
+    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from fleximq.pipeline.lake.table import format
+    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.table.format import committerOf, formatOf, setFormat
+    from tests.pipeline.lake.tables import JOURNAL, Failing, rows, stage
+
+
+class FormatTests(SynchronousTestCase):
+    """What a table's format is."""
+
+    def setUp(self) -> None:
+        self.table = str(Path(self.mktemp()).absolute())
+        self.publishing = Publishing(self.table)
+        self.publishing.makeFolders()
+
+    def test_plain(self) -> None:
+        """Without a word it is Parquet, which needs to tell nobody."""
+        self.assertEqual(formatOf(self.table), {"format": "parquet"})
+        self.assertIsNone(committerOf(self.table))
+
+    def test_stays(self) -> None:
+        """A table keeps its format, also one that began without a word."""
+        setFormat(self.table, {"format": "delta"})
+        setFormat(self.table, {"format": "delta"})
+        error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": "iceberg"})
+        self.assertIn("is of format delta and cannot become iceberg", str(error))
+
+    def test_began(self) -> None:
+        """A table with batches that was never given one is Parquet for good."""
+        self.publishing.prepare()
+        self.publishing.publish(Batch(0, {JOURNAL: 1}, {JOURNAL: 2}), [], {})
+        error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": "delta"})
+        self.assertIn("is of format parquet and cannot become delta", str(error))
+
+    def test_unknown(self) -> None:
+        """A format of the future is refused."""
+        Path(self.table, "_fleximq", "format").write_text('{"format": "hudi"}')
+        error = self.assertRaises(LakeRefused, formatOf, self.table)
+        self.assertIn("names a format that this FlexiMQ does not know", str(error))
+
+    def test_notInstalled(self) -> None:
+        """What is not installed is named with the extra that brings it."""
+        setFormat(self.table, {"format": "delta"})
+        name = "fleximq.pipeline.lake.delta_log"
+        had = sys.modules.pop(name, None)
+        self.addCleanup(lambda: sys.modules.pop(name) if had is None else sys.modules.update({name: had}))
+        sys.modules[name] = None  # type: ignore[assignment]
+        error = self.assertRaises(LakeRefused, committerOf, self.table)
+        self.assertIn("needs the extra delta: pip install 'fleximq[delta]'", str(error))
+        self.assertIs(format.committerOf, committerOf)
+
+
+class CommittedMixin:
+    """Batches are in once; ``format`` is the format, and ``read`` gives the rows that its readers see."""
+
+    format: str
+    test: Any
+
+    def make(self) -> None:
+        """Make a table."""
+        self.table = str(Path(self.mktemp()).absolute() / "lake" / "messages")  # type: ignore[attr-defined]
+        self.publishing = Publishing(self.table)
+        self.publishing.makeFolders()
+        setFormat(self.table, {"format": self.format})
+        self.columns = Columns("raw", pa.schema([]))
+        writeColumns(self.table, self.columns)
+        self.publishing.prepare()
+
+    def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: Any = None) -> None:
+        """Publish a batch of one topic."""
+        schema = self.columns.schema
+        more = {name: list(range(start, end)) for name in self.columns.names}
+        staged = stage(self.table, rows(range(start, end), topic, schema=schema, **more), batch=number, schema=schema)
+        batch = Batch(number, {JOURNAL: start}, {JOURNAL: end})
+        Publishing(self.table, files).publish(batch, staged, {})
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return topic, offset and, where it is there, ``n`` of each row."""
+        raise NotImplementedError
+
+    def test_batches(self) -> None:
+        """Each batch is there, whatever its topics are called."""
+        for number, topic in enumerate(("a b/c%", "007", "größe")):
+            self.publish(number, 2 * number + 1, 2 * number + 3, topic)
+        found = [(row["topic"], row["offset"]) for row in self.read()]
+        wanted = [("a b/c%", 1), ("a b/c%", 2), ("007", 3), ("007", 4), ("größe", 5), ("größe", 6)]
+        self.assertEqual(found, wanted)  # type: ignore[attr-defined]
+
+    def test_added(self) -> None:
+        """Columns may be added."""
+        self.publish(0, 1, 2)
+        self.columns = Columns("json", pa.schema([("n", pa.int64())]))
+        writeColumns(self.table, self.columns)
+        self.publish(1, 2, 3)
+        self.assertEqual([(row["offset"], row["n"]) for row in self.read()], [(1, None), (2, 2)])  # type: ignore[attr-defined]
+
+    def test_addedWithin(self) -> None:
+        """Columns may get further fields."""
+        for number, fields in enumerate((["x"], ["x", "y"])):
+            type = pa.struct([(name, pa.int64()) for name in fields])
+            self.columns = Columns("json", pa.schema([("s", type)]))
+            writeColumns(self.table, self.columns)
+            schema = self.columns.schema
+            staged = stage(self.table, rows([number + 1], schema=schema, s=[dict.fromkeys(fields, 5)]), schema=schema)
+            self.publishing.publish(Batch(number, {JOURNAL: number + 1}, {JOURNAL: number + 2}), staged, {})
+        found = [row["s"] for row in self.read()]
+        self.assertEqual(found, [{"x": 5, "y": None}, {"x": 5, "y": 5}])  # type: ignore[attr-defined]
+
+    def test_again(self) -> None:
+        """Wherever the process ends, also behind the commit, the batch is in once when it was done again."""
+        self.publish(0, 1, 3)
+        real = batch_commit.writeLedger
+
+        def ends(*_: Any) -> None:
+            raise OSError("it ends here")
+
+        patch = self.patch(batch_commit, "writeLedger", ends)  # type: ignore[attr-defined]
+        self.assertRaises(LakeRefused, self.publish, 1, 3, 6)  # type: ignore[attr-defined]
+        patch.restore()
+        self.assertIs(batch_commit.writeLedger, real)  # type: ignore[attr-defined]
+        self.publishing.prepare()
+        self.publish(1, 3, 6)
+        for step in range(0, 16, 3):
+            try:
+                self.publish(2, 6, 8, files=Failing(step))
+            except LakeRefused:
+                continue
+        self.publish(2, 6, 8)
+        self.assertEqual([row["offset"] for row in self.read()], list(range(1, 8)))  # type: ignore[attr-defined]
+
+    def test_refused(self) -> None:
+        """What the format's own part cannot do is one sentence, and it goes on where that was put right."""
+        self.publish(0, 1, 3)
+        path = Path(self.table, "_fleximq", "schema")
+        had = path.read_text()
+        path.unlink()
+        self.columns = Columns("raw", pa.schema([]))
+        error = self.assertRaises(LakeRefused, self.publish, 1, 3, 5)  # type: ignore[attr-defined]
+        self.assertIn("is no table of a lake any more", str(error))  # type: ignore[attr-defined]
+        path.write_text(had)
+        self.publishing.prepare()
+        self.assertEqual([row["offset"] for row in self.read()], [1, 2, 3, 4])  # type: ignore[attr-defined]
+
+
+class DeltaTests(CommittedMixin, SynchronousTestCase):
+    """Delta Lake."""
+
+    format = "delta"
+    if find_spec("deltalake") is None:
+        skip = "deltalake is not installed"
+
+    def setUp(self) -> None:
+        self.make()
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return what deltalake reads."""
+        from deltalake import DeltaTable
+
+        found: list[dict[str, Any]] = DeltaTable(self.table).to_pyarrow_table().sort_by("offset").to_pylist()
+        return found
+
+
+class IcebergTests(CommittedMixin, SynchronousTestCase):
+    """Iceberg."""
+
+    format = "iceberg"
+    if find_spec("pyiceberg") is None or find_spec("sqlalchemy") is None:
+        skip = "pyiceberg[sql-sqlite] is not installed"
+
+    def setUp(self) -> None:
+        self.make()
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return what PyIceberg reads from the lake's own catalog."""
+        from fleximq.pipeline.lake.iceberg import catalogOf
+
+        table = catalogOf(str(Path(self.table).parent), None).load_table(("lake", "messages"))
+        found: list[dict[str, Any]] = table.scan().to_arrow().sort_by("offset").to_pylist()
+        return found

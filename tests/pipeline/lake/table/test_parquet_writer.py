@@ -1,0 +1,134 @@
+"""Rows as staged files."""
+
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fleximq.pipeline.lake.batch_commit import Staged
+    from fleximq.pipeline.lake.table import parquet_writer
+    from fleximq.pipeline.lake.table.columns import BASE
+    from fleximq.pipeline.lake.table.parquet_writer import Span, Writer, spansOf
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows
+
+
+class WriterTests(SynchronousTestCase):
+    """What one attempt of a task stages."""
+
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.folder.mkdir()
+
+    def write(self, *batches: Any) -> "list[Staged]":
+        """Write batches and return the files, in order of topic, day and offset."""
+        writer = Writer(str(self.folder), BASE, JOURNAL, 3)
+        for batch in batches:
+            writer.add(batch)
+        return sorted(writer.close(), key=lambda each: (each.topic, each.date, each.first))
+
+    def read(self, staged: "Staged") -> list[int]:
+        """Return the offsets in a file."""
+        found: list[int] = pq.read_table(self.folder / staged.name).column("offset").to_pylist()
+        return found
+
+    def test_divided(self) -> None:
+        """There is a file for each topic and day, in UTC, and each row is in the right one, in order."""
+        last = TIME - TIME % DAY + DAY - 1
+        found = self.write(
+            rows([1, 2], "b"), rows([3], "a"), rows([4, 5], "b", last), rows([6], "b", last + 1), rows([7], "a", -1)
+        )
+        self.assertEqual(
+            [(each.topic, each.date, each.first, each.last, each.rows) for each in found],
+            [
+                ("a", "1969-12-31", 7, 7, 1),
+                ("a", "2023-11-14", 3, 3, 1),
+                ("b", "2023-11-14", 1, 5, 4),
+                ("b", "2023-11-15", 6, 6, 1),
+            ],
+        )
+        self.assertEqual([self.read(each) for each in found], [[7], [3], [1, 2, 4, 5], [6]])
+        self.assertEqual([each.bytes for each in found], [(self.folder / each.name).stat().st_size for each in found])
+
+    def test_clockAnywhere(self) -> None:
+        """Days that are no dates of readers count as the first or the last one that is; the rows keep their times."""
+        first, last = -719_162 * DAY, 2_932_897 * DAY - 1
+        found = self.write(*(rows([1 + at], "a", time) for at, time in enumerate((first - 1, first, last, last + 1))))
+        self.assertEqual([each.date for each in found], ["0001-01-01"] * 2 + ["9999-12-31"] * 2)
+        self.assertEqual([self.read(each) for each in found], [[1], [2], [3], [4]])
+
+    def test_mixed(self) -> None:
+        """One batch with several topics and days is divided as well."""
+        batch = pa.Table.from_batches(
+            [rows([1], "b"), rows([2], "a"), rows([3], "b", TIME + DAY), rows([4], "b"), rows([5], "a")]
+        )
+        found = self.write(batch.combine_chunks().to_batches()[0])
+        self.assertEqual([self.read(each) for each in found], [[2, 5], [1, 4], [3]])
+
+    def test_metadata(self) -> None:
+        """Each file says which topic, journal, offsets and batch are in it."""
+        (found,) = self.write(rows([5, 9, 11], "a/b"))
+        topic, spans = spansOf(pq.read_metadata(self.folder / found.name).metadata)
+        self.assertEqual((topic, spans), ("a/b", [Span(JOURNAL, 5, 11, 3, 3)]))
+
+    def test_values(self) -> None:
+        """All columns come back as they were."""
+        batch = rows([1, 2], headers=[[("a", "b")], None], key=[b"k", None], content=[1, None], reason=[None, "why"])
+        (found,) = self.write(batch)
+        table = pq.ParquetFile(self.folder / found.name).read()
+        self.assertEqual(table.schema.names, BASE.names)
+        self.assertEqual(table.to_pylist(), batch.to_pylist())
+
+    def test_nothing(self) -> None:
+        """No rows make no file."""
+        self.assertEqual(self.write(rows([])), [])
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_bounded(self) -> None:
+        """With many topics, few files are open and few rows wait; each row is written once, in order within a topic."""
+        self.patch(parquet_writer, "MOST_OPEN", 3)
+        self.patch(parquet_writer, "MOST_WAITING", 2000)
+        self.patch(parquet_writer, "GROUP_BYTES", 1000)
+        opened: set[Any] = set()
+        most = [0]
+        real = pq.ParquetWriter
+
+        class Counted:
+            def __init__(self, *arguments: Any, **more: Any) -> None:
+                self._real = real(*arguments, **more)
+                opened.add(self)
+                most[0] = max(most[0], len(opened))
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._real, name)
+
+            def close(self) -> None:
+                self._real.close()
+                opened.discard(self)
+
+        self.patch(parquet_writer.pq, "ParquetWriter", Counted)
+        found = self.write(*(rows([10 * turn + topic], f"t{topic}") for turn in range(60) for topic in range(10)))
+        self.assertEqual((most[0], opened), (3, set()))
+        self.assertGreater(len(found), 10)
+        of: dict[str, list[int]] = {}
+        for each in found:
+            read = self.read(each)
+            self.assertEqual((each.first, each.last, each.rows), (read[0], read[-1], len(read)))
+            of.setdefault(each.topic, []).extend(read)
+        self.assertEqual(of, {f"t{topic}": [10 * turn + topic for turn in range(60)] for topic in range(10)})
+
+    def test_abandoned(self) -> None:
+        """A writer that is given up takes what it has written along."""
+        self.patch(parquet_writer, "GROUP_BYTES", 1)
+        self.patch(parquet_writer, "MOST_OPEN", 1)
+        writer = Writer(str(self.folder), BASE, JOURNAL, 0)
+        writer.add(rows([1], "a"))
+        writer.add(rows([2], "b"))
+        self.assertEqual(len(list(self.folder.iterdir())), 2)
+        writer.abandon()
+        self.assertEqual(list(self.folder.iterdir()), [])

@@ -1,0 +1,240 @@
+"""Batches become visible once, whatever ends the process."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake.batch_commit import Batch, Publishing, finish
+    from fleximq.pipeline.lake.completeness import audit
+    from fleximq.pipeline.lake.table.ledger import Covered, Gap, readLedger
+    from fleximq.pipeline.lake.table.lock import changing
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage, staged
+
+
+class PublishingCase(SynchronousTestCase):
+    """``table`` is one that was prepared."""
+
+    def setUp(self) -> None:
+        self.table = str(Path(self.mktemp()).absolute() / "lake" / "messages")
+        self.publishing = Publishing(self.table)
+        self.publishing.prepare()
+
+    def batch(self, number: int, start: int, end: int) -> Any:
+        """Return a batch of the one journal."""
+        return Batch(number, {JOURNAL: start}, {JOURNAL: end})
+
+    def stage(self, start: int, end: int, batch: int = 0) -> Any:
+        """Stage the records of a batch: two topics, two days."""
+        middle = (start + end) // 2
+        return stage(
+            self.table,
+            rows(range(start, middle), "a"),
+            rows(range(middle, end - 1), "b/c"),
+            rows([end - 1], "b/c", TIME + DAY),
+            batch=batch,
+        )
+
+    def publish(self, number: int, start: int, end: int, publishing: Any = None, **more: Any) -> bool:
+        """Stage and publish a batch."""
+        found = self.stage(start, end, number)
+        return (publishing or self.publishing).publish(self.batch(number, start, end), found, {}, **more)  # type: ignore[no-any-return]
+
+
+class PublishTests(PublishingCase):
+    """Without failures."""
+
+    def test_visible(self) -> None:
+        """Files stand in their places, named by journal, batch and part, and nothing is left staged."""
+        self.assertTrue(self.publish(0, 1, 11))
+        day = f"{JOURNAL}-0000000000-0000"
+        found = sorted(str(each.relative_to(self.table)) for each in Path(self.table).rglob("*.parquet"))
+        self.assertEqual(
+            found,
+            [
+                f"topic=a/date=2023-11-14/{day}0.parquet",
+                f"topic=b%2Fc/date=2023-11-14/{day}1.parquet",
+                f"topic=b%2Fc/date=2023-11-15/{day}2.parquet",
+            ],
+        )
+        self.assertEqual(offsetsIn(self.table), list(range(1, 11)))
+        self.assertEqual(staged(self.table), [])
+        self.assertEqual(audit(self.table), [])
+
+    def test_follows(self) -> None:
+        """Batches follow each other; one without rows counts as well."""
+        self.publish(0, 1, 11)
+        self.publishing.publish(self.batch(1, 11, 20), [], {JOURNAL: [Gap(12, 14, "bytes are damaged", True)]})
+        self.publish(2, 20, 30)
+        self.assertEqual(offsetsIn(self.table), [*range(1, 11), *range(20, 30)])
+        covered = Covered(1, 30, 20, (Gap(12, 14, "bytes are damaged", True),))
+        self.assertEqual(readLedger(self.table).journals, {JOURNAL: covered})
+
+    def test_again(self) -> None:
+        """The last batch may come again, and adds nothing."""
+        self.publish(0, 1, 11)
+        before = readLedger(self.table)
+        self.assertFalse(self.publish(0, 1, 11))
+        self.assertEqual(offsetsIn(self.table), list(range(1, 11)))
+        self.assertEqual(readLedger(self.table), before)
+        self.assertEqual(staged(self.table), [])
+
+    def test_otherOffsets(self) -> None:
+        """A batch that has come with other offsets, or an earlier one, is refused in one sentence."""
+        self.publish(0, 1, 11)
+        self.publish(1, 11, 21)
+        for number, start, end in ((1, 11, 22), (1, 12, 21), (0, 1, 11)):
+            error = self.assertRaises(LakeRefused, self.publish, number, start, end)
+            self.assertEqual(
+                str(error),
+                f"the table {self.table} has batch 1 up to offset 21 of journal {JOURNAL} and cannot take batch "
+                f"{number} from offset {start} of journal {JOURNAL} to offset {end} of journal {JOURNAL}: the "
+                "checkpoint is not that of this table",
+            )
+        self.assertEqual(offsetsIn(self.table), list(range(1, 21)))
+
+    def test_hole(self) -> None:
+        """A batch that does not begin where the last one ended is refused, or else the hole is a gap."""
+        self.publish(0, 1, 11)
+        for start in (10, 12):
+            error = self.assertRaises(LakeRefused, self.publish, 1, start, 20)
+            self.assertIn(f"up to before offset 11 and cannot go on at {start}: the checkpoint is not", str(error))
+        self.assertRaises(LakeRefused, self.publish, 1, 10, 20, lossAllowed=True)
+        self.assertTrue(self.publish(1, 12, 20, lossAllowed=True))
+        gap = Gap(11, 12, "they were never ingested", True)
+        self.assertEqual(readLedger(self.table).journals[JOURNAL].gaps, (gap,))
+
+    def test_laterJournal(self) -> None:
+        """A journal that appears later begins where it begins."""
+        self.publish(0, 1, 11)
+        batch = Batch(1, {JOURNAL: 11, "other": 5}, {JOURNAL: 11, "other": 8})
+        self.publishing.publish(batch, [], {})
+        self.assertEqual(readLedger(self.table).journals["other"], Covered(5, 8))
+
+    def test_rubbish(self) -> None:
+        """What failed tasks have staged is removed by the next batch, or at the next start."""
+        self.stage(1, 11)
+        self.publish(0, 1, 11)
+        self.assertEqual(staged(self.table), [])
+        self.stage(11, 20)
+        Publishing(self.table).prepare()
+        self.assertEqual(staged(self.table), [])
+        self.assertEqual(offsetsIn(self.table), list(range(1, 11)))
+
+    def test_ledgerGone(self) -> None:
+        """A table that has files and no ledger is refused: their messages would come once more."""
+        self.publish(0, 1, 11)
+        Path(self.table, "_fleximq", "ledger").unlink()
+        error = self.assertRaises(LakeRefused, Publishing(self.table).prepare)
+        self.assertIn("is damaged: it has files, but _fleximq/ledger, which says what is in them, is gone", str(error))
+
+    def test_foldersWithoutLedger(self) -> None:
+        """Folders alone are what a first batch leaves that did not come to its record."""
+        Path(self.table, "topic=a", "date=2026-01-01").mkdir(parents=True)
+        self.assertEqual(Publishing(self.table).prepare().batch, -1)
+
+
+class FailureTests(PublishingCase):
+    """It ends at each step."""
+
+    def test_anyStep(self) -> None:
+        """At whatever step the process ends, the next one has each row once after the batch was done again."""
+        steps = 0
+        while True:
+            table = f"{self.table}-{steps}"
+            Publishing(table).prepare()
+            self.table = table
+            self.publish(0, 1, 11, Publishing(table))
+            files = Failing(steps)
+            ended = False
+            try:
+                self.publish(1, 11, 31, Publishing(table, files))
+            except LakeRefused:
+                ended = True
+            self._readerSeesOnce(table)
+            # What stays staged is what a process that is gone leaves behind.
+            later = Publishing(table)
+            ledger = later.prepare()
+            self.assertIn(offsetsIn(table), (list(range(1, 11)), list(range(1, 31))))
+            self.assertEqual(ledger.batch == 1, offsetsIn(table) == list(range(1, 31)))
+            self.assertNotEqual(self.publish(1, 11, 31, later), ledger.batch == 1)
+            self.publish(2, 31, 40, later)
+            self.assertEqual(offsetsIn(table), list(range(1, 40)))
+            self.assertEqual(audit(table), [])
+            self.assertEqual(staged(table), [])
+            if not ended:
+                break
+            steps += 1
+        # Folders, record, renames, ledger: if there are fewer steps, this test looks at nothing.
+        self.assertGreater(steps, 15)
+
+    def _readerSeesOnce(self, table: str) -> None:
+        found = offsetsIn(table)
+        self.assertEqual(len(found), len(set(found)))
+
+    def test_endsTwice(self) -> None:
+        """The process that finishes a record may end at each step, too."""
+        for first in range(12, 26):
+            for second in range(12):
+                table = self.table = f"{self.table.split('+')[0]}+{first}-{second}"
+                Publishing(table).prepare()
+                for after in (first, second):
+                    publishing = Publishing(table, Failing(after))
+                    try:
+                        publishing.prepare()
+                        self.publish(0, 1, 11, publishing)
+                    except LakeRefused:
+                        continue
+                later = Publishing(table)
+                later.prepare()
+                self.publish(0, 1, 11, later)
+                self.assertEqual(offsetsIn(table), list(range(1, 11)), (first, second))
+                self.assertEqual(audit(table), [])
+
+    def test_fullDisk(self) -> None:
+        """A full disk is one sentence; before the record is written nothing of the batch is visible."""
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        seen = set()
+        for steps in range(40):
+            table = self.table = f"{self.table.split('+')[0]}+{steps}"
+            Publishing(table).prepare()
+            files = Failing(steps, full)
+            try:
+                self.publish(0, 1, 11, Publishing(table, files))
+            except LakeRefused as error:
+                self.assertEqual(str(error), f"the table {table} cannot be written: no space left on device")
+            intended = any(step.endswith("_fleximq/record") for step in files.done)
+            if not intended:
+                self.assertEqual(offsetsIn(table), [])
+            seen.add(intended)
+        self.assertEqual(seen, {False, True})
+
+    def test_compacted(self) -> None:
+        """A file that was moved and taken away since does not come back, nor is it missed."""
+        self.publish(0, 1, 11)
+        with changing(self.table):
+            finish(self.table)
+            for path in Path(self.table).rglob("topic=a/*/*.parquet"):
+                path.unlink()
+        self.assertFalse(self.publish(0, 1, 11))
+        self.assertEqual(offsetsIn(self.table), list(range(6, 11)))
+
+    def test_lost(self) -> None:
+        """A staged file that is gone before it was moved is damage, and said so."""
+        found = self.stage(1, 11)
+        os.unlink(f"{self.table}/_fleximq/staged/{found[0].name}")
+        error = self.assertRaises(LakeRefused, self.publishing.publish, self.batch(0, 1, 11), found, {})
+        self.assertIn("is damaged: its file topic=", str(error))
+
+    def test_damagedRecord(self) -> None:
+        """A record that is none is damage."""
+        for content in ("{", "{}", "[]", "null", '{"batch": 3}'):
+            Path(self.table, "_fleximq", "record").write_text(content)
+            error = self.assertRaises(LakeRefused, self.publishing.prepare)
+            self.assertIn("_fleximq/record is damaged", str(error))

@@ -1,0 +1,325 @@
+"""Small files become large ones; whatever happens in between, every row is there once."""
+
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake import audit, compaction
+    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from fleximq.pipeline.lake.compaction import Wanted, compact
+    from fleximq.pipeline.lake.exchange import exchange
+    from fleximq.pipeline.lake.table import file_merge
+    from fleximq.pipeline.lake.table.columns import BASE, Columns, writeColumns
+    from fleximq.pipeline.lake.table.file_merge import carrierOf, groupsOf, partsOf
+    from fleximq.pipeline.lake.table.lock import compacting as locked
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
+
+    #: All that there is is joined, however new it is.
+    AT_ONCE = Wanted(1 << 20, -1e9, 2)
+
+
+class CompactCase(SynchronousTestCase):
+    """``table`` has twelve batches, each with rows of one topic for two days; rows from 1 to 60."""
+
+    def setUp(self) -> None:
+        self.table = str(Path(self.mktemp()).absolute() / "lake" / "messages")
+        self.publishing = Publishing(self.table)
+        self.publishing.prepare()
+        self.batches = 0
+        for _ in range(12):
+            self.publish()
+
+    def publish(self) -> None:
+        """Publish five more rows."""
+        start = self.batches * 5 + 1
+        batches = rows(range(start, start + 3)), rows(range(start + 3, start + 5), time=TIME + DAY)
+        found = stage(self.table, *batches, batch=self.batches)
+        end = {JOURNAL: start + 5}
+        self.publishing.publish(Batch(self.batches, {JOURNAL: start}, end), found, {})
+        self.batches += 1
+
+    @property
+    def all(self) -> list[int]:
+        """All offsets that were published."""
+        return list(range(1, self.batches * 5 + 1))
+
+    def files(self) -> list[Path]:
+        """Return the files that a reader sees."""
+        return [path for path in sorted(Path(self.table).rglob("*.parquet")) if "_fleximq" not in path.parts]
+
+    def whole(self) -> None:
+        """See that every row is there once, as the ledger says."""
+        self.assertEqual(offsetsIn(self.table), self.all)
+        self.assertEqual(audit(self.table), [])
+
+
+class CompactTests(CompactCase):
+    """What there is afterwards."""
+
+    def test_joined(self) -> None:
+        """Each partition has one file, with its rows in order, and nothing is left aside."""
+        done = list(compact(self.table, AT_ONCE))
+        self.assertEqual([each[1:] for each in done], [(12, 1), (12, 1)])
+        self.assertEqual(len(self.files()), 2)
+        self.whole()
+        first = pq.read_table(str(self.files()[0]), partitioning=None)
+        offsets = first.column("offset").to_pylist()
+        self.assertEqual(offsets, sorted(offsets))
+        self.assertEqual(len(offsets), 36)
+        self.assertFalse(os.path.exists(f"{self.table}/_fleximq/compacting"))
+
+    def test_again(self) -> None:
+        """What is compacted stays; later files are joined to it."""
+        list(compact(self.table, AT_ONCE))
+        self.assertEqual(list(compact(self.table, AT_ONCE)), [])
+        self.publish()
+        self.assertEqual([each.before for each in compact(self.table, AT_ONCE)], [2, 2])
+        self.whole()
+
+    def test_quiet(self) -> None:
+        """A partition in which something changed lately is left alone, unless it has many small files."""
+        self.assertEqual(list(compact(self.table, Wanted())), [])
+        self.assertEqual(len(list(compact(self.table, Wanted(many=12)))), 2)
+        self.publish()
+        late = os.stat(self.files()[0]).st_mtime + 3601
+        self.assertEqual(len(list(compact(self.table, Wanted(), now=late))), 2)
+        self.whole()
+
+    def test_large(self) -> None:
+        """Files of half the size that is wanted stay as they are, and no more are joined than make one."""
+        size = max(path.stat().st_size for path in self.files())
+        self.assertEqual(
+            list(compact(self.table, Wanted(2 * min(p.stat().st_size for p in self.files()), -1e9, 2))), []
+        )
+        done = list(compact(self.table, Wanted(4 * size + 1, -1e9, 2)))
+        self.assertEqual({each.after for each in done}, {3})
+        self.whole()
+
+    def test_journals(self) -> None:
+        """Rows of two journals do not come into one file, and stay whole."""
+        other = "f" * 32
+        for number in range(3):
+            batch = rows([number + 1], journal=[other])
+            found = [each._replace(journal=other) for each in stage(self.table, batch, batch=self.batches)]
+            path = f"{self.table}/_fleximq/staged/{found[0].name}"
+            table = pq.read_table(path)
+            with pq.ParquetWriter(path, BASE) as writer:
+                writer.write_table(table)
+                span = file_merge.Span(other, number + 1, number + 1, 1, self.batches)
+                writer.add_key_value_metadata(file_merge.written([span], "t"))
+            self.publishing.publish(Batch(self.batches, {other: number + 1}, {other: number + 2}), found, {})
+            self.batches += 1
+        self.assertEqual([each[1:] for each in compact(self.table, AT_ONCE)], [(15, 2), (12, 1)])
+        self.assertEqual(audit(self.table), [])
+
+    def test_newColumns(self) -> None:
+        """Files from before a column was added get it, empty."""
+        schema = pa.schema([*BASE, ("added", pa.int64())])
+        writeColumns(self.table, Columns("json", pa.schema([("added", pa.int64())])))
+        found = stage(self.table, rows([61], schema=schema, added=[5]), batch=12, schema=schema)
+        self.publishing.publish(Batch(12, {JOURNAL: 61}, {JOURNAL: 66}), found, {})
+        list(compact(self.table, AT_ONCE))
+        joined = pq.read_table(str(self.files()[0]), partitioning=None)
+        self.assertEqual(joined.column("added").to_pylist(), [None] * 36 + [5])
+        self.assertEqual(audit(self.table), [])
+
+    def test_carrier(self) -> None:
+        """The joined file has the name of the one that a listing gives last, and never looks like it from before."""
+        folder = f"{self.table}/topic=t/date=2023-11-14"
+        order = os.listdir(folder)
+        (group,) = groupsOf(partsOf(folder), 1 << 20)
+        self.assertEqual(carrierOf(group).name, order[-1])
+        sizes = {part.bytes for part in group}
+        list(compact(self.table, AT_ONCE))
+        (path,) = [path for path in self.files() if path.parent == Path(folder)]
+        self.assertEqual(path.name, order[-1])
+        content = path.read_bytes()
+        for size in sizes:
+            self.assertNotEqual(content[size - 4 : size], b"PAR1")
+
+    def test_foreign(self) -> None:
+        """A file that is none of the table's own is an error that names the partition."""
+        Path(self.table, "topic=t/date=2023-11-14/x.parquet").write_bytes(b"nothing")
+        error = self.assertRaises(LakeRefused, list, compact(self.table, AT_ONCE))
+        self.assertIn("has a file that is none of its own in topic=t/date=2023-11-14", str(error))
+
+
+class MeanwhileTests(CompactCase):
+    """What others do at the same time."""
+
+    def during(self, what: Any) -> None:
+        """Let something happen when a partition has been written anew, before it is exchanged."""
+        wrote = file_merge.join
+
+        def join(*arguments: Any) -> None:
+            wrote(*arguments)
+            what()
+
+        self.patch(compaction, "join", join)
+
+    def test_ingest(self) -> None:
+        """What is published meanwhile is there afterwards."""
+        self.during(self.publish)
+        self.assertEqual(len(list(compact(self.table, AT_ONCE))), 2)
+        self.whole()
+        self.assertEqual(len(self.files()), 5)
+
+    def test_begun(self) -> None:
+        """A batch that was begun and not finished is finished first, and does not bring back what was joined."""
+        start = self.batches * 5 + 1
+        found = stage(self.table, rows(range(start, start + 5)), batch=self.batches)
+        batch = Batch(self.batches, {JOURNAL: start}, {JOURNAL: start + 5})
+        broken = Publishing(self.table, Failing(6))
+        self.assertRaises(LakeRefused, broken.publish, batch, found, {})
+        self.batches += 1
+        begun = os.path.exists(f"{self.table}/_fleximq/record")
+        list(compact(self.table, AT_ONCE))
+        self.publishing.publish(batch, [] if begun else found, {})
+        self.whole()
+        self.assertEqual(self.publishing.publish(batch, [], {}), False)
+        self.whole()
+
+    def test_changed(self) -> None:
+        """Where what was joined has gone meanwhile, nothing is exchanged."""
+        victim = self.files()[0]
+        self.during(lambda: victim.exists() and victim.unlink())
+        self.assertEqual([each.partition[-2:] for each in compact(self.table, AT_ONCE)], ["15"])
+        self.assertEqual(offsetsIn(self.table), [offset for offset in self.all if offset > 3])
+
+    def test_two(self) -> None:
+        """Two runs do not compact one table at once."""
+        with locked(self.table):
+            error = self.assertRaises(LakeRefused, list, compact(self.table, AT_ONCE))
+        self.assertIn("is in use: another run compacts it", str(error))
+
+
+class ListingTests(CompactCase):
+    """A reader that, as Hadoop does, takes the names in a folder and then asks for the size of one after the other."""
+
+    def look(self, before: int) -> list[int] | None:
+        """Return the offsets that are found by who asks for so many sizes before the exchange; None: a file is gone."""
+        folder = f"{self.table}/topic=t/date=2023-11-14"
+        names = os.listdir(folder)
+        sizes = {name: os.stat(f"{folder}/{name}").st_size for name in names[:before]}
+        list(compact(self.table, AT_ONCE))
+        for name in names[before:]:
+            if os.path.exists(f"{folder}/{name}"):
+                sizes[name] = os.stat(f"{folder}/{name}").st_size
+        found: list[int] = []
+        for name, size in sizes.items():
+            if not os.path.exists(f"{folder}/{name}"):
+                return None
+            content = Path(folder, name).read_bytes()[:size]
+            try:
+                found += pq.read_table(pa.BufferReader(content)).column("offset").to_pylist()
+            except pa.ArrowInvalid:
+                return None
+        return sorted(found)
+
+    def test_between(self) -> None:
+        """Finds all rows, or that a file is gone; wherever in between the folder is exchanged."""
+        expected = [offset for offset in self.all if (offset - 1) % 5 < 3]
+        self.assertEqual(self.look(0), expected)
+        for before in range(1, 13):
+            self.setUp()
+            self.assertIsNone(self.look(before), before)
+
+
+class CrashTests(CompactCase):
+    """The process ends at any step; nothing is cleaned up."""
+
+    def crash(self, work: Any) -> bool:
+        """Compact until it breaks; True if it did."""
+        remove = compaction.shutil.rmtree
+
+        def unlessBroken(path: str, **more: Any) -> None:
+            if sys.exc_info()[0] is None:
+                remove(path, **more)
+
+        patched = self.patch(compaction.shutil, "rmtree", unlessBroken)
+        try:
+            work()
+            return False
+        except LakeRefused:
+            return True
+        finally:
+            patched.restore()
+
+    def after(self) -> None:
+        """See that all is there, and that compacting goes on."""
+        self.whole()
+        list(compact(self.table, AT_ONCE))
+        self.whole()
+        self.assertEqual(len(self.files()), 2)
+        self.assertFalse(os.path.exists(f"{self.table}/_fleximq/compacting"))
+
+    def test_files(self) -> None:
+        """At every change of the file system that is done through it."""
+        for step in range(100):
+            files = Failing(step)
+            broke = self.crash(lambda files=files: list(compact(self.table, AT_ONCE, files)))  # type: ignore[misc]
+            self.after()
+            if not broke:
+                break
+            self.setUp()
+        self.assertEqual(step, 6)
+
+    def test_steps(self) -> None:
+        """Before and behind each of the others."""
+        for name in ("join", "exchange"):
+            real = getattr(compaction, name)
+
+            def before(*arguments: Any) -> None:
+                raise OSError(errno.EIO, "it ends here")
+
+            def behind(*arguments: Any, real: Any = real) -> None:
+                real(*arguments)
+                raise OSError(errno.EIO, "it ends here")
+
+            for broken in (before, behind):
+                patched = self.patch(compaction, name, broken)
+                self.assertTrue(self.crash(lambda: list(compact(self.table, AT_ONCE))), name)
+                patched.restore()
+                self.whole()
+        self.after()
+
+    def test_link(self) -> None:
+        """While what stays is linked."""
+        list(compact(self.table, AT_ONCE))
+        Path(self.table, "topic=t/date=2023-11-14/_stays").touch()
+        self.publish()
+
+        def link(*arguments: Any) -> None:
+            raise OSError(errno.ENOSPC, "it ends here")
+
+        patched = self.patch(compaction.os, "link", link)
+        self.assertTrue(self.crash(lambda: list(compact(self.table, AT_ONCE))))
+        patched.restore()
+        self.after()
+        self.assertTrue(Path(self.table, "topic=t/date=2023-11-14/_stays").exists())
+
+
+class ExchangeTests(SynchronousTestCase):
+    """Two folders change places."""
+
+    def test_exchange(self) -> None:
+        """Each has the other's content; where one is missing, neither has changed."""
+        parent = Path(self.mktemp())
+        for name in ("a", "b"):
+            (parent / name).mkdir(parents=True)
+            (parent / name / name).touch()
+        exchange(f"{parent}/a", f"{parent}/b")
+        self.assertEqual((os.listdir(parent / "a"), os.listdir(parent / "b")), (["b"], ["a"]))
+        error = self.assertRaises(OSError, exchange, f"{parent}/a", f"{parent}/c")
+        self.assertEqual(error.errno, errno.ENOENT)

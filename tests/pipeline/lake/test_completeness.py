@@ -1,0 +1,54 @@
+"""A reader proves that a table is complete."""
+
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from fleximq.pipeline import lake
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from tests.pipeline.lake.tables import JOURNAL, rows, stage
+
+
+class RangesTests(SynchronousTestCase):
+    """What a table says it has, and what it has."""
+
+    def setUp(self) -> None:
+        self.table = str(Path(self.mktemp()).absolute())
+        publishing = Publishing(self.table)
+        publishing.prepare()
+        files = stage(self.table, rows(range(1, 8), "a"), rows(range(8, 10), "b"))
+        publishing.publish(Batch(0, {JOURNAL: 1}, {JOURNAL: 12}), files, {})
+
+    def test_ranges(self) -> None:
+        """It tells offsets and rows of each journal."""
+        self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 12, 9)})
+
+    def test_noTable(self) -> None:
+        """A folder that is none is refused."""
+        error = self.assertRaises(LakeRefused, lake.ranges, str(Path(self.table).parent))
+        self.assertIn("is no table of a lake", str(error))
+
+    def test_whole(self) -> None:
+        """A whole table has nothing to say."""
+        self.assertEqual(lake.audit(self.table), [])
+
+    def test_missing(self) -> None:
+        """A file that somebody has taken away is missed."""
+        next(Path(self.table).glob("topic=b/*/*")).unlink()
+        self.assertEqual(lake.audit(self.table), [f"there are 7 rows of journal {JOURNAL}, but the ledger has 9"])
+
+    def test_doubled(self) -> None:
+        """A file that somebody has copied is seen."""
+        path = next(Path(self.table).glob("topic=b/*/*"))
+        path.with_name("copy.parquet").write_bytes(path.read_bytes())
+        self.assertEqual(lake.audit(self.table), [f"there are 11 rows of journal {JOURNAL}, but the ledger has 9"])
+
+    def test_foreign(self) -> None:
+        """A file that is no part of a lake is named."""
+        Path(self.table, "topic=a", "x.parquet").write_bytes(b"PAR1")
+        error = self.assertRaises(LakeRefused, lake.audit, self.table)
+        self.assertIn("has a file that is none of its own: topic=a/x.parquet", str(error))

@@ -1,0 +1,87 @@
+"""What is older than has to be kept goes, and stays counted."""
+
+import os
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from fleximq.pipeline import lake
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from fleximq.pipeline.lake.expiration import agedOut
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
+
+    #: The end of the first day of the rows, in seconds since 1970.
+    END = 1_700_006_400
+_DAY = 86_400
+
+
+class AgingTests(SynchronousTestCase):
+    """``table`` has rows 1 to 6 of two topics on one day, 7 to 9 of the next."""
+
+    def setUp(self) -> None:
+        self.table = str(Path(self.mktemp()).absolute() / "messages")
+        self.publishing = Publishing(self.table)
+        self.publishing.prepare()
+        found = stage(self.table, rows(range(1, 5), "a.b"), rows([5, 6], "c"), rows(range(7, 10), "a.b", TIME + DAY))
+        self.publishing.publish(Batch(0, {JOURNAL: 1}, {JOURNAL: 10}), found, {})
+
+    def age(self, *rules: tuple[str | None, float], now: float = END + 10 * _DAY, files: object = None) -> list[str]:
+        """Return the partitions that go."""
+        return [each.partition for each in agedOut(self.table, rules, now, files)]  # type: ignore[arg-type]
+
+    def test_edge(self) -> None:
+        """A day goes when all of it is so old."""
+        self.assertEqual(self.age((None, 5 * _DAY), now=END + 5 * _DAY - 1), [])
+        gone = self.age((None, 5 * _DAY), now=END + 5 * _DAY)
+        self.assertEqual(gone, ["topic=a.b/date=2023-11-14", "topic=c/date=2023-11-14"])
+        self.assertEqual(offsetsIn(self.table), [7, 8, 9])
+        self.assertEqual(sorted(name for name in os.listdir(self.table) if name[0] != "_"), ["topic=a.b"])
+
+    def test_counted(self) -> None:
+        """The ledger goes on to say what there was, and files and ledger agree."""
+        self.age((None, 9.5 * _DAY))
+        self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 10, 3, (), 6)})
+        self.assertEqual(lake.audit(self.table), [])
+        found = stage(self.table, rows([10, 11], "a.b"), batch=1)
+        self.publishing.publish(Batch(1, {JOURNAL: 10}, {JOURNAL: 12}), found, {})
+        self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 12, 5, (), 6)})
+        self.assertEqual(offsetsIn(self.table), [7, 8, 9, 10, 11])
+        self.age((None, 9.5 * _DAY))
+        self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 12, 3, (), 8)})
+
+    def test_patterns(self) -> None:
+        """The first pattern that matches counts, then what is said for all others; else a topic is kept."""
+        self.assertEqual(self.age(("x.*", 1)), [])
+        self.assertEqual(self.age(("a.*", 100 * _DAY), ("#", 100 * _DAY), (None, 1)), [])
+        self.assertEqual(self.age(("a.*", 100 * _DAY), (None, 1)), ["topic=c/date=2023-11-14"])
+        self.assertEqual(len(self.age(("#", 1))), 2)
+        self.assertEqual(offsetsIn(self.table), [])
+        self.assertEqual(lake.audit(self.table), [])
+
+    def test_crash(self) -> None:
+        """Wherever it ends, whoever comes next finishes it, and nothing is counted twice."""
+        step = 0
+        while True:
+            try:
+                gone = self.age((None, 9.5 * _DAY), files=Failing(step))
+                break
+            except LakeRefused:
+                self.assertEqual(lake.audit(self.table), [], step)
+                covered = lake.ranges(self.table)[JOURNAL]
+                self.assertEqual(covered.rows + covered.expired, 9, step)
+                step += 1
+                self.setUp()
+        self.assertGreater(step, 8)
+        self.assertEqual(len(gone), 2)
+
+    def test_foreign(self) -> None:
+        """A folder that is no day is an error."""
+        folder = Path(self.table, "topic=c/other")
+        folder.mkdir()
+        (folder / "x").touch()
+        error = self.assertRaises(LakeRefused, self.age, (None, 1))
+        self.assertIn("has a folder that is none of its own: topic=c/other", str(error))

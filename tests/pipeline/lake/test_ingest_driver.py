@@ -1,0 +1,151 @@
+"""What tasks stage and tell, and what the driver makes of it; without Spark."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import msgspec
+    import pyarrow as pa
+
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
+    from fleximq.pipeline.files.slice_reader import Missing
+    from fleximq.pipeline.lake.batch_commit import cannot
+    from fleximq.pipeline.lake.ingest_driver import Feeding, Told, keepOffsets
+    from fleximq.pipeline.lake.ingest_task import SAMPLE, stage
+    from fleximq.pipeline.lake.table import parquet_writer
+    from fleximq.pipeline.lake.table.columns import readColumns
+    from fleximq.pipeline.lake.table.ledger import Gap, readLedger
+    from fleximq.pipeline.lake.table.table_spec import TableSpec
+    from tests.pipeline.lake.tables import JOURNAL, offsetsIn, rows, staged
+
+
+class FeedCase(SynchronousTestCase):
+    """``lake`` is a folder."""
+
+    def setUp(self) -> None:
+        self.lake = str(Path(self.mktemp()).absolute())
+
+    def feeding(self, *specs: "TableSpec", lossAllowed: bool = False) -> "Feeding":
+        """Return what feeds these tables, entered."""
+        feeding = Feeding(self.lake, specs, {"format": "parquet"}, lossAllowed)
+        feeding.__enter__()
+        self.addCleanup(feeding.__exit__)
+        return feeding
+
+    def batch(self, *values: Any, topic: str = "t", first: int = 1) -> Any:
+        """Return records as the source gives them, with these values as MessagePack."""
+        payloads = [msgspec.msgpack.encode(value) for value in values]
+        return rows(range(first, first + len(values)), topic, schema=schemaOf(ALL_COLUMNS), value=payloads)
+
+    def told(self, specs: Any, *batches: Any, missing: Any = (), end: int | None = None) -> "Told":
+        """Return what a task tells of batches of the one journal."""
+        last = end or max(batch.column("offset")[-1].as_py() for batch in batches) + 1
+        first = batches[0].column("offset")[0].as_py()
+        bounds = json.dumps({"start": {JOURNAL: first}, "end": {JOURNAL: last}, "gaps": {}})
+        return Told.of([bounds, *stage(self.lake, specs, JOURNAL, 0, batches, missing)])
+
+
+class StageTests(FeedCase):
+    """What a task does."""
+
+    def test_columnsFirst(self) -> None:
+        """Columns that the table has not are told, and nothing is staged; when they are added, all of it is."""
+        specs = [TableSpec("s", decode="messagepack")]
+        feeding = self.feeding(*specs)
+        batches = [self.batch({"a": 1}), self.batch({"a": 1.5, "b": "x"}, first=2)]
+        told = self.told(specs, *batches)
+        self.assertEqual((told.staged, staged(f"{self.lake}/s")), ({}, []))
+        self.assertTrue(feeding.evolve(told))
+        columns = readColumns(f"{self.lake}/s")
+        self.assertEqual(columns and columns.fields, pa.schema([("a", pa.float64()), ("b", pa.string())]))
+        told = self.told(specs, *batches)
+        self.assertFalse(feeding.evolve(told))
+        self.assertEqual(feeding.publish(0, told), 2)
+        self.assertEqual(offsetsIn(f"{self.lake}/s"), [1, 2])
+
+    def test_sampled(self) -> None:
+        """Of a batch with very many records some are looked at, the first and the last among them."""
+        specs = [TableSpec("s", decode="messagepack")]
+        self.feeding(*specs)
+        values: list[dict[str, int]] = [{"a": 1}] * (3 * SAMPLE)
+        values[0], values[1], values[-1] = {"first": 1}, {"unseen": 1}, {"last": 1}
+        (found,) = self.told(specs, self.batch(*values)).fields["s"]
+        self.assertEqual(found.names, ["first", "a", "last"])
+
+    def test_tables(self) -> None:
+        """Each table gets the topics that it wants."""
+        specs = [TableSpec("one", ("a",)), TableSpec("two", ("#",)), TableSpec("none", ("x",))]
+        feeding = self.feeding(*specs)
+        both = pa.Table.from_batches([self.batch(1, topic="a"), self.batch(2, topic="b", first=2)])
+        told = self.told(specs, both.combine_chunks().to_batches()[0])
+        self.assertEqual(feeding.publish(0, told), 3)
+        self.assertEqual([offsetsIn(f"{self.lake}/{spec.name}") for spec in specs], [[1], [1, 2], []])
+        self.assertTrue(readLedger(f"{self.lake}/none").covers({JOURNAL: 3}))
+
+    def test_fails(self) -> None:
+        """A task that fails in the middle takes away what it has staged, and a later attempt stages all of it."""
+        specs = [TableSpec("s")]
+        feeding = self.feeding(*specs)
+        self.patch(parquet_writer, "GROUP_BYTES", 1)
+
+        def broken() -> Iterator[Any]:
+            yield self.batch(1)
+            self.assertEqual(len(staged(f"{self.lake}/s")), 1)
+            raise RuntimeError("the task ends here")
+
+        self.assertRaises(RuntimeError, list, stage(self.lake, specs, JOURNAL, 0, broken(), []))
+        self.assertEqual(staged(f"{self.lake}/s"), [])
+        feeding.publish(0, self.told(specs, self.batch(1)))
+        self.assertEqual(offsetsIn(f"{self.lake}/s"), [1])
+
+    def test_cannotWrite(self) -> None:
+        """A file that cannot be written is one sentence."""
+        specs = [TableSpec("s")]
+        self.feeding(*specs)
+        os.rmdir(f"{self.lake}/s/_fleximq/staged")
+        error = self.assertRaises(LakeRefused, self.told, specs, self.batch(1))
+        self.assertEqual(str(error), f"the table {self.lake}/s cannot be written: no such file or directory")
+
+    def test_full(self) -> None:
+        """So is a disk that is full."""
+        try:
+            writer = parquet_writer.pq.ParquetWriter("/dev/full", pa.schema([("a", pa.int64())]))
+            writer.write_table(pa.table({"a": list(range(100_000))}))
+            writer.close()
+        except OSError as error:
+            self.assertEqual(
+                str(cannot("/lake/s", error)), "the table /lake/s cannot be written: no space left on device"
+            )
+        else:
+            self.fail("it was written")
+
+    def test_missing(self) -> None:
+        """What was missing is a gap of every table."""
+        specs = [TableSpec("s")]
+        feeding = self.feeding(*specs, lossAllowed=True)
+        told = self.told(specs, self.batch(1), missing=[Missing(2, 5, "bytes are damaged")], end=5)
+        feeding.publish(0, told)
+        self.assertEqual(readLedger(f"{self.lake}/s").journals[JOURNAL].gaps, (Gap(2, 5, "bytes are damaged", True),))
+
+
+class OffsetsTests(SynchronousTestCase):
+    """What Spark remembers."""
+
+    def test_kept(self) -> None:
+        """It is written to the disk where it is there, and passed over where it is not."""
+        folder = Path(self.mktemp())
+        keepOffsets(str(folder), 3)
+        (folder / "offsets").mkdir(parents=True)
+        (folder / "offsets" / "3").write_text("v1")
+        synced: list[bool] = []
+        self.patch(os, "fsync", lambda descriptor: synced.append(True))
+        keepOffsets(str(folder), 3)
+        self.assertEqual(len(synced), 2)

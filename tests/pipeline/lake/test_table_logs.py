@@ -1,0 +1,177 @@
+"""Tables whose files a log names are looked after by that log."""
+
+import os
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.lake.iceberg_case import FIRST, TOPIC, IcebergCase
+from tests.pipeline.lake.iceberg_case import skip as noIceberg
+
+if not skip:
+    import pyarrow as pa
+
+    from fleximq.pipeline import lake
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake import day_removal, expiration, table_logs
+    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from fleximq.pipeline.lake.compaction import Wanted, compact
+    from fleximq.pipeline.lake.expiration import agedOut
+    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.table.format import setFormat
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, rows, stage
+
+if not noIceberg:
+    from fleximq.pipeline.lake.iceberg.snapshot_cleanup import GRACE
+
+_LATE = 1_800_000_000.0
+
+
+class IcebergTests(IcebergCase):
+    """Its days leave it by snapshots, and stay counted; what becomes of small files is in test_rewriting.py."""
+
+    if noIceberg:
+        skip = noIceberg
+
+    def expire(self) -> list[Any]:
+        """Take the first day out."""
+        return [each.rows for each in agedOut(self.table, [(TOPIC, 86_400.0)], 1_700_006_400 + 86_400.0)]
+
+    def test_expire(self) -> None:
+        """Old days leave it, also when it was compacted before; who began before finishes."""
+        list(compact(self.table, Wanted(1 << 20, -1e9, 2)))
+        before = self.opened()
+        self.assertEqual(self.expire(), [{JOURNAL: 8}])
+        self.assertEqual(self.offsets(), list(range(9, 17)))
+        self.assertEqual(self.offsets(before), self.all)
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 17, 8, (), 8))
+        self.assertEqual(self.expire(), [])
+        self.publish()
+        self.assertEqual(self.offsets(), list(range(9, 21)))
+
+    def test_topics(self) -> None:
+        """A topic is kept for as long as is said of it."""
+        self.assertEqual(expiration.topicsOf(self.table), {TOPIC})
+        self.assertEqual(agedOut(self.table, [("other", 1.0)], _LATE), [])
+        self.assertEqual(len(agedOut(self.table, [("other", 1e12), (None, 1.0)], _LATE)), 2)
+        self.assertEqual(self.offsets(), [])
+        self.publish()
+        self.assertEqual(self.offsets(), [17, 18, 19, 20])
+
+    def test_deleted(self) -> None:
+        """The files of what has gone are deleted a week later, with their folders; others stay."""
+        self.expire()
+        self.assertEqual(len(self.files()), 4)
+        later = time.time() + GRACE + 60
+        self.assertEqual(agedOut(self.table, [("none", 1.0)], later), [])
+        self.assertEqual(self.files(), self.named())
+        self.assertFalse(os.path.exists(f"{self.table}/{FIRST}"))
+        self.assertEqual(self.offsets(), list(range(9, 17)))
+        self.publish(TIME)
+        self.assertEqual(self.offsets(), list(range(9, 21)))
+
+    def test_crash(self) -> None:
+        """Wherever it ends, whoever comes next finishes it, and nothing is counted twice."""
+        step = 0
+        while True:
+            try:
+                agedOut(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0, Failing(step))
+                break
+            except LakeRefused:
+                begun = os.path.exists(f"{self.table}/_fleximq/expiry") or 1 not in self.offsets()
+                self.publish()
+                self.assertEqual(self.offsets(), list(range(9 if begun else 1, 21)), step)
+                covered = lake.ranges(self.table)[JOURNAL]
+                self.assertEqual(covered.rows, len(self.offsets()), step)
+                self.assertEqual(covered.rows + covered.expired, 20, step)
+                step += 1
+                self.setUp()
+        self.assertGreater(step, 6)
+
+    def test_commit(self) -> None:
+        """So it is before the commit to the catalog, and behind it."""
+
+        def ends(number: int) -> None:
+            raise RuntimeError("it ends here")
+
+        for after in (False, True):
+            self.atCommits(ends, after)
+            error = self.assertRaises(LakeRefused, self.expire)
+            self.assertIn("cannot be changed by Iceberg: it ends here", str(error))
+            self.patched.restore()
+            self.assertEqual(self.offsets(), list(range(9 if after else 1, 17)))
+            self.publish()
+            self.assertEqual(self.offsets(), list(range(9, 21)))
+            self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 12, (), 8))
+            self.setUp()
+
+    def test_notInstalled(self) -> None:
+        """Without PyIceberg there is one sentence."""
+        name = "fleximq.pipeline.lake.iceberg"
+        had = sys.modules.pop(name)
+        self.addCleanup(sys.modules.update, {name: had})
+        sys.modules[name] = None  # type: ignore[assignment]
+        error = self.assertRaises(LakeRefused, table_logs.daysOf, self.table)
+        self.assertIn("needs the extra iceberg: pip install 'fleximq[iceberg]'", str(error))
+
+
+class DeltaTests(SynchronousTestCase):
+    """``table`` has four batches: rows 1 to 8 of a topic with a quote, and 9 to 12 of the next day."""
+
+    if find_spec("deltalake") is None:
+        skip = "deltalake is not installed: pip install fleximq[delta]"
+
+    def setUp(self) -> None:
+        self.table = str(Path(self.mktemp()).absolute())
+        publishing = Publishing(self.table)
+        publishing.makeFolders()
+        setFormat(self.table, {"format": "delta"})
+        writeColumns(self.table, Columns("raw", pa.schema([])))
+        publishing.prepare()
+        for number in range(4):
+            time = TIME if number < 2 else TIME + DAY
+            found = stage(self.table, rows(range(number * 4 + 1, number * 4 + 5), "a'b", time), batch=number)
+            publishing.publish(Batch(number, {JOURNAL: number * 4 + 1}, {JOURNAL: number * 4 + 5}), found, {})
+
+    def offsets(self) -> list[int]:
+        """Return the offsets that a reader of the format finds."""
+        from deltalake import DeltaTable
+
+        found: list[int] = sorted(DeltaTable(self.table).to_pyarrow_table().column("offset").to_pylist())
+        return found
+
+    def test_compact(self) -> None:
+        """Its files are joined, and its readers find the same rows."""
+        self.assertEqual([each[1:] for each in compact(self.table, Wanted())], [(4, 2)])
+        self.assertEqual(self.offsets(), list(range(1, 17)))
+        self.assertEqual(list(compact(self.table, Wanted())), [])
+
+    def test_expire(self) -> None:
+        """Old days leave it, and stay counted; also when it was compacted before."""
+        list(compact(self.table, Wanted()))
+        now = 1_700_006_400 + 86_400.0
+        gone = agedOut(self.table, [("a'b", 86_400.0)], now)
+        self.assertEqual([each.rows for each in gone], [{JOURNAL: 8}])
+        self.assertEqual(self.offsets(), list(range(9, 17)))
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 17, 8, (), 8))
+        self.assertEqual(agedOut(self.table, [("a'b", 86_400.0)], now), [])
+
+    def test_crash(self) -> None:
+        """What was begun is finished once, wherever it ended."""
+        real = day_removal.writeLedger
+
+        def broken(*arguments: object) -> None:
+            raise OSError(5, "it ends here")
+
+        patched = self.patch(day_removal, "writeLedger", broken)
+        self.assertRaises(LakeRefused, agedOut, self.table, [(None, 1.0)], _LATE)
+        patched.restore()
+        self.assertIs(day_removal.writeLedger, real)
+        expiration.agedOut(self.table, [("none", 1.0)], _LATE)
+        self.assertEqual(self.offsets(), [])
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 17, 0, (), 16))

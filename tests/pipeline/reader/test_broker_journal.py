@@ -1,0 +1,451 @@
+"""A broker's journal read through the broker gives what reading its folder gives."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgpack
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.envelope import Client
+from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
+from fleximq.client.blocking import connect
+from fleximq.client.errors import ConnectionLost, RequestFailed
+from fleximq.errors import BrokerError
+from fleximq.journal.files import record_distance
+from fleximq.journal.format.control_frames import encodeRemoved
+from fleximq.journal.format.frame import FrameHeader, Kind, readHeader, seal
+from tests.broker_process import BrokerProcess
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.written import TIME, Written
+
+if not skip:
+    from fleximq.pipeline.broker_link import Place
+    from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled
+    from fleximq.pipeline.files.journal_files import JournalFiles
+    from fleximq.pipeline.files.selection import Selection, Topics
+    from fleximq.pipeline.reader import broker_journal
+    from fleximq.pipeline.reader.broker_journal import RemoteJournal, readRemote
+
+COLUMNS = ("offset", "topic", "value")
+
+
+class NearPlace:
+    """A place whose broker is a journal in this process.
+
+    Frames at positions in ``hidden`` are not given, as those are not that were damaged or removed; ``instead`` has
+    other bytes for some. Every answer that is due in ``lost`` is lost on its way.
+    """
+
+    url = "tcp://broker:7890"
+    patience = 10.0
+
+    def __init__(self, written: Written) -> None:
+        self.written = written
+        self.hidden: set[int] = set()
+        self.instead: dict[int, bytes] = {}
+        self.lost: set[int] = set()
+        self.asked = 0
+
+    def connect(self) -> NearPlace:
+        """Return what answers."""
+        return self
+
+    def close(self, timeout: float) -> None:
+        """Nothing is open."""
+
+    def ask(self, path: str, arguments: dict[str, Any]) -> Any:
+        """Answer as the broker does."""
+        self.asked += 1
+        if self.asked in self.lost:
+            raise ConnectionLost("the network")
+        if path == "/journal/read" and (self.hidden or self.instead):
+            return self._read(**arguments)
+        answers: list[Any] = []
+        try:
+            broker: Any = SimpleNamespace(journal=self.written.journal)
+            JOURNAL_PATHS[path](broker, Client(1000, "fleximq", "me"), arguments, answers.append)
+        except BrokerError as error:
+            raise RequestFailed(error.status, str(error), path) from error
+        return answers[0]
+
+    def askPacked(self, path: str, arguments: dict[str, Any]) -> bytes:
+        """Answer so, too."""
+        answer: bytes = msgpack.packb(self.ask(path, arguments))
+        return answer
+
+    def headers(self) -> list[FrameHeader]:
+        """Return the headers of all frames."""
+        return [readHeader(frame) for _, frame in self._frames()]
+
+    def _frames(self) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+
+        def told(first: int, content: bytes, end: int) -> None:
+            found.append((first, content))
+
+        position = 0
+        while not found or found[-1][1]:
+            self.written.journal.readBytes(position, 1, told)
+            position = found[-1][0] + len(found[-1][1])
+        return found[:-1]
+
+    def _read(self, position: int, most: int) -> Any:
+        pieces: list[bytes] = []
+        first = behind = 0
+        for at, frame in self._frames():
+            frame = self.instead.get(at, frame)
+            if at < position or at in self.hidden:
+                continue
+            if pieces and (at != behind or sum(map(len, pieces)) + len(frame) > most):
+                break
+            first = first if pieces else at
+            pieces.append(frame)
+            behind = at + len(frame)
+        return {"position": first, "data": b"".join(pieces), "next": behind, "end": 1 << 40, "journal": self.written.id}
+
+
+class RemoteCase(SynchronousTestCase):
+    """``near`` is the place of a journal; what readers say is missing is in ``missing``."""
+
+    def setUp(self) -> None:
+        self.patch(broker_journal, "STEP", 512)
+        self.folder = Path(self.mktemp()).absolute()
+        self.written = Written(str(self.folder), segmentBytes=20_000)
+        self.near = NearPlace(self.written)
+        self.missing: list[Any] = []
+
+    @property
+    def place(self) -> Place:
+        """The place as what it stands for."""
+        return cast(Place, self.near)
+
+    def read(self, slices: list[Any], selection: Selection | None = None) -> dict[int, tuple[str, bytes]]:
+        """Return what is in slices; that no record comes twice, and all in their order, is seen to."""
+        found: dict[int, tuple[str, bytes]] = {}
+        for slice in slices:
+            for batch in readRemote(slice, self.place, COLUMNS, selection or Selection(), self.missing.append):
+                for row in batch.to_pylist():
+                    self.assertTrue(not found or row["offset"] > max(found))
+                    found[row["offset"]] = row["topic"], row["value"]
+        return found
+
+    def all(self, **more: Any) -> dict[int, tuple[str, bytes]]:
+        """Return all that there is."""
+        journal = RemoteJournal(self.place)
+        return self.read(journal.split(0, journal.end().offset, **more))
+
+    @property
+    def rows(self) -> dict[int, tuple[str, bytes]]:
+        """What was written."""
+        return {offset: (topic, payload) for offset, (topic, _, payload) in self.written.rows.items()}
+
+    def fill(self, rounds: int = 60) -> None:
+        """Write records of two topics, in several segments, a second for each round."""
+        for number in range(rounds):
+            self.written.time = TIME + number * 1_000_000
+            self.written.kept("a", *[b"%d" % number * 50] * 10)
+            self.written.kept("b", b"one")
+
+    def position(self, kind: Kind, number: int) -> FrameHeader:
+        """Return the header of one of the frames of a kind."""
+        return [header for header in self.near.headers() if header.kind == kind][number]
+
+
+class WholeTests(RemoteCase):
+    """A journal to which nothing happened."""
+
+    def test_everything(self) -> None:
+        """All that was committed is read, in however many parts."""
+        self.fill()
+        for parts in (1, 2, 7, 1000):
+            self.assertEqual(self.all(parts=parts), self.rows)
+        self.assertEqual(self.all(sliceBytes=3000), self.rows)
+        self.assertEqual(self.missing, [])
+
+    def test_balanced(self) -> None:
+        """Parts are about of the same size, and small enough."""
+        self.fill()
+        journal = RemoteJournal(self.place)
+        sizes = [slice.bytes for slice in journal.split(0, journal.end().offset, parts=4)]
+        self.assertEqual(len(sizes), 4)
+        self.assertLess(max(sizes), 1.3 * min(sizes))
+
+    def test_ranges(self) -> None:
+        """From each offset to each other one, what lies between is read, and not much besides."""
+        self.fill(12)
+        journal = RemoteJournal(self.place)
+        for start in range(0, 140, 7):
+            for end in range(start, 140, 9):
+                expected = {offset: row for offset, row in self.rows.items() if start <= offset < end}
+                for parts in (1, 3):
+                    self.assertEqual(self.read(journal.split(start, end, parts=parts)), expected)
+        [slice] = journal.split(60, 62)
+        self.assertLess(slice.bytes, 4000)
+        self.assertEqual(self.missing, [])
+
+    def test_asFiles(self) -> None:
+        """Id, bounds and offsets of times are those that the folder gives."""
+        journal = RemoteJournal(self.place)
+        self.assertEqual(tuple(journal.bounds()), (1, 1))
+        self.fill(20)
+        files = JournalFiles(str(self.folder))
+        self.assertEqual((journal.id, journal.path), (files.id, "tcp://broker:7890"))
+        self.assertEqual(tuple(journal.end()), tuple(files.end()))
+        self.assertEqual(journal.bounds(), files.bounds())
+        for time in (0, TIME, TIME + 1, TIME + 7_000_000, TIME + 7_000_001, TIME + 19_000_000, TIME + 19_000_001):
+            self.assertEqual(journal.offsetAt(time), files.offsetAt(time))
+
+    def test_selection(self) -> None:
+        """Only what is wanted is given."""
+        self.fill(5)
+        journal = RemoteJournal(self.place)
+        found = self.read(journal.split(0, 1000), Selection(Topics(frozenset({"b"}))))
+        self.assertEqual(found, {offset: row for offset, row in self.rows.items() if row[0] == "b"})
+
+    def test_grows(self) -> None:
+        """The same object sees what was added."""
+        journal = RemoteJournal(self.place)
+        for _ in range(40):
+            before = journal.end().offset
+            self.written.kept("a", b"more" * 300)
+            self.assertEqual(list(self.read(journal.split(before, journal.end().offset))), [before])
+
+    def test_fewAnswers(self) -> None:
+        """Finding a place takes few answers, and none the second time."""
+        self.fill()
+        journal = RemoteJournal(self.place)
+        before = self.near.asked
+        journal.split(300, 310)
+        first = self.near.asked - before
+        self.assertLess(first, 20)
+        journal.split(300, 310)
+        self.assertEqual(self.near.asked - before - first, 1)
+
+    def test_allAtOnce(self) -> None:
+        """Where all is wanted, nothing is looked for: where it ends, and its first frame, are two answers."""
+        self.fill()
+        journal = RemoteJournal(self.place)
+        for start, end in ((0, 1 << 40), (1, self.written.next)):
+            before = self.near.asked
+            slices = journal.split(start, end)
+            self.assertLessEqual(self.near.asked - before, 2)
+            self.assertEqual(self.read(slices), self.rows)
+
+    def test_lostAnswers(self) -> None:
+        """Connections that are lost are made again, and nothing is lost or doubled with them."""
+        self.fill(20)
+        [slice] = RemoteJournal(self.place).split(0, 1000)
+        self.near.lost = {self.near.asked + number for number in (1, 3, 6)}
+        self.assertEqual(self.read([slice]), self.rows)
+
+
+class AdvanceTests(RemoteCase):
+    """How far a micro-batch goes."""
+
+    def assertAsFiles(self, starts: Iterable[int]) -> None:
+        """See that the broker counts as whoever looks into the folder does, whatever the limits."""
+        near, files = RemoteJournal(self.place), JournalFiles(str(self.folder))
+        end = near.end().offset
+        for start in starts:
+            for records in (None, 1, 2, 11, 90, 10_000):
+                for size in (None, 1, 3_000, 40_000, 1 << 40):
+                    found = near.advance(start, end, records, size)
+                    expected = files.advance(start, end, records, size)
+                    if size is None:
+                        # Whole segments are counted with all that stands in them.
+                        self.assertEqual(found[:2], expected[:2])
+                    else:
+                        self.assertEqual(found, expected)
+
+    def test_records(self) -> None:
+        """So many records, but no further than the end."""
+        self.fill(10)
+        journal = RemoteJournal(self.place)
+        self.assertEqual(journal.advance(5, 111, 20, None)[:2], (25, 20))
+        self.assertEqual(journal.advance(105, 111, 20, None)[:2], (111, 6))
+        self.assertEqual(journal.advance(5, 111, None, None)[:2], (111, 106))
+        self.assertEqual(journal.advance(111, 111, 20, None)[:2], (111, 0))
+
+    def test_asFiles(self) -> None:
+        """With several segments and a transaction, wherever it begins."""
+        self.fill(60)
+        token = self.written.stage("q", 1, "0", "sink", *[b"x" * 5_000] * 3)
+        self.fill(2)
+        self.written.publishStaged("q", 1, token)
+        self.fill(3)
+        self.assertAsFiles(range(1, self.written.next, 61))
+
+    def test_gap(self) -> None:
+        """Offsets that a crash has skipped are no records."""
+        self.fill(10)
+        before = self.written.next
+        self.written.journal._lock.release()
+        self.written = Written(str(self.folder), segmentBytes=20_000)
+        self.near.written = self.written
+        self.fill(10)
+        self.assertGreater(self.written.next, 1_000_000_000)
+        found = RemoteJournal(self.place).advance(before - 5, self.written.next, 8, None)
+        self.assertEqual((found.offset, found.records), (1_000_000_003, 8))
+        self.assertAsFiles([1, before - 5, before, 1_000_000_000, 1_000_000_007])
+
+    def test_small(self) -> None:
+        """Where the broker counts a few frames at a time, it is asked again until all is counted."""
+        self.fill(60)
+        self.patch(record_distance, "_MOST_FRAMES", 3)
+        self.assertAsFiles([1, 300])
+
+    def test_bytes(self) -> None:
+        """About so many bytes, and always something; steps of any size reach the end."""
+        self.fill(20)
+        journal = RemoteJournal(self.place)
+        end = journal.end().offset
+        for size in (1, 100, 5000):
+            offset, steps = 1, 0
+            while offset < end:
+                offset, before = journal.advance(offset, end, None, size).offset, offset
+                self.assertGreater(offset, before)
+                steps += 1
+            self.assertEqual(offset, end)
+            self.assertGreater(steps, 3)
+        self.assertEqual(journal.advance(1, end, None, 1 << 40).offset, end)
+
+
+class TransactionTests(RemoteCase):
+    """What was staged and published."""
+
+    def test_published(self) -> None:
+        """It is read where it was published, in the order of its tokens; what was not published is not."""
+        self.fill(3)
+        first = self.written.stage("q", 1, "0", "s", b"a", b"b")
+        second = self.written.stage("q", 1, "1", "s", b"c")
+        self.written.stage("q", 1, "2", "s", b"never")
+        self.written.kept("a", b"between")
+        offset = self.written.publishStaged("q", 1, second, first)
+        self.written.kept("a", b"behind")
+        expected = self.rows | {offset: ("s", b"c"), offset + 1: ("s", b"a"), offset + 2: ("s", b"b")}
+        for parts in (1, 5):
+            self.assertEqual(self.all(parts=parts), expected)
+        journal = RemoteJournal(self.place)
+        self.assertEqual(self.read(journal.split(offset + 1, offset + 2)), {offset + 1: ("s", b"a")})
+        self.assertEqual(self.missing, [])
+
+    def test_stagedIsGone(self) -> None:
+        """Where a part of it is gone, the others are read, and its offsets are missing."""
+        tokens = [self.written.stage("q", 1, str(number), "s", b"%d" % number, b"more") for number in range(3)]
+        offset = self.written.publishStaged("q", 1, *tokens)
+        self.near.hidden = {int(tokens[1])}
+        found = self.all()
+        self.assertEqual([found[offset], found[offset + 4]], [("s", b"0"), ("s", b"2")])
+        self.assertEqual([(each.first, each.next) for each in self.missing], [(offset + 2, offset + 4)])
+
+
+class MissingTests(RemoteCase):
+    """What should be there and is not."""
+
+    def test_gone(self) -> None:
+        """Frames that the broker does not give any more are missed, wherever slices are cut."""
+        self.fill(20)
+        for parts in (1, 4, 30):
+            slices = RemoteJournal(self.place).split(0, 1000, parts=parts)
+            for number in (0, 7, -1):
+                gone = self.position(Kind.RECORDS, number)
+                self.near.hidden = {gone.position}
+                self.missing.clear()
+                rows = self.rows
+                for offset in range(gone.baseOffset, gone.baseOffset + gone.count):
+                    del rows[offset]
+                self.assertEqual(self.read(slices), rows)
+                self.assertEqual(
+                    [(each.first, each.next, each.lost) for each in self.missing],
+                    [(gone.baseOffset, gone.baseOffset + gone.count, True)],
+                )
+
+    def test_goneBefore(self) -> None:
+        """The same if it was gone before the slices were made, but for what the bounds do not include."""
+        self.fill(20)
+        gone = self.position(Kind.RECORDS, 7)
+        self.near.hidden = {gone.position}
+        for parts in (1, 4, 30):
+            self.missing.clear()
+            self.all(parts=parts)
+            self.assertEqual(
+                [(each.first, each.next) for each in self.missing], [(gone.baseOffset, gone.baseOffset + gone.count)]
+            )
+        self.near.hidden = {header.position for header in self.near.headers() if header.baseOffset < 50}
+        self.missing.clear()
+        first = RemoteJournal(self.place).bounds().first
+        self.assertTrue(50 <= first < 65)
+        self.assertEqual(min(self.all()), first)
+
+    def test_removed(self) -> None:
+        """What retention has taken out is told, and is no loss."""
+        self.fill(3)
+        gone = self.position(Kind.RECORDS, 2)
+        until = gone.position + gone.length
+        removed = encodeRemoved(until, gone.baseOffset, gone.count, TIME, TIME)
+        self.near.instead = {gone.position: b"".join(seal(removed, gone.segment, gone.position, 0, True)[0])}
+        self.assertEqual(len(self.all()), 33 - gone.count)
+        self.assertEqual([(each.first, each.lost) for each in self.missing], [(gone.baseOffset, False)])
+
+    def test_otherJournal(self) -> None:
+        """A broker with another journal is not read."""
+        self.fill(2)
+        slices = RemoteJournal(self.place).split(0, 1000)
+        [slice] = [each._replace(journal="other") for each in slices]
+        error = self.assertRaises(BrokerRefused, self.read, [slice])
+        self.assertIn(f"has the journal {self.written.id} now, not other any more", str(error))
+
+    def test_nonsense(self) -> None:
+        """What is no frame is refused with a sentence."""
+        self.fill(2)
+        frame = self.position(Kind.RECORDS, 1)
+        slices = RemoteJournal(self.place).split(0, 1000)
+        self.near.instead = {frame.position: b"no frame" * 20}
+        self.assertIn("sent frames that cannot be read", str(self.assertRaises(BrokerRefused, self.read, slices)))
+
+
+class RealBrokerTests(SynchronousTestCase):
+    """With the real program."""
+
+    def setUp(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="fleximq-remote-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def start(self, *options: str) -> BrokerProcess:
+        """Start a broker that ends with the test."""
+        broker = BrokerProcess(*options)
+        self.addCleanup(broker.stop)
+        return broker.__enter__()
+
+    def test_read(self) -> None:
+        """What was published is read, by the sink's transactions too."""
+        broker = self.start("--journal", self.folder, "--durable", "#")
+        place = Place(f"tcp://127.0.0.1:{broker.port()}")
+        with connect(place.url) as client:
+            client.publishMany("t", range(20_000))
+            client.flush()
+            told = {"query": "q", "batch": 1, "part": "0", "records": [{"topic": "s", "value": "staged"}]}
+            token = client.ask("/sink/stage", told)["token"]
+            client.ask("/sink/commit", {"query": "q", "batch": 1, "tokens": [token]})
+        journal = RemoteJournal(place)
+        self.addCleanup(journal.close)
+        offsets: list[int] = []
+        for slice in journal.split(0, journal.end().offset, parts=3):
+            for batch in readRemote(slice, place, COLUMNS, Selection(), self.fail):
+                offsets += batch.column("offset").to_pylist()
+        self.assertEqual(offsets, list(range(1, 20_002)))
+
+    def test_noJournal(self) -> None:
+        """A broker without a journal says so, one that is away is missed."""
+        broker = self.start()
+        place = Place(f"tcp://127.0.0.1:{broker.port()}", patience=0)
+        error = self.assertRaises(NotJournalled, RemoteJournal, place)
+        self.assertEqual(str(error), f"the broker at {place.url} has no journal; start it with --journal DIR")
+        broker.stop()
+        self.assertRaises(BrokerGone, RemoteJournal, place)

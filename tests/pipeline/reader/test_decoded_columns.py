@@ -1,0 +1,218 @@
+"""Payloads as columns of the source: the options ``decode`` and its like."""
+
+import shutil
+import tempfile
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgpack
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.blocking import Client, connect
+from fleximq.values.message import Content
+from tests.broker_process import BrokerProcess
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.written import Written
+
+if not skip:
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+
+    from fleximq.pipeline.errors import OptionRefused
+    from fleximq.pipeline.files.schema import COLUMNS
+    from fleximq.pipeline.payloads.ddl import parsed
+    from fleximq.pipeline.payloads.identity import Identity
+    from fleximq.pipeline.reader.batch_reader import BatchReader
+    from fleximq.pipeline.reader.decoded_columns import Decoding, decoded, needed
+    from fleximq.pipeline.reader.source_options import SourceOptions
+    from fleximq.pipeline.source import columnsOf
+    from tests.pipeline.session import sharedSession
+
+EVERYTHING = (
+    "s STRING, d DOUBLE, f FLOAT, n BIGINT, i INT, h SMALLINT, t TINYINT, b BOOLEAN, x BINARY, at TIMESTAMP, day DATE, "
+    "c DECIMAL(5,2), a ARRAY<INT>, m MAP<STRING, DOUBLE>, `a b` STRUCT<p: INT, q: ARRAY<STRUCT<r: TIMESTAMP>>>"
+)
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+
+
+class DecodingOptionsTests(SynchronousTestCase):
+    """How the options are read."""
+
+    def options(self, **options: str) -> "SourceOptions":
+        """Return the options of a source."""
+        return SourceOptions.of({"path": "/j", **options})
+
+    def refused(self, **options: str) -> str:
+        """Return what is said of options."""
+        return str(self.assertRaises(OptionRefused, self.options, **options))
+
+    def test_none(self) -> None:
+        """Payloads stay as they are unless it is asked for more."""
+        self.assertIsNone(self.options().decoding)
+
+    def test_all(self) -> None:
+        """A format, a schema, and what is taken apart before."""
+        options = self.options(decode="JSON", decodeSchema="a INT", identityMetadata="true", identityBase64="TRUE")
+        self.assertEqual(options.decoding, Decoding("json", parsed("a INT"), Identity(True, True)))
+        self.assertEqual(options.columns, (*COLUMNS, "decoded", "error"))
+
+    def test_columns(self) -> None:
+        """What is made of payloads may be named, in any order, where it is made."""
+        options = self.options(decode="text", columns="error,offset,decoded")
+        self.assertEqual(options.columns, ("error", "offset", "decoded"))
+        self.assertIn("names 'decoded'", self.refused(columns="decoded"))
+        without = self.options(decode="raw", includeHeaders="false").columns
+        self.assertEqual(without, (*(name for name in COLUMNS if name != "headers"), "decoded", "error"))
+
+    def test_refused(self) -> None:
+        """What does not go together."""
+        self.assertIn("need a schema", self.refused(decode="json"))
+        self.assertIn("no format 'xml'", self.refused(decode="xml", decodeSchema="a INT"))
+        self.assertIn("type MONEY", self.refused(decode="json", decodeSchema="a MONEY"))
+        self.assertIn("must be true or false", self.refused(decode="text", identityBase64="maybe"))
+        for name, value in {"decodeSchema": "a INT", "identityMetadata": "true", "identityBase64": "false"}.items():
+            self.assertIn(f"{name!r} belongs to 'decode'", self.refused(**{name: value}))
+
+    def test_needed(self) -> None:
+        """Columns are read for what is made, once, and only then."""
+        self.assertEqual(needed(["offset", "topic"]), ["offset", "topic"])
+        self.assertEqual(needed(["error", "value", "offset"]), ["value", "offset", "dialect", "content"])
+
+    def test_onlyAsked(self) -> None:
+        """Batches have the columns that were asked for, in their order, and nothing is made without need."""
+        batch = pa.record_batch(
+            [pa.array([b"{}"]), pa.array(["minimq"]), pa.array([2], pa.int32())], names=["value", "dialect", "content"]
+        )
+        decoding = Decoding("json", parsed("a INT"))
+        [made] = decoded([batch], ["error", "decoded", "value"], decoding)
+        self.assertEqual(made.schema.names, ["error", "decoded", "value"])
+        self.assertEqual(list(decoded([batch], ["value"], decoding)), [batch])
+        self.assertEqual(list(decoded([batch], ["value"], None)), [batch])
+
+
+class BrokerTests(SynchronousTestCase):
+    """The columns where brokers are asked, read as a task reads them."""
+
+    def test_bothWays(self) -> None:
+        """What a broker has is decoded the same through it and in its folder, whether it fits or not."""
+        parent = Path(tempfile.mkdtemp(prefix="fleximq-journal-"))
+        self.addCleanup(shutil.rmtree, parent, ignore_errors=True)
+        broker = BrokerProcess("--journal", str(parent / "journal"), "--durable", "#")
+        self.addCleanup(broker.stop)
+        broker.__enter__()
+        url = f"tcp://127.0.0.1:{broker.port()}"
+        client: Client
+        with connect(url) as client:
+            client.publishMany("numbers", [{"a": 1}, {"a": "x"}, '{"a": 2}', 5])
+            client.flush()
+        for place in ({"url": url}, {"path": str(parent / "journal")}):
+            options = SourceOptions.of({**place, "decode": "json", "decodeSchema": "a INT", "columns": "error,decoded"})
+            reader = BatchReader(options, options.columns)
+            [rows] = [batch.to_pylist() for part in reader.partitions() for batch in reader.read(part)]
+            self.assertEqual([row["decoded"] for row in rows], [{"a": 1}, None, {"a": 2}, None])
+            self.assertEqual([row["error"] is None for row in rows], [True, False, True, False])
+
+
+class DecodedCase(SynchronousTestCase):
+    """``written`` is a journal in ``folder`` with payloads that fit and others that do not."""
+
+    def setUp(self) -> None:
+        self.spark = sharedSession()
+        self.folder = str(Path(self.mktemp()).absolute())
+        self.written = Written(self.folder)
+        self.addCleanup(self.written.close)
+
+    def load(self, **options: str) -> Any:
+        """Return the table, in the order of its offsets."""
+        return self.spark.read.format("fleximq").options(**options).load(self.folder).orderBy("offset")
+
+
+class DecodedTests(DecodedCase):
+    """The columns in Spark."""
+
+    def test_everyType(self) -> None:
+        """Each type comes to Spark as what it is."""
+        payload = {
+            "s": "é",
+            "d": 1.5,
+            "f": 0.5,
+            "n": -(2**63),
+            "i": 2**31 - 1,
+            "h": -(2**15),
+            "t": 127,
+            "b": True,
+            "x": b"\xff",
+            "at": MOMENT,
+            "day": "2026-01-02",
+            "c": "1.25",
+            "a": [1, None],
+            "m": {"k": 1.0},
+            "a b": {"p": 1, "q": [{"r": "2026-01-02T03:04:05.678901Z"}]},
+        }
+        self.written.kept("all", msgpack.packb(payload, datetime=True))
+        table = self.load(decode="messagepack", decodeSchema=EVERYTHING)
+        self.assertEqual(table.schema["decoded"].dataType.simpleString().count("struct"), 3)
+        row = table.selectExpr("decoded.*", "unix_micros(decoded.at) AS us", "unix_micros(decoded.`a b`.q[0].r) AS us2")
+        [found] = row.collect()
+        values = found.asDict(recursive=True)
+        micros = int(MOMENT.timestamp()) * 1_000_000 + 678901
+        self.assertEqual((values.pop("us"), values.pop("us2")), (micros, micros))
+        del values["at"], values["a b"]["q"]
+        expected: dict[str, Any] = {**payload, "day": date(2026, 1, 2), "c": Decimal("1.25"), "a b": {"p": 1}}
+        del expected["at"]
+        self.assertEqual(values, expected)
+
+    def test_whatDoesNotFit(self) -> None:
+        """A payload that lies about its type is a row with an error and without values; the query goes on."""
+        self.written.kept("t", msgpack.packb({"a": 1}), msgpack.packb({"a": "one"}), b"\xc1", msgpack.packb({}))
+        rows = self.load(decode="messagepack", decodeSchema="a INT", columns="offset,decoded,error").collect()
+        self.assertEqual([row.decoded and row.decoded.a for row in rows], [1, None, None, None])
+        self.assertEqual([row.decoded is None for row in rows], [False, True, True, False])
+        self.assertEqual([row.error is None for row in rows], [True, False, False, True])
+        self.assertIn("'a' is no INT", rows[1].error)
+
+    def test_dialects(self) -> None:
+        """JSON is read whoever has sent it, and what a FlexiMQ client sent as a map is one."""
+        self.written.publish("t", msgpack.packb({"a": 1}), msgpack.packb('{"a": 2}'))
+        self.written.publish("t", b'{"a": 3}', dialect="minimq", content=Content.TEXT)
+        self.written.publish("t", b'{"a": 4}||b=5', dialect="identity", content=Content.TEXT)
+        self.written.commit()
+        rows = self.load(decode="json", decodeSchema="a INT", identityMetadata="true").collect()
+        self.assertEqual([row.error for row in rows], [None] * 4)
+        self.assertEqual([row.decoded.a for row in rows], [1, 2, 3, 4])
+        self.assertEqual([row.decoded.metadata for row in rows], [None, None, None, {"b": "5"}])
+
+    def test_ownSchema(self) -> None:
+        """A schema of the user's own may have the columns that are made, with their types."""
+        self.written.kept("t", msgpack.packb({"a": 1}))
+        reader = self.spark.read.format("fleximq").options(decode="messagepack", decodeSchema="a INT")
+        table = reader.schema("decoded STRUCT<a: INT>, offset BIGINT").load(self.folder)
+        self.assertEqual([(row.decoded.a, row.offset) for row in table.collect()], [(1, 1)])
+        with self.assertRaises(PySparkException) as caught:
+            reader.schema("decoded STRUCT<a: STRING>").load(self.folder).collect()
+        self.assertIn("decoded STRUCT<a: INT>, error STRING", str(caught.exception))
+
+    def test_withoutOption(self) -> None:
+        """A column that nobody asked to make is refused by name."""
+        self.assertRaises(OptionRefused, columnsOf, self.spark.createDataFrame([], "error STRING").schema)
+
+    def test_stream(self) -> None:
+        """A stream has the same columns."""
+        self.written.kept("t", msgpack.packb({"a": 1}), b"\xc1")
+        stream = self.spark.readStream.format("fleximq").options(
+            decode="messagepack", decodeSchema="a INT", startingOffsets="earliest"
+        )
+        found: list[Any] = []
+        query = (
+            stream.load(self.folder)
+            .writeStream.option("checkpointLocation", str(Path(self.mktemp()).absolute()))
+            .foreachBatch(lambda rows, batch: found.extend(rows.orderBy("offset").collect()))
+            .trigger(availableNow=True)
+            .start()
+        )
+        self.addCleanup(query.stop)
+        self.assertTrue(query.awaitTermination(120))
+        self.assertEqual([row.decoded and row.decoded.a for row in found], [1, None])
+        self.assertEqual([row.error is None for row in found], [True, False])

@@ -1,0 +1,93 @@
+"""One checker behind a portal."""
+
+from typing import Any
+
+from twisted.cred.checkers import ANONYMOUS, AllowAnonymousAccess
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.errors import JoinRejected, NoCapacity, SettingError
+from fleximq.security.authentication.authentication_method import AT_ONCE, Way
+from fleximq.security.credentials import ApiKey, Password, Token
+from fleximq.security.principal import Principal
+from tests.security.sample_checkers import Answers, TwistedsOwn, pending
+
+
+class WayTests(SynchronousTestCase):
+    """What comes of asking."""
+
+    def ask(self, answer: Any, place: str = "here") -> Deferred[Any]:
+        """Ask a way whose checker answers this."""
+        way = Way("sample", Answers({"t": answer}))
+        return Deferred.fromCoroutine(way.ask(Token("t"), place))
+
+    def test_principal(self) -> None:
+        """A principal is given as it is, marked with the scheme."""
+        who = Principal("alice", frozenset({"ops"}), expires=7.0, proof="p")
+        found = self.successResultOf(self.ask(who))
+        self.assertEqual(found, Principal("alice", frozenset({"ops"}), {}, "sample", 7.0, "p"))
+
+    def test_names(self) -> None:
+        """The avatar ids of checkers that know nothing of us are names."""
+        for id in (b"alice", "alice"):
+            self.assertEqual(self.successResultOf(self.ask(id)), Principal("alice", scheme="sample"))
+        self.assertEqual(self.successResultOf(self.ask("zoë".encode())).name, "zoë")
+
+    def test_noNames(self) -> None:
+        """What nobody can be called is nobody, Twisted's anonymous included."""
+        for id in (ANONYMOUS, b"", b"anonymous", b"spawn:x", b"\xff", "a\n", Principal("spawn:x"), Principal("")):
+            self.assertIsNone(self.successResultOf(self.ask(id)), id)
+
+    def test_refused(self) -> None:
+        """Who is not known is nobody."""
+        self.assertIsNone(self.successResultOf(self.ask(None)))
+
+    def test_ownReasons(self) -> None:
+        """A checker may say in our words why not."""
+        for error in (NoCapacity("later"), JoinRejected("banned")):
+            self.assertIs(self.failureResultOf(self.ask(error)).value, error)
+
+    def test_broken(self) -> None:
+        """A checker that breaks lets nobody in; the log has the reason, the peer has not."""
+        error = self.failureResultOf(self.ask(ValueError("secret words")), NoCapacity).value
+        self.assertEqual(str(error), "the credentials cannot be checked now")
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+
+    def test_takes(self) -> None:
+        """It takes what its checker takes, and for Twisted's names and passwords ours."""
+        self.assertTrue(Way("a", Answers({})).takes(Token("")))
+        self.assertFalse(Way("a", Answers({})).takes(ApiKey("")))
+        self.assertTrue(Way("a", TwistedsOwn()).takes(Password("", "")))
+        self.assertFalse(Way("a", TwistedsOwn()).takes(Token("")))
+
+    def test_twisteds(self) -> None:
+        """Checkers that come with Twisted are asked in their own words, in UTF-8."""
+        way = Way("own", TwistedsOwn())
+        for username, password, name in (("zoë", "zoë", "zoë"), ("zoë", "x", None), ("x", "y\udc80", None)):
+            found = self.successResultOf(Deferred.fromCoroutine(way.ask(Password(username, password), "here")))
+            self.assertEqual(found and found.name, name)
+
+    def test_nothingToCheck(self) -> None:
+        """A checker for something that no client can show is a mistake."""
+        error = self.assertRaises(SettingError, Way, "anonymous", AllowAnonymousAccess())
+        self.assertEqual(str(error), "auth anonymous checks nothing that a client of this broker can show")
+
+    def test_guarded(self) -> None:
+        """Unless its secrets cannot be guessed, it is asked a few times at a time only."""
+        checker = Answers({"t": pending()})
+        way = Way("a", checker)
+        for _ in range(AT_ONCE + 3):
+            Deferred.fromCoroutine(way.ask(Token("t"), "here"))
+        self.assertEqual((way.guarded, len(checker.asked)), (True, AT_ONCE))
+        checker = Answers({"t": pending()}, unguessable=True)
+        way = Way("a", checker)
+        for _ in range(AT_ONCE + 3):
+            Deferred.fromCoroutine(way.ask(Token("t"), "here"))
+        self.assertEqual((way.guarded, len(checker.asked)), (False, AT_ONCE + 3))
+
+    def test_offersNothing(self) -> None:
+        """A checker that cannot tell whether it still vouches for somebody does; it remembers nobody and warns of
+        nothing.
+        """
+        way, who = Way("a", Answers({})), Principal("alice")
+        self.assertEqual((way.vouch(who), way.remembered(Token("t")), way.warnings), (who, None, ()))

@@ -1,0 +1,48 @@
+"""What others say of a principal."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.rights import Action
+from fleximq.security.checkers.claims import MOST, WrongClaim, find, grantsOf, rolesOf
+
+NOTHING: dict[str, tuple[str, ...]] = {action.value: () for action in Action}
+
+
+class ClaimsTests(SynchronousTestCase):
+    """Names, roles, permissions."""
+
+    def test_find(self) -> None:
+        """A claim is found under its very name, which may have dots, or else inside of others."""
+        claims = {"sub": "a", "https://x.example/roles": ["r"], "realm": {"roles": ["s"], "x.y": 1}}
+        self.assertEqual(find(claims, "sub"), "a")
+        self.assertEqual(find(claims, "https://x.example/roles"), ["r"])
+        self.assertEqual(find(claims, "realm.roles"), ["s"])
+        for path in ("none", "realm.none", "sub.x", "realm.roles.0", ""):
+            self.assertIsNone(find(claims, path))
+
+    def test_roles(self) -> None:
+        """Roles are a list, or words; what is no role's name is passed over."""
+        self.assertEqual(rolesOf(None), frozenset())
+        self.assertEqual(rolesOf(["a", "b c", 7, "d"]), {"a", "d"})
+        self.assertEqual(rolesOf("a b"), {"a", "b"})
+
+    def test_noRoles(self) -> None:
+        """Anything else is wrong."""
+        for said in (7, {"a": 1}, True, ["a"] * (MOST + 1)):
+            self.assertRaises(WrongClaim, rolesOf, said)
+
+    def test_grants(self) -> None:
+        """Actions have patterns; true is all but ``$``, and what is not said is nothing."""
+        said = {"publish": ["a.*", "b"], "subscribe": True, "read": False, "admin": "x"}
+        expected = {**NOTHING, "publish": ("a.*", "b"), "subscribe": ("#",), "admin": ("x",)}
+        self.assertEqual(grantsOf(said), expected)
+
+    def test_nothingSaid(self) -> None:
+        """No permissions are none, which is not the same as no restriction."""
+        self.assertEqual((grantsOf(None), grantsOf({})), (NOTHING, NOTHING))
+
+    def test_noGrants(self) -> None:
+        """Anything else is wrong."""
+        for said in (7, [], "x", {"fly": ["a"]}, {"publish": 7}, {"publish": [7]}, {"publish": [""]},
+                     {"publish": ["x" * 1025]}, {"publish": ["a"] * (MOST + 1)}, {7: ["a"]}):  # fmt: skip
+            self.assertRaises(WrongClaim, grantsOf, said)

@@ -1,0 +1,167 @@
+"""The broker's security as a whole, and the admissions made of it."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from fleximq.config.settings import Settings
+from fleximq.errors import AuthenticationFailed, SettingError, Unauthorized
+from fleximq.interfaces import IAdmission
+from fleximq.rights import EVERYTHING
+from fleximq.security import access_policy
+from fleximq.security.access_policy import Security
+from fleximq.security.anonymous_access import REFUSAL, Protection
+from fleximq.security.checkers.hashed_secrets import hashOf
+from fleximq.security.credentials import ApiKey, Token
+from fleximq.security.principal import Admitted, Principal
+from tests.security.secrets_on_disk import secretFile
+
+HERE = IPv4Address("TCP", "127.0.0.1", 1)
+REMOTE = IPv4Address("TCP", "192.0.2.1", 1)
+
+
+class SecurityTests(SynchronousTestCase):
+    """One security, and others that take its place."""
+
+    def setUp(self) -> None:
+        """Know one token, of alice."""
+        self.clock = Clock()
+        self.path = secretFile(self, f"alice:{hashOf('good')}:ops\n")
+
+    def make(self, **settings: Any) -> Security:
+        """Return the security of these settings."""
+        return Security.of(Settings(**settings), self.clock)
+
+    def locked(self, **settings: Any) -> Security:
+        """Return one that knows tokens."""
+        return self.make(auth=(f"tokens:{self.path}",), **settings)
+
+    def test_open(self) -> None:
+        """Without checkers, everybody near is let in as nobody in particular, whatever it shows."""
+        admission = self.make().admissionFor(Protection())
+        self.assertTrue(verifyObject(IAdmission, admission))
+        self.assertEqual(
+            (admission.required, admission.refusal(HERE), admission.refusal(REMOTE)), (False, None, REFUSAL)
+        )
+        for credentials in (None, Token("x")):
+            self.assertEqual(self.successResultOf(admission.admit(credentials, HERE)), Admitted(None, EVERYTHING))
+
+    def test_openToAll(self) -> None:
+        """The settings decide whether that holds for those from elsewhere, and those behind a proxy."""
+        admission = self.make(allowAnonymous=True).admissionFor(Protection(proxied=True))
+        self.assertIsNone(admission.refusal(REMOTE))
+        self.assertEqual(self.make().admissionFor(Protection(proxied=True)).refusal(HERE), REFUSAL)
+
+    def test_locked(self) -> None:
+        """With checkers nobody is refused for its address, and nobody comes in without credentials."""
+        admission = self.locked().admissionFor(Protection())
+        self.assertEqual((admission.required, admission.refusal(REMOTE)), (True, None))
+        for address in (HERE, REMOTE):
+            self.failureResultOf(admission.admit(None, address), Unauthorized)
+        admitted = self.successResultOf(admission.admit(Token("good"), REMOTE))
+        self.assertEqual((admitted.principal.name, admitted.principal.roles, admitted.rights),
+                         ("alice", {"ops"}, EVERYTHING))  # fmt: skip
+        self.failureResultOf(admission.admit(ApiKey("good"), HERE), AuthenticationFailed)
+        wrong = admission.admit(Token("bad"), HERE)
+        self.clock.advance(1)
+        self.failureResultOf(wrong, Unauthorized)
+
+    def test_ajar(self) -> None:
+        """Where those who show nothing are let in, those who show something wrong are not."""
+        admission = self.locked(allowAnonymous=True).admissionFor(Protection())
+        self.assertFalse(admission.required)
+        self.assertIsNone(self.successResultOf(admission.admit(None, REMOTE)).principal)
+        self.assertEqual(self.successResultOf(admission.admit(Token("good"), REMOTE)).principal.name, "alice")
+        wrong = admission.admit(Token("bad"), HERE)
+        self.clock.advance(1)
+        self.failureResultOf(wrong, Unauthorized)
+
+    def test_permissions(self) -> None:
+        """The tables of the settings say what they may do."""
+        values = {"auth": [f"tokens:{self.path}"], "roles": {"ops": {"publish": ["a"]}}}
+        security = Security.of(Settings.of(values), self.clock)
+        admitted = self.successResultOf(security.admissionFor(Protection()).admit(Token("good"), HERE))
+        self.assertEqual((admitted.rights.may("publish", "a"), admitted.rights.may("publish", "b")), (True, False))
+        self.assertFalse(security.rightsOf(None).may("publish", "a"))
+
+    def test_replaced(self) -> None:
+        """Admissions follow what takes a security's place."""
+        security = self.make()
+        admission = security.admissionFor(Protection())
+        security.replace(self.locked())
+        self.assertTrue(admission.required)
+        self.failureResultOf(admission.admit(None, HERE), Unauthorized)
+        security.replace(self.make())
+        self.assertEqual((admission.required, admission.refusal(REMOTE)), (False, REFUSAL))
+
+    def test_attemptsGoOn(self) -> None:
+        """What is known of wrong attempts outlives a replacement."""
+        security = self.locked()
+        security.admissionFor(Protection()).admit(Token("bad"), HERE).addErrback(lambda _: None)
+        settings = Settings(auth=(f"tokens:{self.path}",))
+        security.replace(Security.of(settings, self.clock, attempts=security.attempts))
+        wrong = security.admissionFor(Protection()).admit(Token("bad"), HERE)
+        self.clock.advance(0.15)
+        self.assertNoResult(wrong)
+        self.clock.advance(0.1)
+        self.failureResultOf(wrong, Unauthorized)
+
+    def test_vouches(self) -> None:
+        """Somebody who was let in is vouched for until its entry is gone, or another secret is in its place."""
+        security = self.locked()
+        who = self.successResultOf(security.admissionFor(Protection()).admit(Token("good"), HERE)).principal
+        for content, vouched in (
+            (f"alice:{hashOf('good')}\n", True),
+            (f"alice:{hashOf('other')}\n", False),
+            (f"bob:{hashOf('good')}\n", False),
+            ("", False),
+        ):
+            Path(self.path).write_text(content)
+            security.replace(self.locked())
+            self.assertEqual(security.vouchesFor(who), vouched, content)
+
+    def test_current(self) -> None:
+        """Its roles are those of today."""
+        security = self.locked()
+        who = self.successResultOf(security.admissionFor(Protection()).admit(Token("good"), HERE)).principal
+        Path(self.path).write_text(f"alice:{hashOf('good')}:other\n")
+        security.replace(self.locked())
+        current = security.current(who)
+        self.assertEqual(current and (current.name, current.roles), ("alice", {"other"}))
+
+    def test_unlocked(self) -> None:
+        """Where nothing checks any more, nobody is vouched for but those who showed nothing, and our own programs."""
+        security = self.locked()
+        who = self.successResultOf(security.admissionFor(Protection()).admit(Token("good"), HERE)).principal
+        self.assertFalse(security.vouchesFor(None))
+        security.replace(self.make())
+        self.assertEqual((security.vouchesFor(who), security.vouchesFor(None)), (False, True))
+        for each in (security, self.locked()):
+            self.assertTrue(each.vouchesFor(Principal("spawn:worker")))
+
+    def test_revokedMeanwhile(self) -> None:
+        """Who is revoked while its credentials are checked is not let in."""
+        security = self.locked()
+        admitted = security.admit(Token("good"), HERE)
+        self.patch(security, "current", lambda who: None)
+        self.assertRaises(Unauthorized, admitted.send, None)
+
+    def test_wrongFile(self) -> None:
+        """A file that is wrong is a sentence, and nothing is made."""
+        Path(self.path).write_text("alice:good\n")
+        error = self.assertRaises(SettingError, self.locked)
+        self.assertTrue(str(error).startswith(f"auth tokens: {self.path} cannot be understood: line 1, for alice"))
+        self.assertNotIn("good", str(error))
+
+    def test_warns(self) -> None:
+        """A file that is open to others is said in the log."""
+        lines: list[str] = []
+        self.patch(access_policy, "_log", type("L", (), {"warn": lambda _, text, sentence: lines.append(sentence)})())
+        os.chmod(self.path, 0o644)
+        self.locked()
+        self.assertEqual(lines, [f"{self.path} is open to others than its owner: chmod 600 {self.path}"])

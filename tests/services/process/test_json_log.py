@@ -1,0 +1,122 @@
+"""Lines of JSON, and the real program that writes them."""
+
+import io
+import json
+import signal
+import socket
+from typing import Any
+
+from twisted.application.service import Application, MultiService
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import FileLogObserver, ILogObserver, Logger, LogLevel
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.services.process.json_log import LoggingService, formatLine, inJson
+from tests.broker_process import BrokerProcess
+
+
+class LineTests(SynchronousTestCase):
+    """One event."""
+
+    def line(self, say: Any) -> dict[str, Any]:
+        """Return what is written of what is said to a logger."""
+        file = io.StringIO()
+        say(Logger("a.b", observer=FileLogObserver(file, formatLine)))
+        text = file.getvalue()
+        self.assertEqual((text.count("\n"), text[-1]), (1, "\n"))
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def test_fields(self) -> None:
+        """A line has the time, where it is from, the sentence, and the fields."""
+        line = self.line(lambda log: log.warn("{who} left", who="x", number=3, part=0.5, yes=True, none=None))
+        self.assertRegex(line.pop("time"), r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00")
+        self.assertEqual(
+            line,
+            {
+                "level": "warn", "logger": "a.b", "message": "x left", "who": "x", "number": 3, "part": 0.5,
+                "yes": True, "none": None,
+            },
+        )  # fmt: skip
+
+    def test_otherValues(self) -> None:
+        """What JSON has no word for is text."""
+        line = self.line(lambda log: log.info("x", one=b"y", two=float("inf"), three=(1, 2)))
+        self.assertEqual((line["one"], line["two"], line["three"]), ("b'y'", "inf", "(1, 2)"))
+
+    def test_ownNames(self) -> None:
+        """A field does not take the place of what each line has."""
+        line = self.line(lambda log: log.info("sentence", time="mine", message="mine", logger="mine"))
+        self.assertEqual((line["message"], line["logger"]), ("sentence", "a.b"))
+
+    def test_failure(self) -> None:
+        """A failure comes with its traceback, in the same line."""
+        line = self.line(lambda log: log.failure("it broke", Failure(ValueError("why"))))
+        self.assertEqual((line["level"], line["message"]), ("critical", "it broke"))
+        self.assertIn("ValueError: why", line["traceback"])
+
+    def test_newLines(self) -> None:
+        """A line end in a value is no line end."""
+        self.assertEqual(self.line(lambda log: log.info("{x}", x="a\nb"))["message"], "a\nb")
+
+    def test_legacy(self) -> None:
+        """What old code logs has a message, too."""
+        line = json.loads(formatLine({"log_format": "{log_text}", "log_text": "old", "log_time": 0.0, "system": "-",
+                                      "log_level": LogLevel.info, "isError": 0, "message": ()}))  # fmt: skip
+        self.assertEqual((line["message"], line["time"]), ("old", "1970-01-01T00:00:00.000+00:00"))
+
+
+class PlaceTests(SynchronousTestCase):
+    """Where the lines go."""
+
+    def observer(self, **options: Any) -> Any:
+        """Return what the application is given."""
+        self.signals: dict[int, Any] = {}
+        application = Application("x")
+        service = LoggingService(options, MemoryReactorClock(), self.signals.__setitem__)
+        service.setServiceParent(application)
+        return application.getComponent(ILogObserver)
+
+    def test_standardOutput(self) -> None:
+        """In the foreground they go to standard output, if no file is named."""
+        self.assertNotIn(signal.SIGUSR1, (self.observer(nodaemon=True), self.signals)[1])
+        self.assertIsInstance(self.observer(nodaemon=True, logfile="-"), FileLogObserver)
+
+    def test_file(self) -> None:
+        """They go to a file, which SIGUSR1 rotates."""
+        path = self.mktemp()
+        observer = self.observer(nodaemon=True, logfile=path)
+        Logger("a", observer=observer).info("here")
+        with open(path) as file:
+            self.assertEqual(json.loads(file.read())["message"], "here")
+        self.assertIn(signal.SIGUSR1, self.signals)
+
+    def test_syslog(self) -> None:
+        """The system's log has its own form."""
+        service = MultiService()
+        self.assertIs(inJson(service, {"syslog": True}, None), service)
+
+
+class ProgramTests(SynchronousTestCase):
+    """A real broker."""
+
+    def test_left(self) -> None:
+        """All it prints is JSON; a client that leaves is told with its reason and what went over its connection."""
+        with BrokerProcess("--log-format", "json") as broker:
+            with socket.create_connection(broker.address) as client:
+                client.sendall(b"PING:\n")
+                self.assertEqual(client.recv(6), b"PONG:\n"[:6])
+            broker.waitForOutput('"event": "left"')
+            lines = [json.loads(line) for line in broker.output.splitlines()]
+        (left,) = [line for line in lines if line.get("event") == "left"]
+        (joined,) = [line for line in lines if line.get("event") == "joined"]
+        self.assertEqual(
+            {name: left[name] for name in ("dialect", "client", "client_id", "principal", "bytes_in", "messages_in")},
+            {
+                "dialect": "minimq", "client": "minimq-1000", "client_id": 1000, "principal": None, "bytes_in": 6,
+                "messages_in": 1,
+            },
+        )  # fmt: skip
+        self.assertEqual((left["reason"], joined["client_id"]), ("client closed", 1000))
+        self.assertTrue(left["address"].startswith("127.0.0.1:"))

@@ -1,0 +1,237 @@
+"""The journal as a service: when it opens and closes, and what is said about it."""
+
+import signal
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import formatEvent, globalLogPublisher
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.write_turn import Turn
+from fleximq.errors import JournalError
+from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.journal.retention.segment_removal import Freed
+from fleximq.services.journal_service import CLEANING, JournalService, makeJournal, restore
+from fleximq.services.process.wakeup import Bell
+from fleximq.values.records import ClientIds
+from tests.broker.parts import makeBroker
+
+
+class Left(Exception):
+    """Stands for the end of the process."""
+
+
+def leave(sentence: str) -> NoReturn:
+    """Depart as far as a test can."""
+    raise Left(sentence)
+
+
+class Found:
+    """What a journal says it found."""
+
+    snapshot = None
+    clean = True
+    nextClientId = 3000
+    records = 7
+    torn = ("the end was torn",)
+    lost = ("two are lost",)
+
+    def replay(self, batches: Callable[[Any], None], notes: Callable[[Any], None]) -> None:
+        """There is nothing behind the snapshot."""
+
+
+class Steps:
+    """A journal that notes what is done with it."""
+
+    def __init__(self, steps: list[Any], fault: str | None = None, repair: str | None = None) -> None:
+        self.steps = steps
+        self.fault = fault
+        self.repair = repair
+        self.keeper: Any = None
+        self.freed = 0
+
+    def open(self) -> Found:
+        """Open, or say why not."""
+        self.steps.append("open")
+        if self.fault:
+            raise JournalError(self.fault)
+        return Found()
+
+    def begin(self) -> None:
+        """Begin."""
+        self.steps.append("begin")
+
+    def close(self) -> None:
+        """Close."""
+        self.steps.append("close")
+
+    def look(self) -> None:
+        """Look whether the files are there."""
+        self.steps.append("look")
+
+    def clean(self, done: Callable[[Freed], None]) -> bool:
+        """Clean."""
+        self.steps.append("clean")
+        done(Freed(0, 0, self.freed))
+        return True
+
+    def note(self, event: Any) -> None:
+        """Take a note."""
+        self.steps.append(event)
+
+    def reopen(self, found: Callable[[str | None], None]) -> None:
+        """Try again."""
+        self.steps.append("reopen")
+        found(self.repair)
+
+
+class Inner(Service):
+    """A service that needs the journal, and ends when it is told so."""
+
+    def __init__(self, steps: list[Any]) -> None:
+        self.steps = steps
+        self.ended: Deferred[None] = Deferred()
+
+    def startService(self) -> None:
+        """Start."""
+        self.steps.append("start")
+
+    def stopService(self) -> "Deferred[None]":
+        """Stop by and by."""
+        self.steps.append("stop")
+        return self.ended
+
+
+class JournalServiceTests(SynchronousTestCase):
+    """Start, end and signals."""
+
+    def setUp(self) -> None:
+        """Steps are noted, and so is the log."""
+        self.steps: list[Any] = []
+        self.signals: dict[int, Any] = {}
+        self.texts: list[str] = []
+        self.reactor: Any = MemoryReactorClock()
+        self.reactor.callFromThread = lambda call: call()
+
+        def observe(event: Any) -> None:
+            if event.get("log_namespace") == "fleximq.services.journal":
+                self.texts.append(formatEvent(event))
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+
+    def service(self, restore: Callable[[Any], None] | None = None, **journal: Any) -> JournalService:
+        """Return a service with a journal of steps and another service in it."""
+        kept: Any = Steps(self.steps, **journal)
+        service = JournalService(
+            self.reactor,
+            kept,
+            restore or (lambda found: self.steps.append("restore")),
+            leave,
+            Bell(self.reactor),
+            self.onSignal,
+        )
+        self.inner = Inner(self.steps)
+        self.inner.setServiceParent(service)
+        return service
+
+    def onSignal(self, number: int, call: Any) -> Any:
+        """Install what a signal calls, and return what it called before."""
+        before = self.signals.get(number, signal.SIG_DFL)
+        self.signals[number] = call
+        return before
+
+    def test_order(self) -> None:
+        """Opened and restored before anything starts, closed when all has ended."""
+        service = self.service()
+        self.assertEqual(self.steps, [])
+        service.startService()
+        self.assertEqual(self.steps, ["open", "restore", "begin", "look", "clean", "start"])
+        ended = service.stopService()
+        self.assertEqual(self.steps[6:], ["stop"])
+        self.assertNoResult(ended)
+        self.inner.ended.callback(None)
+        self.successResultOf(ended)
+        self.assertEqual(self.steps[7:], ["close"])
+        self.assertEqual(self.signals, {signal.SIGUSR2: signal.SIG_DFL})
+
+    def test_notOpened(self) -> None:
+        """A journal that cannot be opened is why the process ends, in its own sentence; nothing else starts."""
+        service = self.service(fault="/x is not a journal")
+        self.assertEqual(str(self.assertRaises(Left, service.startService)), "/x is not a journal")
+        self.assertEqual((self.steps, self.signals), (["open"], {}))
+        self.inner.ended.callback(None)
+        self.successResultOf(service.stopService())
+        self.assertEqual(self.steps, ["open", "stop"])
+
+    def test_notRestored(self) -> None:
+        """What cannot be understood ends it too; the journal is closed and unlocked again."""
+
+        def fail(found: Any) -> None:
+            raise KeyError("odd")
+
+        service = self.service(fail)
+        self.assertIn("could not be restored: 'odd'", str(self.assertRaises(Left, service.startService)))
+        self.assertEqual(self.steps, ["open", "close"])
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+
+    def test_log(self) -> None:
+        """The log says what was cut, what is lost, and that it is ready."""
+        self.service().startService()
+        self.assertEqual(self.texts[:2], ["Journal: the end was torn", "Journal: two are lost"])
+        self.assertRegex(self.texts[2], r"^The journal is ready in \d+ ms with 7 records$")
+
+    def test_reopened(self) -> None:
+        """SIGUSR2 opens it again, and the log says how that went."""
+        for repair, words in (
+            (None, "The journal was reopened and keeps messages again"),
+            ("no space left on device", "The journal could not be reopened: no space left on device"),
+        ):
+            self.service(repair=repair).startService()
+            self.signals[signal.SIGUSR2](signal.SIGUSR2, None)
+            self.assertEqual((self.steps[-1], self.texts[-1]), ("reopen", words))
+
+    def test_cleaned(self) -> None:
+        """What has expired is looked for at the start and every minute, until the end; the log says what was freed."""
+        service = self.service()
+        service.startService()
+        kept: Any = service.journal
+        kept.freed = 4096
+        self.reactor.advance(CLEANING)
+        self.assertEqual(self.steps.count("clean"), 2)
+        self.assertEqual(self.texts[-1], "What has expired was taken out of the journal: 4096 bytes")
+        service.stopService()
+        self.inner.ended.callback(None)
+        self.reactor.advance(3 * CLEANING)
+        self.assertEqual(self.steps.count("clean"), 2)
+
+    def test_clientIds(self) -> None:
+        """Client ids go on behind those that the last run may have given."""
+        broker = makeBroker(Clock())
+        journal: Any = Steps(self.steps)
+        found: Any = Found()
+        restore(broker, journal, found)
+        self.assertEqual((broker.join("any").id, self.steps), (4000, [ClientIds(6000)]))
+
+
+class MakeJournalTests(SynchronousTestCase):
+    """Which journal the settings ask for."""
+
+    def make(self, **settings: Any) -> Any:
+        """Return the journal for these settings."""
+        reactor: Any = MemoryReactorClock()
+        reactor.callFromThread = lambda call, *arguments: call(*arguments)
+        return makeJournal(Bell(reactor), Settings(**settings), Turn(reactor), lambda event, number: None)
+
+    def test_memory(self) -> None:
+        """None, and it lives in memory."""
+        self.assertIsInstance(self.make(), MemoryJournal)
+
+    def test_disk(self) -> None:
+        """A folder, and it lives there; nothing is opened yet."""
+        self.assertTrue(self.make(journal="/no/such/folder", fsync="interval:5").onDisk)

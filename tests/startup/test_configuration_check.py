@@ -1,0 +1,133 @@
+"""What is found wrong with settings before anything starts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.config.extension_options import Chosen
+from fleximq.config.option_values import count
+from fleximq.dialects.registry import Registry, installed
+from fleximq.errors import SettingError
+from fleximq.plugin import Dialect, Extension
+from fleximq.startup.configuration_check import configurationOf, faults
+
+
+def configure(options: Mapping[str, object]) -> Any:
+    """Read the options of the extension ``sample``: a number ``n``; ``broken`` breaks it."""
+    if "broken" in options:
+        raise ValueError("I am broken")
+    return count("n", options.get("n", 7))
+
+
+REGISTRY = Registry.of(
+    [*(each for each in installed().dialects.values()), Dialect("plus")],
+    [
+        Extension("sample", "A sample.", "tests.startup.test_configuration_check.configure", "builtins.dict"),
+        Extension("gone", "Not there.", "there.is.no.such", "builtins.dict"),
+    ],
+)
+
+
+class FaultsTests(SynchronousTestCase):
+    """Sentences about settings."""
+
+    def faults(self, **values: object) -> list[str]:
+        """Return everything that is wrong with these values; in names an underscore stands for a dash."""
+        return list(faults({name.replace("_", "-"): value for name, value in values.items()}, REGISTRY))
+
+    def test_good(self) -> None:
+        """Nothing is said about what is right, plug-ins included."""
+        self.assertEqual(self.faults(), [])
+        self.assertEqual(self.faults(keepalive=3, listen="plus+tcp:1", extension={"sample": {"n": 3}}), [])
+
+    def test_onlyOneStdio(self) -> None:
+        """There is only one standard input."""
+        self.assertEqual(self.faults(listen=["stdio:", "tcp:1"]), [])
+        self.assertEqual(
+            self.faults(listen=["stdio:", "minimq+stdio://"]),
+            ["listen is stdio: and minimq+stdio://, but only one client can be at standard input"],
+        )
+
+    def test_withoutJournal(self) -> None:
+        """What only a journal can do is not promised without one."""
+        for name, value in (("durable", "a"), ("retain", "a"), ("retention", "a=1d"), ("history", 3)):
+            self.assertEqual(
+                self.faults(**{name: value}),
+                [f"{name} is set, but nothing is kept without a journal: set journal to a folder"],
+            )
+            self.assertEqual(self.faults(journal="j", **{name: value}), [])
+
+    def test_twoFiles(self) -> None:
+        """A journal that is bounded has room for two files at least, else it could never get rid of one."""
+        self.assertEqual(self.faults(journal="j", journal_segment="1MiB", journal_max_bytes="2MiB"), [])
+        self.assertEqual(
+            self.faults(journal="j", journal_segment="1MiB", journal_max_bytes=2097151),
+            ["journal-max-bytes is 2097151, but must be 0 or at least twice journal-segment, which is 2097152"],
+        )
+
+    def test_all(self) -> None:
+        """Everything that is wrong is said, not only the first: names, types, values, listeners, extensions."""
+        self.assertEqual(
+            self.faults(
+                keep_alive=3,
+                keepalive=True,
+                max_clients=0,
+                listen=["foo:1", "tcp:1", "mqtt+tcp:1"],
+                extension=["none", "sample:n=many"],
+            ),
+            [
+                "there is no setting named keep-alive, did you mean keepalive?",
+                "keepalive is True, but must be a number of seconds, e.g. 30 or 0.5",
+                "max-clients is 0, but must be between 1 and 281474976710656",
+                "listen is 'foo:1', but there is no kind of endpoint named 'foo'",
+                f"listen names the dialect 'mqtt', but must name one of {', '.join(REGISTRY.dialects)}, or none",
+                "there is no extension named 'none'; installed: gone, sample",
+                "extension sample: n is 'many', but must be a whole number",
+            ],
+        )
+
+    def test_auth(self) -> None:
+        """What is wrong with checkers is said for each of them, and with their files too."""
+        missing, unknown, empty = self.faults(auth=["certificate:", "tokens:/none/such", "none:x", "jwt:"])
+        self.assertEqual(missing, "auth tokens: /none/such cannot be read: no such file or directory")
+        self.assertTrue(
+            unknown.startswith("auth is 'none', but there is no such scheme; installed: apikeys, "), unknown
+        )
+        self.assertEqual(empty, "auth jwt: exactly one of secret=FILE, key=FILE and jwks=FILE must be given")
+
+    def test_elsewhere(self) -> None:
+        """Sockets that systemd passes need not be here where the broker is not."""
+        values = {"listen": ["minimq+systemd:domain=INET:index=0", "haproxy:systemd:domain=INET:index=1"]}
+        self.assertEqual(len(list(faults(values, REGISTRY))), 2)
+        self.assertEqual(list(faults(values, REGISTRY, elsewhere=True)), [])
+
+    def test_tables(self) -> None:
+        """A table where none makes sense is refused as any other wrong value."""
+        self.assertEqual(
+            self.faults(listen={"tcp": 1}), ["listen is {'tcp': 1}, but must be a text or a list of texts"]
+        )
+        self.assertEqual(self.faults(limits={"max-line": 1}), ["there is no setting named limits"])
+
+
+class ConfigurationTests(SynchronousTestCase):
+    """The options of one extension."""
+
+    def refused(self, name: str, **options: object) -> str:
+        """Return the sentence with which these options are refused."""
+        return str(self.assertRaises(SettingError, configurationOf, Chosen(name, options), REGISTRY))
+
+    def test_read(self) -> None:
+        """The extension says what its options are."""
+        self.assertEqual(configurationOf(Chosen("sample", {"n": "3"}), REGISTRY), 3)
+
+    def test_unknown(self) -> None:
+        """An unknown name is answered by those that are installed."""
+        self.assertEqual(self.refused("x"), "there is no extension named 'x'; installed: gone, sample")
+        error = self.assertRaises(SettingError, configurationOf, Chosen("x"), Registry.of([], []))
+        self.assertEqual(str(error), "there is no extension named 'x'; installed: none")
+
+    def test_broken(self) -> None:
+        """One that cannot be loaded, or breaks, is a sentence as well."""
+        self.assertIn("the extension gone cannot be loaded: ", self.refused("gone"))
+        self.assertEqual(self.refused("sample", broken=1), "the extension sample cannot be loaded: I am broken")

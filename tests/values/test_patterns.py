@@ -1,0 +1,93 @@
+"""Patterns that are asked about names."""
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.values.patterns import anyOf, overlap
+from tests.broker.parts import Collector
+
+_PARTS = st.sampled_from(["a", "b", "*", "#", ".", "/", "$", "", "a*", "\n", "é"])
+#: Every name that tells patterns of up to three of these levels apart; "c" is in none of them.
+_LEVELS = ("a", "$a", "", "#", "*", "c", "$c")
+_ALL_NAMES = [name for depth in range(1, 5) for levels in product(_LEVELS, repeat=depth) if (name := ".".join(levels))]
+_NAMES = st.lists(_PARTS, min_size=1, max_size=8).map("".join).filter(bool)
+
+
+class AnyOfTests(SynchronousTestCase):
+    """A name is asked about."""
+
+    def test_none(self) -> None:
+        """No patterns match nothing."""
+        self.assertEqual([anyOf(())(name) for name in ("", "a", "#")], [False] * 3)
+
+    def test_examples(self) -> None:
+        """Each wildcard stands for what it stands for in a subscription."""
+        for pattern, matching, others in (
+            ("a", ["a"], ["A", "a.b", "b", "a."]),
+            ("a.*", ["a.b", "a/b", "a."], ["a", "a.b.c", "b.a"]),
+            ("*.a", ["b.a", "/a"], ["a", "$b.a"]),
+            ("a.#", ["a", "a.b", "a/b.c", "a."], ["ab", "b"]),
+            ("#", ["a", "a.b", "a$"], ["$sys/x", "$"]),
+            ("$dead.#", ["$dead/t", "$dead"], ["dead"]),
+            ("a#", ["a#"], ["a", "ab"]),
+            ("#.a", ["#.a", "#/a"], ["b.a"]),
+            ("a.b|c", ["a.b|c"], ["a.b", "c"]),
+        ):
+            matches = anyOf((pattern,))
+            self.assertEqual([name for name in matching + others if matches(name)], matching, pattern)
+
+    def test_several(self) -> None:
+        """One match is enough."""
+        matches = anyOf(("a.*", "b"))
+        self.assertEqual([matches(name) for name in ("a.x", "b", "a", "b.x")], [True, True, False, False])
+
+    @given(_NAMES, _NAMES)
+    def test_asSubscribed(self, pattern: str, name: str) -> None:
+        """A pattern matches the names whose messages a subscription to it brings."""
+        table = TopicTable(10, lambda topic: None)
+        table.subscribePattern(Collector(), pattern)
+        self.assertEqual(anyOf((pattern,))(name), bool(table.subscribers(table.get(name))))
+
+
+class OverlapTests(SynchronousTestCase):
+    """Two patterns are compared."""
+
+    def test_examples(self) -> None:
+        """They overlap if there is a name for both."""
+        for one, other, expected in (
+            ("a", "a", True),
+            ("a", "b", False),
+            ("a.b", "a/b", True),
+            ("a.*", "*.b", True),
+            ("a.*", "b.*", False),
+            ("a.*", "a", False),
+            ("a.#", "a", True),
+            ("a.#", "a.b.c", True),
+            ("a.#", "b.#", False),
+            ("#", "a.*.b", True),
+            ("*", "a.#", True),
+            ("*.*", "a", False),
+            ("#", "$sys/x", False),
+            ("*.x", "$sys.x", False),
+            ("$sys/#", "$sys/*/joined", True),
+            ("$sys/#", "*/x", False),
+            ("#.a", "b.a", False),
+            ("#.a", "#", True),
+            (".#", "*", False),
+            (".#", "#", True),
+            (".#", ".#", True),
+        ):
+            self.assertEqual([overlap(one, other), overlap(other, one)], [expected] * 2, (one, other))
+
+    @settings(deadline=None, max_examples=300)
+    @given(*[st.lists(st.sampled_from(["a", "$a", "", "*", "#"]), min_size=1, max_size=3).map(".".join)] * 2)
+    def test_asMatched(self, one: str, other: str) -> None:
+        """They overlap just if one of all names is matched by both."""
+        if not (one and other):
+            return
+        matches, matchesToo = anyOf((one,)), anyOf((other,))
+        self.assertEqual(overlap(one, other), any(matches(name) and matchesToo(name) for name in _ALL_NAMES))

@@ -1,0 +1,37 @@
+"""What a journal knows of consumer groups, from snapshots and notes."""
+
+import msgpack
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.values.records import ClientIds, Forgotten, Note, Reached
+from fleximq.values.state_records import dumped, follow, groupsIn
+
+
+class GroupsTests(SynchronousTestCase):
+    """Snapshots, and notes behind them."""
+
+    def test_thereAndBack(self) -> None:
+        """A snapshot gives back what was put into it."""
+        words = [Reached("a", 5, 6, 7), Reached("b", 1, 2)]
+        snapshot = msgpack.unpackb(msgpack.packb({"groups": dumped(words)}))
+        self.assertEqual(groupsIn(snapshot), {"a": words[0], "b": words[1]})
+
+    def test_none(self) -> None:
+        """A snapshot of a broker that knew of no groups has none."""
+        for snapshot in (None, {}, {"groups": []}, []):
+            self.assertEqual(groupsIn(snapshot), {})
+
+    def test_follow(self) -> None:
+        """The last word counts, until it is forgotten; other notes say nothing."""
+        groups: dict[str, Reached] = {}
+        notes: list[Note] = [
+            Reached("a", 1, 1),
+            Reached("b", 1, 1),
+            ClientIds(5),
+            Reached("a", 2, 2),
+            Forgotten("b"),
+            Forgotten("c"),
+        ]
+        for note in notes:
+            follow(groups, note)
+        self.assertEqual(groups, {"a": Reached("a", 2, 2)})
