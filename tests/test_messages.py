@@ -6,7 +6,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.wire.blipmq_frame import FrameType
-from fleximq.wire.flexi_rules import RULES, MessageType
+from fleximq.wire.fleximq_header import RULES, MessageType
 
 PARTS = re.split(
     r"^(\w+)\n-{5,}\n", (Path(__file__).parents[1] / "docs" / "messages.rst").read_text(), flags=re.MULTILINE

@@ -15,35 +15,30 @@ from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import Groups
 from fleximq.broker.consumers.checkpoints import Keeper
 from fleximq.broker.consumers.dead_letters import DeadLetters
-from fleximq.broker.consumers.openings import Openings
 from fleximq.broker.consumers.polled_subscriptions import Subscription
 from fleximq.broker.consumers.queue_admin import Admin
-from fleximq.broker.consumers.state_log import Noting
+from fleximq.broker.consumers.state_log import Noting, Openings
 from fleximq.broker.consumers.subscription_access import Polling, reasonOf
 from fleximq.broker.consumers.work_queue_access import WorkQueues
 from fleximq.broker.consumers.work_queues import TopicQueue
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, Client, Delivery, Envelope
-from fleximq.broker.observers import Counts, Observers
+from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.paths import path_table
 from fleximq.broker.paths.arguments import Names
 from fleximq.broker.pending_requests import OpenRequests
 from fleximq.broker.presence import Presence
-from fleximq.broker.publishing.deduplication import Once, idempotenceOf
+from fleximq.broker.publishing.deduplication import Kept, Once, idempotenceOf
 from fleximq.broker.publishing.fan_out import Delivering
-from fleximq.broker.publishing.idempotence import Kept
 from fleximq.broker.publishing.pending_commits import Recording
 from fleximq.broker.publishing.slow_path import Publishing
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import MakeQueue
 from fleximq.broker.queues.waiting_messages import ANY
-from fleximq.broker.record_watchers import RecordWatchers
 from fleximq.broker.replay.client_subscriptions import Listening
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
-from fleximq.broker.rules import Rules
-from fleximq.broker.taps import Taps
-from fleximq.broker.time_to_live import TimesToLive
+from fleximq.broker.rules import Rules, TimesToLive
 from fleximq.broker.topics.names import isOwn
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import Ledger

@@ -1,21 +1,96 @@
 """``fleximq check-config FILE``: whether a broker could run with a settings file, and what would be in effect.
 
 With ``--against OLD`` it also tells what a reload would do in a broker that runs with that file.
+
+Settings as the text of a settings file, as far as they are not the defaults.
 """
 
+import json
+import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any
 
 from fleximq.cli.command import Command
-from fleximq.cli.toml_text import asToml
-from fleximq.config.settings import Settings
-from fleximq.config.settings_file import read
+from fleximq.config.option_values import read, size, spelledSize
+from fleximq.config.permission_options import Granted
+from fleximq.config.rate_options import Rate, byteRate, spelledByteRate
+from fleximq.config.settings import OPTIONS, TABLES, Option, Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
-from fleximq.security.authentication.schemes import warnings
+from fleximq.rights import Action
+from fleximq.security.authentication.schemes import shown, warnings
 from fleximq.startup.configuration_check import faults
 from fleximq.startup.setting_changes import Difference, dangers, difference
+
+#: An option of an extension by such a name is not shown.
+_SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
+
+
+def asToml(settings: Settings) -> list[str]:
+    """Return the lines that set what differs from the defaults; then extensions without their secrets, and rights."""
+    lines = []
+    for option in OPTIONS:
+        value = getattr(settings.limits if option.isLimit else settings, option.field)
+        if option.name == "auth":
+            value = tuple(map(shown, value))
+        if value != option.default and option.name != "extension":
+            lines.append(f"{option.name} = {_shown(option, value)}")
+    for name, options in settings.extension:
+        lines += ["", f"[extension.{name}]", *_extension(options)]
+    for table in TABLES:
+        granted = getattr(settings, table.field)
+        if granted == ():
+            lines += ["", f"[{table.name}]"]
+        for each in granted or ():
+            lines += ["", f"[{table.name}.{_key(each.name)}]", *_granted(each)]
+    return lines
+
+
+def _granted(table: Granted) -> Iterator[str]:
+    if table.roles:
+        yield f"roles = {spelled(table.roles)}"
+    for action, patterns in table.grants:
+        yield f"{action} = {spelled(bool(patterns) if action == Action.BROADCAST else patterns)}"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name, re.ASCII) else spelled(name)
+
+
+def _shown(option: Option, value: Any) -> str:
+    if option.read is size:
+        return spelled(spelledSize(value))
+    if isinstance(value, Rate):
+        return spelled(spelledByteRate(value) if option.read is byteRate else str(value))
+    return spelled(value)
+
+
+def _extension(options: Mapping[str, object]) -> Iterator[str]:
+    for key, value in options.items():
+        shown = '"..."  # not shown' if _SECRET.search(key) else spelled(value)
+        yield f"{_key(key)} = {shown}"
+
+
+def spelled(value: object) -> str:
+    """Return a value as TOML spells it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Enum):
+        return spelled(value.value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(spelled, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{spelled(key)} = {spelled(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)  # the dates and times of TOML
 
 
 def check(path: str) -> tuple[Settings | None, list[str]]:

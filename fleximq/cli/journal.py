@@ -17,8 +17,7 @@ from fleximq.config.journal_options import checkPattern
 from fleximq.config.option_values import spelledSize
 from fleximq.errors import JournalError, SettingError
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.folder_files import readIdentity
-from fleximq.journal.files.lock import Lock
+from fleximq.journal.files.folder_files import Lock, readIdentity
 from fleximq.journal.files.survey import Finding, Survey
 from fleximq.journal.files.topic_counts import tallyOf
 from fleximq.journal.recovery.recovery import recover

@@ -1,8 +1,12 @@
-"""Finds the command that a command line names, and runs it."""
+"""Finds the command that a command line names, and runs it.
+
+``fleximq completion SHELL``: a script by which a shell completes the words of this command.
+"""
 
 import os
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
 
 from fleximq import __version__
 from fleximq.cli.bench.command import BENCH
@@ -16,11 +20,33 @@ from fleximq.cli.client_commands.serve import SERVE
 from fleximq.cli.client_commands.sub import SUB
 from fleximq.cli.client_commands.tail import TAIL
 from fleximq.cli.client_commands.top import TOP
-from fleximq.cli.completion import completion
+from fleximq.cli.command import Command
 from fleximq.cli.credential_files import APIKEY, TOKEN
 from fleximq.cli.journal import JOURNAL
 from fleximq.cli.passwd import PASSWD
 from fleximq.config.argument_parser import Words
+
+#: What shtab writes scripts for.
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def completion(parser: Callable[[], ArgumentParser]) -> Command:
+    """Return the command.
+
+    :param parser: makes the parser of all words.
+    """
+
+    def prepare(own: ArgumentParser) -> None:
+        own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+
+    def run(arguments: Namespace) -> int:
+        import shtab  # nobody else has to load it
+
+        sys.stdout.write(shtab.complete(parser(), arguments.shell))
+        return 0
+
+    words = "Print a script for completion, e.g. for: source <(fleximq completion bash)"
+    return Command("completion", words, prepare, run)
 
 
 def parser() -> Words:

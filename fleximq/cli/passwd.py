@@ -4,8 +4,8 @@ import getpass
 import sys
 from argparse import ArgumentParser, Namespace
 
-from fleximq.cli.changing import addArguments, change, inOneSentence, lineOfInput, without
 from fleximq.cli.command import Command
+from fleximq.cli.credential_files import addArguments, change, inOneSentence, lineOfInput, without
 from fleximq.errors import SettingError
 from fleximq.security.checkers.passwords import LONGEST, faultOfHash, hashOf
 from fleximq.security.entries import Entries, Entry

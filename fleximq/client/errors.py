@@ -1,4 +1,9 @@
-"""What can go wrong for a client. Settings that make no sense are :class:`fleximq.errors.SettingError`."""
+"""What can go wrong for a client. Settings that make no sense are :class:`fleximq.errors.SettingError`.
+
+What the broker refuses in the BlipMQ dialect.
+
+What the broker refuses in the MiniMQ dialect.
+"""
 
 from typing import Any
 
@@ -78,3 +83,44 @@ def _titled(status: int) -> str:
         return f"{status} {Status(status).name.lower().replace('_', ' ')}"
     except ValueError:
         return str(status)
+
+
+class Nacked(PublishFailed):
+    """The broker answered a publication, or an ACK, by a NACK (BlipMQ document, "Error Codes").
+
+    ``code`` and ``reason`` are the NACK's; ``number`` is what :meth:`publish` returned, None if it was an ACK, whose
+    delivery tag is ``tag``. ``topic`` is the publication's, "" where it is not known any more.
+    """
+
+    number: int | None = None
+    tag: int | None = None
+
+    @property
+    def code(self) -> int:
+        """The NACK's code."""
+        return self.status
+
+    @property
+    def reason(self) -> str:
+        """The NACK's words."""
+        return self.words
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self.path
+
+
+class ProduceFailed(Answered):
+    """The broker did not take a message (MiniMQ document, section 7): it is not in the queue.
+
+    ``path`` is its topic, ``id`` its id. Of several that were produced together this is the first; ``others`` holds
+    those behind it.
+    """
+
+    id: str = ""
+    others: "tuple[ProduceFailed, ...]" = ()
+
+
+class ConsumeFailed(Answered):
+    """The broker does not let this client consume; ``path`` is the topic."""

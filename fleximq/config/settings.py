@@ -3,6 +3,8 @@
 :data:`OPTIONS` is the one table of them; :meth:`Settings.of` turns what was written (text, or the values of a TOML
 file) into a :class:`Settings`, which checks itself when made. Whether a listener's endpoint can be understood is
 left to :mod:`fleximq.endpoints.listen`.
+
+How the log is written, as an operator sets it.
 """
 
 import difflib
@@ -15,12 +17,31 @@ from typing import Any, NamedTuple
 
 from fleximq.config.extension_options import Chosen, extensions
 from fleximq.config.journal_options import checkPattern, fsyncOf, retentionOf, timeToLiveOf
-from fleximq.config.log_options import LogFormat, logFormat
 from fleximq.config.option_values import count, flag, seconds, size, text, texts
 from fleximq.config.permission_options import Granted, tables
 from fleximq.config.rate_options import OverRate, Rate, byteRate, overRate, rate
 from fleximq.errors import SettingError
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
+
+
+class LogFormat(Enum):
+    """The two forms that there are."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def logFormat(name: str, value: object) -> LogFormat:
+    """Read the name of a form.
+
+    :raises SettingError: it is none.
+    """
+    try:
+        return LogFormat(value)
+    except ValueError:
+        known = ", ".join(form.value for form in LogFormat)
+        raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
+
 
 #: No time that can be set is longer, in seconds.
 LONGEST = 366 * 24 * 3600

@@ -28,14 +28,13 @@ from zope.interface import implementer
 from fleximq.broker.envelope import Client
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import Pace
-from fleximq.dialects.connection.expiry import Expiry
+from fleximq.dialects.connection.credential_check import Expiry
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError, TooLarge, Unauthorized
 from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
-from fleximq.security.peer_address import whence
-from fleximq.security.place import peerOf
+from fleximq.security.peer_address import peerOf, whence
 from fleximq.security.principal import Admitted
 
 #: Seconds that a closing connection has for taking its last answers.

@@ -3,6 +3,8 @@
 The endpoint is a URL (:mod:`fleximq.values.urls`) or whatever Twisted's ``serverFromString`` takes. It is tried
 when the value is made, without a reactor and without binding anything, so that a mistake is one sentence before the
 broker starts. docs/dialects.rst, "One port".
+
+What stands behind ``--http``: a listener on which nothing but HTTP is spoken.
 """
 
 import os
@@ -17,7 +19,7 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from fleximq.config.settings import Settings
 from fleximq.endpoints.endpoint_string import BACKLOG, PROXY, TLS, EndpointString, layersOf, withBacklog
 from fleximq.endpoints.fleximqtls import secondsOf
-from fleximq.endpoints.pipe_name import isWindowsPath, pipeName
+from fleximq.endpoints.local_sockets import isWindowsPath, pipeName
 from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_context import TlsFiles
@@ -211,3 +213,26 @@ def _reason(kind: str, error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or kind} cannot be read: {error.strerror[:1].lower()}{error.strerror[1:]}"
     return f"it is not a server endpoint of Twisted: {str(error) or type(error).__name__}"
+
+
+@dataclass(frozen=True, slots=True)
+class WebListen(Listen):
+    """One such place.
+
+    :raises SettingError: as :class:`fleximq.endpoints.listen.Listen`, and for a dialect or standard input.
+    """
+
+    def __post_init__(self) -> None:
+        try:
+            Listen.__post_init__(self)
+            if self.dialect is not None:
+                raise SettingError(f"listen is {str(self)!r}, but there are no dialects on it")
+            if self.isStdio:
+                raise SettingError(f"listen is {str(self)!r}, but HTTP is not spoken at standard input")
+        except SettingError as error:
+            raise SettingError(f"http {str(error).removeprefix('listen ')}") from error
+
+    @property
+    def served(self) -> str:
+        """What is served here, in words."""
+        return "HTTP"

@@ -19,13 +19,11 @@ from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal.files.durable_end import DurableEnd
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.folder_files import checkFolder, identify
-from fleximq.journal.files.lock import Lock
-from fleximq.journal.files.weights import Weights
+from fleximq.journal.files.folder_files import Lock, checkFolder, identify
+from fleximq.journal.files.segment_table import Weights
 from fleximq.journal.format.control_frames import Lost
 from fleximq.journal.reading.reader_thread import Reader
-from fleximq.journal.recovery.keeping import Keeper, NothingToKeep
-from fleximq.journal.recovery.recovered_state import Found, sentenceOf
+from fleximq.journal.recovery.recovered_state import Found, Keeper, NothingToKeep, sentenceOf
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
 from fleximq.journal.retention.capacity import Room
 from fleximq.journal.retention.cleaner_thread import Cleaner

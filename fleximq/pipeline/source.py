@@ -2,8 +2,11 @@
 
 Spark finds it by the module ``pyspark_fleximq``; ``spark.dataSource.register(FlexiMQSource)`` does the same where that
 is not on the path of Spark's own processes.
+
+Types of columns as Spark has them.
 """
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -12,12 +15,21 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
+    BooleanType,
+    ByteType,
     DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
+    ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -26,11 +38,38 @@ from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.reader.batch_reader import BatchReader
 from fleximq.pipeline.reader.decoded_columns import Decoding
-from fleximq.pipeline.reader.long_lived import settle
+from fleximq.pipeline.reader.journals import settle
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
-from fleximq.pipeline.spark_types import sparkType
 from fleximq.pipeline.writer.sink import BatchSink, StreamSink
+
+_PLAIN: dict[pa.DataType, DataType] = {
+    pa.string(): StringType(),
+    pa.bool_(): BooleanType(),
+    pa.int8(): ByteType(),
+    pa.int16(): ShortType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.float32(): FloatType(),
+    pa.float64(): DoubleType(),
+    pa.binary(): BinaryType(),
+    pa.date32(): DateType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
+}
+
+
+def sparkType(type: pa.DataType) -> DataType:
+    """Return the type of Spark for one that :func:`fleximq.pipeline.payloads.ddl.parsed` makes."""
+    if type in _PLAIN:
+        return _PLAIN[type]
+    if pa.types.is_decimal(type):
+        return DecimalType(type.precision, type.scale)
+    if pa.types.is_list(type):
+        return ArrayType(sparkType(type.value_type))
+    if pa.types.is_map(type):
+        return MapType(StringType(), sparkType(type.item_type))
+    return StructType([StructField(field.name, sparkType(field.type)) for field in type])
+
 
 _TYPES: dict[str, DataType] = {
     "journal": StringType(),

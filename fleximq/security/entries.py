@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fleximq.errors import SettingError
 from fleximq.security import secret_files
-from fleximq.security.names import isName, isRole
+from fleximq.security.principal import isName, isRole
 
 
 class Entry(NamedTuple):

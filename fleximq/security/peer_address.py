@@ -1,7 +1,53 @@
-"""Where a peer comes from, as an operator reads it in the log and in lists of clients."""
+"""Where a peer comes from, as an operator reads it in the log and in lists of clients.
+
+What peers are counted by that have shown no credentials: where they come from.
+
+Which names of hosts need no trust, for nobody can bend them to another place: addresses, and this machine's own.
+"""
+
+import ipaddress
+from collections.abc import Hashable
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.stdio import PipeAddress
+
+from fleximq.security.anonymous_access import isLocal
+
+
+def isAddress(name: str) -> bool:
+    """Say whether this is an IP address, and not a name that somebody resolves."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def isOwnName(name: str) -> bool:
+    """Say whether a name, in lower case, always means this machine (RFC 6761, 6.3)."""
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def placeOf(address: object) -> Hashable | None:
+    """Return what a peer is counted by: its address, of IPv6 the first 64 bits; None for this machine's own.
+
+    Behind a local proxy that does not say for whom it speaks, everybody has the address of this machine.
+    """
+    host = getattr(address, "host", None)
+    if host is None or isLocal(address):
+        return None
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return str(host)
+    if isinstance(ip, ipaddress.IPv6Address):
+        return ip.ipv4_mapped or int(ip) >> 64
+    return ip
+
+
+def peerOf(principal: str | None, address: object) -> Hashable | None:
+    """Return what a client is counted by: the principal that it is, else its place, None if it has neither."""
+    return placeOf(address) if principal is None else ("as", principal)
 
 
 def whence(address: object) -> str:

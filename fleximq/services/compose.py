@@ -15,23 +15,19 @@ from fleximq.dialects.connection.write_turn import Turn
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
-from fleximq.endpoints.listen import Ground, Listen
-from fleximq.endpoints.web import WebListen
+from fleximq.endpoints.listen import Ground, Listen, WebListen
 from fleximq.security.access_policy import Security
 from fleximq.security.anonymous_access import Protection
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
-from fleximq.services.health import Health, listenersOf
+from fleximq.services.health import Health, LagService, listenersOf
 from fleximq.services.journal_service import JournalService, makeJournal, restore
-from fleximq.services.lag import LagService
-from fleximq.services.network.certificates import Certificates
 from fleximq.services.network.connection_limit import Gate
 from fleximq.services.network.connections import Guests
-from fleximq.services.network.listener_factory import Entrance
-from fleximq.services.network.listeners import ListenerService
+from fleximq.services.network.listener_factory import Entrance, Spoken, speak
+from fleximq.services.network.listeners import Certificates, ListenerService
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.network.rate_limits import Paces
-from fleximq.services.network.spoken import Spoken, speak
 from fleximq.services.parties import brokerParty, contextParty, gateParty, originsOf, originsParty, securityParty
 from fleximq.services.process.child_service import ChildService
 from fleximq.services.process.readiness import Readiness

@@ -10,8 +10,7 @@ from fleximq.config.settings import Settings
 from fleximq.rights import Action
 from fleximq.security.access_policy import Security
 from fleximq.security.principal import Admitted
-from fleximq.services.health import Health
-from fleximq.services.lag import LagService
+from fleximq.services.health import Health, LagService
 from fleximq.web.api import Api
 from fleximq.web.health_pages import HealthPage
 from fleximq.web.metrics import Metrics

@@ -7,8 +7,7 @@ from fleximq.config.extension_options import Chosen
 from fleximq.config.permission_options import faultsOf, unknownRoles
 from fleximq.config.settings import TABLES, Settings
 from fleximq.dialects.registry import Registry
-from fleximq.endpoints.listen import Ground, Listen, isPassed
-from fleximq.endpoints.web import WebListen
+from fleximq.endpoints.listen import Ground, Listen, WebListen, isPassed
 from fleximq.errors import SettingError
 from fleximq.security.authentication import schemes
 

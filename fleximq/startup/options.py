@@ -11,9 +11,8 @@ from twisted.python import usage
 
 from fleximq import __version__
 from fleximq.config.extension_options import extensions
-from fleximq.config.option_values import flag, size, spelledSize, texts
+from fleximq.config.option_values import flag, read, size, spelledSize, texts
 from fleximq.config.settings import OPTIONS, Option, Settings
-from fleximq.config.settings_file import read
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.startup.configuration_check import faults

@@ -19,8 +19,7 @@ from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
-from fleximq.web.rebinding import checkHost, checkPost
-from fleximq.web.request import JSON, HttpRefusal, Page, Reply, Visit, jsonReply, numberOf
+from fleximq.web.request import JSON, HttpRefusal, Page, Reply, Visit, checkHost, checkPost, jsonReply, numberOf
 from fleximq.web.welcome_page import SERVER, OneRequestChannel, Way, WelcomePage, WelcomeSite
 
 _log = Logger("fleximq.web.site")
@@ -54,7 +53,7 @@ class Pages(Resource):
     :param welcome: what answers the root.
     :param pages: what answers all others, by path.
     :param renewed: returns who was let in a while ago, as today; raises Unauthorized.
-    :param namesTrusted: tells whether requests may name this broker as they like, see :mod:`fleximq.web.rebinding`.
+    :param namesTrusted: tells whether requests may name this broker as they like, see :mod:`fleximq.web.request`.
     :param origins: returns those that an operator has allowed.
     """
 

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from fleximq.wire.flexi_rules import MessageType
-from fleximq.wire.fleximq_header import packHeader
+from fleximq.wire.fleximq_header import MessageType, packHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION
 
 _fixed = Struct(">BBI16xI")

@@ -3,9 +3,15 @@
 The checks run in the order of docs/dialects.rst: it is a map, forbidden fields, required fields, types, routing.
 Keys that no document names are ignored here and travel on, since a header is forwarded as it came. This broker has keys
 of its own besides: those of :data:`_EXTENSIONS` in a PUB, and ``from`` in a SUB.
+
+Which header fields each FlexiMQ message type must, may and must not have.
+
+The table of the FlexiMQ document, section 2.2.3, with the one exception of docs/dialects.rst: a JOIN may carry
+``reqrep``, which section 4.2 expects.
 """
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgpack
@@ -13,7 +19,43 @@ import msgpack
 from fleximq.errors import AuthenticationFailed, BadRequest, InvalidRouting
 from fleximq.limits import ROUTING_ENTRIES
 from fleximq.status import FIRST_ERROR
-from fleximq.wire.flexi_rules import RULES, MessageType
+
+
+class MessageType(IntEnum):
+    """FlexiMQ document 3.1."""
+
+    JOIN = 0
+    REQ = 1
+    REP = 2
+    NOTIF = 3
+    BCAST = 4
+    PUB = 5
+    SUB = 6
+    UNSUB = 7
+    PING = 8
+    PONG = 9
+
+
+class Rule(NamedTuple):
+    """The fields a type requires and forbids, in the order of the document; all others are optional."""
+
+    required: tuple[str, ...]
+    forbidden: tuple[str, ...]
+
+
+RULES: dict[int, Rule] = {
+    MessageType.JOIN: Rule((), ("routing", "topic", "keepalive", "status")),
+    MessageType.REQ: Rule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
+    MessageType.REP: Rule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
+    MessageType.NOTIF: Rule(("routing",), ("reqrep", "topic", "auth", "keepalive")),
+    MessageType.BCAST: Rule((), ("routing", "reqrep", "topic", "auth", "keepalive")),
+    MessageType.PUB: Rule(("topic",), ("reqrep", "auth", "keepalive")),
+    MessageType.SUB: Rule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
+    MessageType.UNSUB: Rule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
+    MessageType.PING: Rule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
+    MessageType.PONG: Rule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
+}
+
 
 _U32 = 0xFFFFFFFF
 _U64 = 0xFFFFFFFFFFFFFFFF

@@ -17,7 +17,7 @@ from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError, InvalidTopic, NotFound, NotPermitted
 from fleximq.interfaces import IConversation
 from fleximq.rights import EVERYTHING
-from fleximq.security.rights import Rights
+from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
 from fleximq.values.patterns import anyOf, overlap
 from fleximq.values.records import Batch

@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.record_watchers import RecordWatchers
+from fleximq.broker.observers import RecordWatchers
 from fleximq.interfaces import IRecordWatcher
 
 

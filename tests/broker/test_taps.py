@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.taps import PATIENCE, Tap
+from fleximq.broker.observers import PATIENCE, Tap
 from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IForm, ISubscriber
 from tests.broker.parts import Collector, OneByOne, makeBroker, text

@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.time_to_live import TimesToLive
+from fleximq.broker.rules import TimesToLive
 
 
 class TimesToLiveTests(SynchronousTestCase):

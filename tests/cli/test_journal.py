@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.main import main
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.lock import Lock
+from fleximq.journal.files.folder_files import Lock
 from fleximq.journal.format.control_frames import (
     Checkpoint,
     Gap,
@@ -23,10 +23,10 @@ from fleximq.journal.format.control_frames import (
     encodeCheckpoint,
     encodeGap,
     encodeLost,
+    encodeNotes,
     encodeTransaction,
 )
 from fleximq.journal.format.frame import HEADER_BYTES
-from fleximq.journal.format.notes import encodeNotes
 from fleximq.journal.format.record_columns import encodeStaged
 from fleximq.values.message import Content
 from fleximq.values.records import Forgotten, Reached

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.toml_text import asToml, spelled
+from fleximq.cli.check_config import asToml, spelled
 from fleximq.config.extension_options import Chosen
 from fleximq.config.settings import Settings
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.toml_text import asToml
+from fleximq.cli.check_config import asToml
 from fleximq.config.permission_options import Granted, tables, unknownRoles
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed

@@ -4,7 +4,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.toml_text import asToml
+from fleximq.cli.check_config import asToml
 from fleximq.config.rate_options import OverRate, Rate, byteRate, overRate, rate, spelledByteRate
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.extension_options import extensions
-from fleximq.config.log_options import logFormat
 from fleximq.config.option_values import count, flag, seconds, size, spelledSize, text, texts
 from fleximq.config.rate_options import byteRate, overRate, rate
 from fleximq.config.settings import (
@@ -18,6 +17,7 @@ from fleximq.config.settings import (
     TABLES,
     Settings,
     command,
+    logFormat,
     slowConsumer,
 )
 from fleximq.errors import SettingError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.settings_file import read
+from fleximq.config.option_values import read
 from fleximq.errors import SettingError
 
 

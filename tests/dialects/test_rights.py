@@ -4,7 +4,7 @@ from typing import Any
 
 from fleximq.errors import Unauthorized
 from fleximq.rights import EVERYTHING
-from fleximq.security.rights import Rights
+from fleximq.security.permissions import Rights
 from tests.dialects.blipmq.case import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import Peer, inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer

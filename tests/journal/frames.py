@@ -15,18 +15,19 @@ from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
     decodeGap,
     decodeLost,
+    decodeNotes,
     decodeRemoved,
     decodeSegment,
     decodeTransaction,
     encodeCheckpoint,
     encodeGap,
     encodeLost,
+    encodeNotes,
     encodeRemoved,
     encodeSegment,
     encodeTransaction,
 )
 from fleximq.journal.format.frame import Frame, FrameHeader, Kind, seal, wholeFrame
-from fleximq.journal.format.notes import decodeNotes, encodeNotes
 from fleximq.journal.format.record_columns import (
     decodeRecords,
     decodeStaged,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.journal.format.control_frames import NOTES
 from fleximq.journal.format.frame import Kind
-from fleximq.journal.format.notes import NOTES
 from fleximq.journal.format.record_columns import encodeRecords
 from fleximq.values.records import DIALECTS
 from tests.journal import minimal_decoder

@@ -10,8 +10,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.pipeline.errors import PipelineError
-from fleximq.pipeline.failures import sentenceOf
+from fleximq.pipeline.errors import PipelineError, sentenceOf
 from fleximq.values.message import Content
 from tests.broker_process import BrokerProcess
 from tests.client.scripted import Peer, Scripted

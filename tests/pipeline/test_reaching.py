@@ -29,8 +29,7 @@ if not skip:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from fleximq.pipeline.files.selection import Selection
-    from fleximq.pipeline.files.slices import Slice
+    from fleximq.pipeline.files.selection import Selection, Slice
     from fleximq.pipeline.reader.broker_journal import RemoteJournal, readRemote
     from fleximq.pipeline.writer.sink import BatchSink
 

@@ -10,8 +10,7 @@ from fleximq.config.argument_parser import Words
 from fleximq.errors import SettingError
 from fleximq.pipeline.command.job import addSource, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.main import _addCommon
-from fleximq.pipeline.settings import choose
+from fleximq.pipeline.main import _addCommon, choose
 
 
 class SettingsCase(SynchronousTestCase):

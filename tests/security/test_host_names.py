@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.host_names import isAddress, isOwnName
+from fleximq.security.peer_address import isAddress, isOwnName
 
 
 class HostNameTests(SynchronousTestCase):

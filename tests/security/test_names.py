@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.names import LONGEST_NAME, isName, isRole
+from fleximq.security.principal import LONGEST_NAME, isName, isRole
 
 
 class NameTests(SynchronousTestCase):

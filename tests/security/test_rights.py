@@ -7,7 +7,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.interfaces import IRights
 from fleximq.rights import EVERYTHING, Action
-from fleximq.security.rights import ANSWERS, NAME_CHARACTERS, Answers, Rights
+from fleximq.security.permissions import ANSWERS, NAME_CHARACTERS, Answers, Rights
 from fleximq.values.patterns import anyOf
 
 

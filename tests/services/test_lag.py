@@ -5,7 +5,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.services.lag import LagService
+from fleximq.services.health import LagService
 
 
 class LagTests(SynchronousTestCase):

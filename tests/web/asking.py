@@ -15,7 +15,7 @@ from fleximq.interfaces import IRights
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
-from fleximq.services.lag import LagService
+from fleximq.services.health import LagService
 from fleximq.web.api import Api
 from fleximq.web.health_pages import Check, HealthPage
 from fleximq.web.metrics import Metrics

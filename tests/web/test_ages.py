@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.web.ages import NOTES, QueueAges
+from fleximq.web.queue_survey import NOTES, QueueAges
 
 
 class FakeQueue:

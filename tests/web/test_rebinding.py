@@ -2,8 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.web.rebinding import checkHost, checkPost
-from fleximq.web.request import HttpRefusal
+from fleximq.web.request import HttpRefusal, checkHost, checkPost
 
 
 class HostTests(SynchronousTestCase):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.wire.flexi_pairs import offsetHead, withoutTopic, withTopic, withTopicAndOffset
+from fleximq.wire.fleximq_record_frame import offsetHead, withoutTopic, withTopic, withTopicAndOffset
 
 #: What a publisher may write as values, and as keys.
 VALUES = st.recursive(

@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.wire.flexi_rules import RULES, MessageType
+from fleximq.wire.fleximq_header import RULES, MessageType
 from tests.wire.flexi_frames import FIELDS, NAMES
 
 #: FlexiMQ document 2.2.3: type, required, optional. What is in neither is forbidden.

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BrokerError
-from fleximq.wire.flexi_rules import MessageType
 from fleximq.wire.fleximq_array_header import fromArray, isPositional, withMap
-from fleximq.wire.fleximq_header import readHeader
+from fleximq.wire.fleximq_header import MessageType, readHeader
 from tests.wire.flexi_frames import NAMES, frame
 from tests.wire.flexi_variants import STATUS_NAMES, arrayOf
 from tests.wire.test_fleximq_header import VALUES, smallest

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import AuthenticationFailed, BadRequest, BrokerError, InvalidRouting
-from fleximq.wire.flexi_rules import MessageType
 from fleximq.wire.fleximq_header import (
     Entry,
     From,
+    MessageType,
     packHeader,
     peek,
     peekId,

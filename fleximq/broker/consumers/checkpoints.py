@@ -2,24 +2,75 @@
 
 A start gives the last checkpoint's snapshot, then all records and notes behind it, in the order of the log. A queue
 counts a record from the offset on at which it was opened, although the note of that may stand behind the record.
+
+What a start remembers of the records that it goes through: enough to put them into queues that were opened late.
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from itertools import compress
+from typing import Any, NamedTuple, Protocol
 
 from fleximq.broker.consumer_groups import Groups
-from fleximq.broker.consumers.arrival import Arrival
-from fleximq.broker.consumers.openings import IDS, Openings
 from fleximq.broker.consumers.polled_subscriptions import Subscription, Subscriptions, keyOf
-from fleximq.broker.consumers.state_log import Noting
+from fleximq.broker.consumers.state_log import IDS, Noting, Openings
 from fleximq.broker.consumers.work_queues import TopicQueue, TopicQueues
 from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
-from fleximq.broker.publishing.idempotence import Idempotence
+from fleximq.broker.publishing.deduplication import Idempotence
 from fleximq.broker.queues.durable_queue import KeptQueue
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.time_to_live import TimesToLive
+from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.values.records import Acknowledged, Batch, Closed, HandedOut, Note, Opened
+from fleximq.values.records import QOS1, Acknowledged, Batch, Closed, HandedOut, Note, Opened
+
+
+class Arrival(NamedTuple):
+    """What queues need of a batch; it holds none of its bytes.
+
+    ``topicOf`` is None where all records are of the first topic, ``contents`` None where all are of QoS1. ``time`` is
+    that of the last record.
+    """
+
+    topics: Sequence[str]
+    topicOf: Sequence[int] | None
+    offsets: Sequence[int]
+    contents: Sequence[int] | None
+    time: int
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Arrival":
+        """Return this of a batch."""
+        topics, offsets, contents = batch.topics, batch.offsets, batch.contents
+        tracked = all(code & QOS1 for code in set(contents))
+        return cls(
+            topics,
+            None if len(topics) == 1 else array("I", batch.topicOf),
+            offsets if isinstance(offsets, range) else array("Q", offsets),
+            None if tracked else array("H", contents),
+            batch.timestamps[-1],
+        )
+
+    def places(self) -> Sequence[int]:
+        """Return the places of the topics that have records."""
+        return (0,) if self.topicOf is None else sorted(set(self.topicOf))
+
+    def only(self, place: int) -> "Arrival":
+        """Return what is of one topic."""
+        topicOf, contents = self.topicOf, self.contents
+        if topicOf is None:
+            return self
+        mine = [of == place for of in topicOf]
+        return self._replace(
+            offsets=list(compress(self.offsets, mine)),
+            contents=None if contents is None else list(compress(contents, mine)),
+        )
+
+    def tracked(self) -> Sequence[int]:
+        """Return the offsets of those that are of QoS1."""
+        if self.contents is None:
+            return self.offsets
+        return [offset for offset, code in zip(self.offsets, self.contents, strict=True) if code & QOS1]
+
 
 #: After a crash, so many messages of a queue may have been handed out behind those of which it is known, and so many in
 #: all: what a consumer is given while the notes of it wait for the disk. Of more of them it is not found out.

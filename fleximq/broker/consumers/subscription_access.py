@@ -7,8 +7,8 @@ The rules of each are in :mod:`fleximq.broker.consumers.polled_subscription`, wh
 from collections.abc import Sequence
 
 from fleximq.broker.authorization import permit, permits
-from fleximq.broker.consumers.openings import Openings
 from fleximq.broker.consumers.polled_subscriptions import Subscription, Subscriptions
+from fleximq.broker.consumers.state_log import Openings
 from fleximq.broker.envelope import Client, Delivery
 from fleximq.broker.queues.queue_factory import MakeQueue
 from fleximq.broker.rules import Rules

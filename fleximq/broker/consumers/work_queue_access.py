@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from fleximq.broker.authorization import permit, permits
-from fleximq.broker.consumers.openings import Openings
+from fleximq.broker.consumers.state_log import Openings
 from fleximq.broker.consumers.work_queues import TopicQueue, TopicQueues
 from fleximq.broker.envelope import Client, Delivery, Envelope
 from fleximq.broker.queues.queue_factory import MakeQueue

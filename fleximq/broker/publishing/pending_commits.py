@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.observers import RecordWatchers
 from fleximq.broker.queues.waiting_messages import weigh
-from fleximq.broker.record_watchers import RecordWatchers
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal

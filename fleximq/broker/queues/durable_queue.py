@@ -14,10 +14,9 @@ from typing import Any, Protocol
 
 from fleximq.broker.envelope import Delivery
 from fleximq.broker.queues.durable_backlog import KeptBacklog
-from fleximq.broker.queues.in_flight import InFlight
+from fleximq.broker.queues.in_flight import InFlight, Returned
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED, Queue
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.queues.returned import Returned
 from fleximq.broker.queues.waiting_messages import ANY, cost, costOf
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Content, Message

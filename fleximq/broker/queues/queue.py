@@ -18,11 +18,9 @@ from zope.interface import implementer
 
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import Delivery, Envelope
-from fleximq.broker.queues.ages import Ages
-from fleximq.broker.queues.in_flight import Held, InFlight
-from fleximq.broker.queues.returned import Returned
+from fleximq.broker.queues.in_flight import Held, InFlight, Returned
 from fleximq.broker.queues.waiting_consumers import Waiters
-from fleximq.broker.queues.waiting_messages import ANY, HELD, OVERHEAD, Backlog, cost, costOf
+from fleximq.broker.queues.waiting_messages import ANY, HELD, OVERHEAD, Ages, Backlog, cost, costOf
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.message import Message

@@ -13,11 +13,10 @@ from typing import Any
 from fleximq.cli.bench.dialect_clients import VOICES
 from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.report import COLUMNS, figures, picture, row
+from fleximq.cli.bench.roles import STAMP_BYTES
 from fleximq.cli.bench.run import run
-from fleximq.cli.bench.stamps import STAMP_BYTES
 from fleximq.cli.client_commands.broker_command import out, progress, say, talking
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.numbers import count, rate, seconds
+from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 

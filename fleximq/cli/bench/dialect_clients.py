@@ -1,12 +1,145 @@
-"""The dialects that ``bench`` speaks."""
+"""The dialects that ``bench`` speaks.
 
-from fleximq.cli.bench.identity_voice import IdentityVoice
+The Identity dialect for ``bench``: texts over WebSocket, on the port that serves all dialects.
+
+Only who is subscribed may publish there, and gets copies of all; so publishers read and drop what comes, their own
+messages included, while they send. That is part of what is measured.
+"""
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from urllib.parse import urlencode
+
 from fleximq.cli.bench.plan import Opened, Plan
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blocking import Subscription
+from fleximq.client.errors import ClientError, ConnectionLost
 from fleximq.client.events import Delivery
 from fleximq.client.minimq import blocking as minimq
-from fleximq.errors import SettingError
+from fleximq.client.settings import Tls
+from fleximq.client.sockets import dial
+from fleximq.errors import BrokerError, SettingError
+from fleximq.limits import MEBIBYTE
+from fleximq.values.urls import Url
+from fleximq.wire.websocket_client import WebSocketClientStream
+
+_READ = 1 << 18
+_BARRIER = "bench-barrier"
+
+
+class IdentityVoice:
+    """One client."""
+
+    def __init__(self, plan: Plan, subscribes: bool) -> None:
+        address = plan.address
+        url = Url.parse(address.url)
+        self._timeout = address.timeout
+        if url.scheme == "stdio":
+            raise SettingError("WebSocket is not spoken over stdio://")
+        context = (address.tls or Tls()).context() if url.isSecure else None
+        found = dial(url, address.timeout, context)
+        assert isinstance(found, socket.socket)
+        self._socket = found
+        self._socket.settimeout(0)
+        host = f"{url.host or 'localhost'}:{url.port}"
+        self._stream = WebSocketClientStream(
+            host, _path(url, address.credentials), "identity", 16 * MEBIBYTE, isText=True
+        )
+        self._head = f"PUBLISH:{plan.topic}:".encode()
+        self._message = f"MSG:{plan.topic}:".encode()
+        self._subscribes = subscribes
+        self._came: list[bytes] = []
+        self._heard: set[bytes] = set()
+        self._exchange(b"", lambda: self._stream.isOpen)
+        self._ask(f"SUBSCRIBE:{plan.topic}", f"SUB-ACK:{plan.topic}")
+
+    def publish(self, payloads: list[bytes]) -> None:
+        """Send each as a text of its own."""
+        self._exchange(b"".join(self._stream.framed(self._head + each) for each in payloads), lambda: True)
+
+    def flush(self) -> None:
+        """Ask for something that is answered behind all that was sent."""
+        self._ask(f"UNSUBSCRIBE:{_BARRIER}", f"UNSUB-ACK:{_BARRIER}")
+
+    def receive(self, patience: float) -> list[bytes]:
+        """Return what came."""
+        with suppress(TimeoutError):
+            self._exchange(b"", lambda: bool(self._came), patience)
+        came, self._came = self._came, []
+        return came
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def _ask(self, text: str, answer: str) -> None:
+        wanted = answer.encode()
+        self._heard.discard(wanted)
+        self._exchange(self._stream.framed(text.encode()), lambda: wanted in self._heard)
+
+    def _exchange(self, data: bytes, holds: Callable[[], bool], patience: float | None = None) -> None:
+        """Send, and read meanwhile, until all is sent and something holds.
+
+        :raises TimeoutError: that took too long.
+        :raises ClientError: the connection ended, or the broker refused something.
+        """
+        patience = self._timeout if patience is None else patience
+        deadline = time.monotonic() + patience
+        left = memoryview(data)
+        while True:
+            if self._stream.due:
+                left = memoryview(b"".join((*self._stream.due, left)))
+                self._stream.due.clear()
+            if not left and holds():
+                return
+            waiting = deadline - time.monotonic()
+            if waiting <= 0:
+                raise TimeoutError(f"the broker did not go on within {patience:g} seconds")
+            readable, writable, _ = select.select([self._socket], [self._socket] if left else [], [], waiting)
+            with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                if writable:
+                    left = left[self._socket.send(left) :]
+                    deadline = time.monotonic() + patience
+            if readable:
+                self._read()
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            while True:
+                try:
+                    data = self._socket.recv(_READ)
+                    texts = self._stream.pieces(data)
+                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    raise
+                except (OSError, BrokerError) as error:
+                    raise ConnectionLost(f"the connection ended: {error}") from error
+                if not data or self._stream.isClosed:
+                    raise ConnectionLost("the broker closed the connection")
+                for text in texts:
+                    self._take(text)
+
+    def _take(self, text: bytes) -> None:
+        if text.startswith(self._message):
+            if self._subscribes:
+                self._came.append(text.split(b":", 3)[3])
+        elif text.startswith(b"ERROR:"):
+            raise ClientError(f"the broker refused: {text[6:].decode(errors='replace')}")
+        else:
+            self._heard.add(text)
+
+
+def _path(url: Url, credentials: object) -> str:
+    """Return what to ask for; credentials go into the query, as a page in a browser would show them."""
+    shown = dict(credentials) if isinstance(credentials, dict) else {}
+    kind = shown.pop("type", None)
+    if kind == "basic":
+        raise SettingError("with --dialect identity, show a token or an API key")
+    return (url.path or "/") + (f"?{urlencode(shown)}" if shown else "")
+
 
 #: How many messages a BlipMQ client fetches at once, and a MiniMQ consumer takes out of the queue at once.
 _TOGETHER, _TAKEN = 1000, 100

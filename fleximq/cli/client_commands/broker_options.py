@@ -3,19 +3,49 @@
 What is written on the command line wins over ``FLEXIMQ_URL`` and ``FLEXIMQ_PROFILE``, and these over the profile named
 ``default``. Credentials of a profile are shown only to the broker that the profile names, unless it is asked for by
 its name.
+
+Numbers over 0 on a command line, as types for ``argparse``.
 """
 
 import os
 import tomllib
-from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from fleximq.cli.client_commands.numbers import seconds
 from fleximq.client.blocking import Client, connect
 from fleximq.client.settings import Tls
 from fleximq.errors import SettingError
+
+Number = TypeVar("Number", int, float)
+
+
+def over0(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
+    """Return what reads a finite number that is over 0, and raises ArgumentTypeError for anything else.
+
+    :param name: what its sentence calls it.
+    """
+
+    def number(text: str) -> Number:
+        try:
+            found = read(text)
+        except ValueError:
+            found = read("0")
+        if not 0 < found < float("inf"):
+            raise ArgumentTypeError(f"{text!r} is no {name}")
+        return found
+
+    return number
+
+
+#: How many.
+count = over0(int, "whole number over 0")
+#: How often a second.
+rate = over0(float, "number over 0")
+#: How long.
+seconds = over0(float, "number of seconds over 0")
+
 
 #: Where a broker is that nothing is said of.
 USUAL = "tcp://localhost:7890"

@@ -6,8 +6,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from fleximq.cli.client_commands.broker_command import out, talking
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.numbers import count, seconds
+from fleximq.cli.client_commands.broker_options import Address, count, seconds
 
 
 def _prepare(parser: ArgumentParser) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleximq.cli.client_commands.broker_command import Pace, out, progress, say, talking
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.numbers import count, rate
+from fleximq.cli.client_commands.broker_options import Address, count, rate
 from fleximq.cli.client_commands.payload_text import addReading, readerOf, wordRead
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError

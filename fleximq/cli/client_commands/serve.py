@@ -13,8 +13,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from fleximq.cli.client_commands.broker_command import out, say, talking
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.numbers import count, seconds
+from fleximq.cli.client_commands.broker_options import Address, count, seconds
 from fleximq.cli.client_commands.payload_text import addReading, readerOf, shown
 from fleximq.client.blocking.shared_connection import SIGNALS
 from fleximq.client.errors import Answered

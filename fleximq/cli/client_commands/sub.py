@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from fleximq.cli.client_commands.broker_command import out, talking
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.numbers import count, seconds
+from fleximq.cli.client_commands.broker_options import Address, count, seconds
 from fleximq.cli.client_commands.payload_text import addShowing, describe, shown
 from fleximq.client.blocking import Client, Subscription
 from fleximq.client.blocking.client import Start

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from fleximq.cli.client_commands.broker_command import out, talking
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.numbers import count
+from fleximq.cli.client_commands.broker_options import Address, count
 from fleximq.cli.client_commands.payload_text import asJson
 
 #: What the broker tells of itself (docs/dialects.rst, presence).

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_command import out, talking
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.numbers import count, seconds
+from fleximq.cli.client_commands.broker_options import Address, count, seconds
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 

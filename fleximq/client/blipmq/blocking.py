@@ -15,9 +15,9 @@ from typing import Unpack
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import Delivery
 from fleximq.client.blipmq.loop_client import PREFETCH, AwaitedBlip, AwaitedSubscription
-from fleximq.client.blipmq_errors import Nacked
+from fleximq.client.errors import Nacked
 from fleximq.client.queues.blocking import WaitingClient, WaitingPulled
-from fleximq.client.queues.settings import IDLE, QueueWishes
+from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
 from fleximq.client.queues.thread import theThread
 from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.values.urls import Url
@@ -30,7 +30,7 @@ def connect(url: str = "tcp://localhost:7890", key: str = "", **wishes: Unpack[Q
 
     :param url: ``tcp://``, ``tls://`` or ``ipc://``.
     :param key: the API key; whoever uses the same one may go on with this client's subscriptions.
-    :param wishes: see :class:`~fleximq.client.queues.settings.QueueWishes`.
+    :param wishes: see :class:`~fleximq.client.queues.reconnecting_link.QueueWishes`.
     :raises SettingError: the URL or a wish makes no sense.
     :raises ConnectionLost: nobody listens there, or nobody who speaks BlipMQ.
     :raises Untrusted: one side does not trust the other's certificate.

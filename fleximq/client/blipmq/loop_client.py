@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipTalk, Delivery
-from fleximq.client.blipmq_errors import Nacked
-from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, SubscribeFailed
+from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, Nacked, SubscribeFailed
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.protocol.refusals import KEPT
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import Link, refusedJoin
-from fleximq.client.queues.settings import IDLE
+from fleximq.client.queues.reconnecting_link import IDLE, Link, refusedJoin
 from fleximq.client.settings import PATIENCE, ClientSettings, State
 from fleximq.limits import BLIP_FRAME_BYTES, MEBIBYTE
 from fleximq.values.urls import Url

@@ -14,11 +14,11 @@ from twisted.internet.defer import Deferred
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import Delivery
 from fleximq.client.blipmq.loop_client import PREFETCH, AwaitedBlip, AwaitedSubscription
-from fleximq.client.blipmq_errors import Nacked
+from fleximq.client.errors import Nacked
 from fleximq.client.loops.deferred import DeferredClient
 from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.queues.deferred import DeferredPulled
-from fleximq.client.queues.settings import IDLE, QueueWishes
+from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
 from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.values.urls import Url
 

@@ -26,10 +26,9 @@ from fleximq.client.errors import Answered, ConnectionLost, JoinRefused
 from fleximq.client.events import Reply, Request
 from fleximq.client.protocol.client_state import Ledger, Maker, passes, portions, publicationOf
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import BROKER, packed
+from fleximq.client.protocol.conversation import BROKER, conversationOn, packed
 from fleximq.client.protocol.inbox import Box
 from fleximq.client.protocol.refusals import Refusals
-from fleximq.client.protocol.web_socket import conversationOn
 from fleximq.client.settings import PATIENCE, ClientSettings, Start, State, Wishes
 from fleximq.client.sockets import checkTls, dial
 from fleximq.values.urls import Url

@@ -17,9 +17,8 @@ from typing import TypeVar
 
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Delivery, Event, Pinged
-from fleximq.client.pipes import PipeSocket
 from fleximq.client.protocol.conversation import Conversation
-from fleximq.client.sockets import lostBy
+from fleximq.client.sockets import PipeSocket, lostBy
 from fleximq.errors import BrokerError
 from fleximq.limits import KIBIBYTE, MEBIBYTE
 

@@ -6,11 +6,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.interfaces import Cancellable, Loop
-from fleximq.client.loops.line import Line, Listener
-from fleximq.client.pipes import ownPipes
+from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
 from fleximq.client.settings import ClientSettings
-from fleximq.client.sockets import IPC_FOLDER, keepWatch, lostBy
+from fleximq.client.sockets import IPC_FOLDER, keepWatch, lostBy, ownPipes
 from fleximq.values.urls import Url
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.interfaces import Cancellable, Loop
-from fleximq.client.loops.line import Line, Listener
+from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
 from fleximq.client.protocol.completion import Pending
 from fleximq.limits import KIBIBYTE
 

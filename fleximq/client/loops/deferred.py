@@ -6,8 +6,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from fleximq.client.contexts import Closing
-from fleximq.client.iteration import Iterating
+from fleximq.client.contexts import Closing, Iterating
 from fleximq.client.settings import PATIENCE, State
 
 

@@ -12,18 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
+from fleximq.client.contexts import Iterating
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.events import Delivery, Notification, Request
-from fleximq.client.iteration import Iterating
 from fleximq.client.loops.connection import MUCH, Connection
 from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.protocol.client_state import Ledger, Maker, passes, portions, publicationOf
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import BROKER, packed
+from fleximq.client.protocol.conversation import BROKER, conversationOn, packed
 from fleximq.client.protocol.inbox import Box
 from fleximq.client.protocol.loss_accounts import OfContext
 from fleximq.client.protocol.refusals import Refusals
-from fleximq.client.protocol.web_socket import conversationOn
 from fleximq.client.settings import PATIENCE, ClientSettings, Start, State
 from fleximq.errors import BrokerError, SettingError
 from fleximq.values.urls import Url

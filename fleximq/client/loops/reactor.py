@@ -26,11 +26,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.loops.interfaces import Cancellable, Loop
-from fleximq.client.loops.line import Line, Listener
-from fleximq.client.pipes import ownPipes
+from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
 from fleximq.client.settings import ClientSettings, Tls
-from fleximq.client.sockets import IPC_FOLDER
+from fleximq.client.sockets import IPC_FOLDER, ownPipes
 from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url

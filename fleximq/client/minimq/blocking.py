@@ -16,10 +16,10 @@ from functools import partial
 from typing import Unpack
 
 from fleximq.client.backoff import Backoff
+from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.minimq.loop_client import AwaitedConsumer, AwaitedMini, Message
-from fleximq.client.minimq_errors import ConsumeFailed, ProduceFailed
 from fleximq.client.queues.blocking import WaitingClient, WaitingPulled
-from fleximq.client.queues.settings import IDLE, QueueWishes
+from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
 from fleximq.client.queues.thread import inThread, theThread
 from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.values.urls import Url
@@ -31,7 +31,7 @@ def connect(url: str = "tcp://localhost:7890", **wishes: Unpack[QueueWishes]) ->
     """Connect; use what is returned in a ``with`` statement, or close it.
 
     :param url: ``tcp://``, ``tls://`` or ``ipc://``.
-    :param wishes: see :class:`~fleximq.client.queues.settings.QueueWishes`.
+    :param wishes: see :class:`~fleximq.client.queues.reconnecting_link.QueueWishes`.
     :raises SettingError: the URL or a wish makes no sense.
     :raises ConnectionLost: nobody listens there, or nobody who speaks MiniMQ.
     :raises Untrusted: one side does not trust the other's certificate.

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from fleximq.client.errors import Answered, ConnectionLost
-from fleximq.client.minimq_errors import ConsumeFailed, ProduceFailed
+from fleximq.client.errors import Answered, ConnectionLost, ConsumeFailed, ProduceFailed
 from fleximq.client.protocol.completion import Pending
 from fleximq.errors import BadFraming, BrokerError
 from fleximq.limits import MEBIBYTE

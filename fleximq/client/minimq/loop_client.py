@@ -9,14 +9,12 @@ from contextlib import suppress
 from itertools import islice
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import ClientError, ConnectionLost
+from fleximq.client.errors import ClientError, ConnectionLost, ProduceFailed
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.minimq.conversation import MiniTalk
-from fleximq.client.minimq_errors import ProduceFailed
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import Link
-from fleximq.client.queues.settings import IDLE
+from fleximq.client.queues.reconnecting_link import IDLE, Link
 from fleximq.client.settings import PATIENCE, ClientSettings, State
 from fleximq.values.urls import Url
 from fleximq.wire.minimq_message import MiniMessage

@@ -12,12 +12,12 @@ from typing import Any, Unpack
 from twisted.internet.defer import Deferred
 
 from fleximq.client.backoff import Backoff
+from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.loops.deferred import DeferredClient
 from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.minimq.loop_client import AwaitedConsumer, AwaitedMini, Function, Message
-from fleximq.client.minimq_errors import ConsumeFailed, ProduceFailed
 from fleximq.client.queues.deferred import DeferredPulled
-from fleximq.client.queues.settings import IDLE, QueueWishes
+from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
 from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.values.urls import Url
 

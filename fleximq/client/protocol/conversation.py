@@ -4,6 +4,8 @@ Methods with a message's name return the bytes to send; :meth:`Conversation.rece
 what it says. All forms of the client are built on it, whatever event loop or none they have.
 
 What is said may be asked for by several threads at once; what is heard, by one at a time.
+
+A conversation inside a WebSocket, and which conversation a URL asks for.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,11 +28,13 @@ from fleximq.client.events import (
     unpacked,
     wordsOf,
 )
-from fleximq.limits import KIBIBYTE, MEBIBYTE
+from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 from fleximq.status import Status
+from fleximq.values.urls import USUAL_PORTS, Url
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame, encodeMessage, payloadOf, readBeginning
 from fleximq.wire.fleximq_header import peek, peekId, peekPath, reportsError
 from fleximq.wire.fleximq_scanner import FlexiScanner, payloads, singles
+from fleximq.wire.websocket_client import WebSocketClientStream
 
 #: FlexiMQ document 4.1.1: the client id of the broker.
 BROKER = 1
@@ -270,3 +274,38 @@ def _timestamp(header: Mapping[str, Any]) -> int | None:
     keepalive = header.get("keepalive")
     stamp = keepalive.get("timestamp") if isinstance(keepalive, Mapping) else None
     return stamp if isinstance(stamp, int) else None
+
+
+#: docs/dialects.rst: what says that binary frames are FlexiMQ.
+SUBPROTOCOL = "fleximq"
+
+
+def conversationOn(url: Url, unpack: Callable[[bytes], Any]) -> Conversation:
+    """Return a new conversation for a connection to this URL."""
+    return WebSocketConversation(url, unpack) if url.isWebSocket else Conversation(unpack=unpack)
+
+
+class WebSocketConversation(Conversation):
+    """What is said and heard on one connection, in binary frames."""
+
+    def __init__(self, url: Url, unpack: Callable[[bytes], Any]) -> None:
+        super().__init__(unpack=unpack)
+        host = f"[{url.host}]" if ":" in url.host else url.host or "localhost"
+        place = host if url.port == USUAL_PORTS[url.scheme] else f"{host}:{url.port}"
+        self._stream = WebSocketClientStream(place, url.path, SUBPROTOCOL, GIBIBYTE)
+        self.due = self._stream.due
+        self._join: bytes | None = None
+
+    def begin(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> None:
+        self._join = self.join(credentials, name)
+
+    def framed(self, data: bytes) -> bytes:
+        return self._stream.framed(data)
+
+    def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
+        plain = self._stream.received(data)
+        if self._stream.isOpen and self._join is not None:
+            self.due.append(self.framed(self._join))
+            self._join = None
+        if plain:
+            yield from super().runs(plain)

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from fleximq.client.backoff import Backoff
+from fleximq.client.contexts import Iterating
 from fleximq.client.errors import ClientError, ConnectionLost
-from fleximq.client.iteration import Iterating
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.reconnecting_link import Link
 from fleximq.client.settings import State

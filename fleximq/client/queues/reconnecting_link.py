@@ -1,22 +1,51 @@
 """A connection over whatever event loop, made anew when it is lost; what is said on it is left to each dialect.
 
 A link is used from the loop's own thread. What is sent in one turn of the loop is written at once at its end.
+
+What a client of a queueing dialect may be told when it connects.
 """
 
 import logging
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self, TypedDict
 
+from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.loops.connection import Connection
 from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.protocol.client_state import passes
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.queues.settings import checkPlace
-from fleximq.client.settings import PATIENCE, ClientSettings, State
-from fleximq.errors import BrokerError
+from fleximq.client.settings import PATIENCE, ClientSettings, State, Watcher
+from fleximq.client.sockets import checkTls
+from fleximq.errors import BrokerError, SettingError
 from fleximq.values.urls import Url
+
+#: The pauses between questions to an empty queue.
+IDLE = Backoff(first=0.005, most=0.5, factor=2.0, jitter=0.25)
+_SCHEMES = ("tcp", "tls", "ipc")
+
+
+class QueueWishes(TypedDict, total=False):
+    """Keyword arguments of ``connect``, those of :class:`~fleximq.client.settings.ClientSettings` that apply here."""
+
+    timeout: float
+    tls: Any
+    reconnect: Backoff | None
+    buffer: int
+    keepAlive: float | None
+    onState: Watcher | None
+
+
+def checkPlace(url: Url, settings: ClientSettings) -> None:
+    """See that these dialects can be spoken there.
+
+    :raises SettingError: otherwise.
+    """
+    if url.scheme not in _SCHEMES:
+        raise SettingError(f"the URL is {url}, but this dialect is spoken over tcp://, tls:// and ipc:// only")
+    checkTls(url, settings)
+
 
 _log = logging.getLogger("fleximq.client.queues.link")
 #: After so many signs of life that were asked for in vain, a connection is given up.

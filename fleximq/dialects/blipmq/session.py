@@ -19,8 +19,14 @@ from twisted.internet.interfaces import IAddress
 from fleximq.broker.consumers.polled_subscription import Subscription
 from fleximq.broker.envelope import Client, Delivery, Envelope
 from fleximq.dialects.answers import Answers
-from fleximq.dialects.blipmq.blipmq_errors import TurnedAway, UnsupportedVersion, nackOf
-from fleximq.dialects.blipmq.messages import SOURCES, isTooLarge, renderDeliveries
+from fleximq.dialects.blipmq.messages import (
+    SOURCES,
+    TurnedAway,
+    UnsupportedVersion,
+    isTooLarge,
+    nackOf,
+    renderDeliveries,
+)
 from fleximq.dialects.blipmq.protocol import quickAcks
 from fleximq.dialects.connection.connection_rate import admittedRuns, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache

@@ -2,6 +2,10 @@
 
 A run from a FlexiMQ publisher goes to FlexiMQ subscribers verbatim. What comes from another dialect is framed
 here, once for all of them.
+
+Records as FlexiMQ PUB frames.
+
+The form of those who follow the journal: runs with the offsets of their messages.
 """
 
 from collections.abc import Sequence
@@ -10,16 +14,71 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
-from fleximq.dialects.fleximq.fleximq_batches import recordsWithout
+from fleximq.broker.replay.feed import LateForm
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.values.message import Content, Message
-from fleximq.values.records import Batch, Run, contentOf
-from fleximq.wire.flexi_pairs import withoutTopic
+from fleximq.values.records import CONTENTS, Batch, Run, contentOf, runOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from fleximq.wire.fleximq_header import Header, packHeader
 from fleximq.wire.fleximq_layout_b import fittingLayoutB, toLayoutB
+from fleximq.wire.fleximq_record_frame import (
+    framesWith,
+    framesWithout,
+    mixedWith,
+    mixedWithout,
+    prefixWith,
+    prefixWithout,
+    withoutTopic,
+)
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, fitting, payloads, singles
 from fleximq.wire.payload_conversion import toMessagePack
+
+
+def recordsWith(batches: Sequence[Batch]) -> bytes:
+    """Return records with their offsets."""
+    return b"".join([_frames(batch, True) for batch in batches])
+
+
+def recordsWithout(batches: Sequence[Batch]) -> bytes:
+    """Return records without offsets."""
+    return b"".join([_frames(batch, False) for batch in batches])
+
+
+def _frames(batch: Batch, offset: bool) -> bytes:
+    payloads = asMessagePack(batch.contents, batch.payloads)
+    if not payloads:
+        return b""
+    prefix = prefixWith if offset else prefixWithout
+    topics, publishers, headers = batch.topicOf, batch.publisherOf, batch.headers
+    if _same(topics) and _same(publishers) and _same(headers):
+        shared = prefix(batch.publishers[publishers[0]][0], headers[0], batch.topics[topics[0]])
+        return framesWith(shared, batch.offsets, payloads) if offset else framesWithout(shared, payloads)
+    known: dict[tuple[int, int, bytes], bytes] = {}
+    prefixes: list[bytes] = []
+    for key in zip(topics, publishers, headers, strict=True):
+        found = known.get(key)
+        if found is None:
+            topic, publisher, header = key
+            found = known[key] = prefix(batch.publishers[publisher][0], header, batch.topics[topic])
+        prefixes.append(found)
+    return mixedWith(prefixes, batch.offsets, payloads) if offset else mixedWithout(prefixes, payloads)
+
+
+def _same(column: Any) -> bool:
+    """Tell whether all values of a column are the same."""
+    if isinstance(column, memoryview):  # a column of a frame
+        return bytes(column) == bytes(column[:1]) * len(column)
+    return column.count(column[0]) == len(column)  # type: ignore[no-any-return]
+
+
+def asMessagePack(contents: Sequence[int], payloads: Sequence[bytes]) -> Sequence[bytes]:
+    """Return payloads as FlexiMQ carries them."""
+    if all(CONTENTS[code][0] is Content.MESSAGEPACK for code in set(contents)):
+        return payloads
+    return [
+        toMessagePack(Message(payload, CONTENTS[code][0])) for code, payload in zip(contents, payloads, strict=True)
+    ]
+
 
 #: The ids that cross between dialects, in the order in which they are written.
 _IDS = ("message_id", "correlation_id", "reply_to")
@@ -102,3 +161,43 @@ class LayoutBForm:
 #: The one form of all FlexiMQ subscribers but those that speak layout B.
 FLEXI_FORM = FlexiForm()
 LAYOUT_B_FORM = LayoutBForm()
+
+
+@implementer(IForm)
+class OffsetForm:
+    """Whole PUB frames whose headers end with the offset; what is not in the journal goes as it does to others."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+        """Return the run as frames."""
+        if not envelope.offset:
+            return FLEXI_FORM.render(envelope, body, count)
+        source: Any = envelope.source
+        run: Run = source.run(body) if hasattr(source, "run") else runOf(source.messages(body))
+        publisher = envelope.publisher.id
+        topic = envelope.topic.name
+        offsets = range(envelope.offset, envelope.offset + count)
+        contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
+        payloads = asMessagePack(contents, run.payloads)
+        if isinstance(run.headers, bytes):
+            return framesWith(prefixWith(publisher, run.headers, topic), offsets, payloads)
+        return mixedWith([prefixWith(publisher, header, topic) for header in run.headers], offsets, payloads)
+
+
+OFFSET_FORM = OffsetForm()
+
+
+@implementer(IForm)
+class OffsetFormB:
+    """The same in layout B."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+        """Return the run as frames."""
+        return toLayoutB(OFFSET_FORM.render(envelope, body, count))
+
+
+#: The forms of all who follow the journal, in layout A and in layout B.
+FOLLOWING = LateForm(OFFSET_FORM)
+FOLLOWING_B = LateForm(OffsetFormB())
+#: The forms of those who are brought up to date, and then get what others get.
+PASSING = LateForm(FLEXI_FORM)
+PASSING_B = LateForm(LAYOUT_B_FORM)

@@ -18,9 +18,16 @@ from fleximq.broker.topics.names import isPattern
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.direct_cache import DirectCache
-from fleximq.dialects.fleximq.fleximq_batches import recordsWith, recordsWithout
-from fleximq.dialects.fleximq.fleximq_records import FOLLOWING, FOLLOWING_B, PASSING, PASSING_B
-from fleximq.dialects.fleximq.forms import LAYOUT_B_FORM, FlexiSource
+from fleximq.dialects.fleximq.forms import (
+    FOLLOWING,
+    FOLLOWING_B,
+    LAYOUT_B_FORM,
+    PASSING,
+    PASSING_B,
+    FlexiSource,
+    recordsWith,
+    recordsWithout,
+)
 from fleximq.dialects.fleximq.replies import FlexiVoice, correlation, toldBy
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import Replaying

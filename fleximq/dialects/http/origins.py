@@ -8,7 +8,7 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from fleximq.security.host_names import isAddress, isOwnName
+from fleximq.security.peer_address import isAddress, isOwnName
 
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 

@@ -19,9 +19,17 @@ from twisted.python.failure import Failure
 
 from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.connection.handover import Handover
-from fleximq.dialects.http.http_credentials import CHALLENGES, Shown, shownIn, withoutCredentials
 from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_head import HEAD_BYTES, HttpError, RequestHead, webSocketDialect
+from fleximq.dialects.http.request_head import (
+    CHALLENGES,
+    HEAD_BYTES,
+    HttpError,
+    RequestHead,
+    Shown,
+    shownIn,
+    webSocketDialect,
+    withoutCredentials,
+)
 from fleximq.errors import AuthenticationFailed, BrokerError, JoinRejected, NoCapacity, TooManyRequests, Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy

@@ -2,6 +2,8 @@
 
 One line of text: ``fleximq-journal``, the version of the format, 32 hexadecimal digits that no other journal has, and
 the CRC-32 of all before it as 8 more.
+
+One broker to a journal: the lock that the one which writes holds on DIR/lock.
 """
 
 import re
@@ -10,7 +12,38 @@ from zlib import crc32
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, putWhole, readWhole, wordsOf
-from fleximq.journal.files.lock import LOCK
+
+#: Its bytes mean nothing, only who has locked it.
+LOCK = "lock"
+
+
+class Lock:
+    """Held from when it is made until :meth:`release`, or until the process ends, however that comes.
+
+    :raises JournalError: somebody else holds it, or the folder cannot be written.
+    """
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        try:
+            self._descriptor = files.openLock(f"{folder}/{LOCK}")
+        except OSError as error:
+            raise JournalError(f"the journal in {folder} cannot be written: {wordsOf(error)}") from error
+        if not self._taken(folder):
+            files.close(self._descriptor)
+            raise JournalError(f"the journal in {folder} is in use by another broker")
+
+    def _taken(self, folder: str) -> bool:
+        try:
+            return self._files.lock(self._descriptor)
+        except OSError as error:
+            self._files.close(self._descriptor)
+            raise JournalError(f"the journal in {folder} cannot be locked: {wordsOf(error)}") from error
+
+    def release(self) -> None:
+        """Give it back."""
+        self._files.close(self._descriptor)
+
 
 IDENTITY = "identity"
 #: The version of the format that is written, and the newest that is read.

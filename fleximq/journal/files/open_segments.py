@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from errno import EIO
 from typing import NamedTuple
 
-from fleximq.journal.files.counting import placed
-from fleximq.journal.files.damage import frameAt
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.segment_summary import Segment
+from fleximq.journal.files.frame_scan import frameAt
+from fleximq.journal.files.segment_summary import Segment, placed
 from fleximq.journal.files.segment_table import Segments
 from fleximq.journal.files.window import SMALL, Window
 from fleximq.journal.format.control_frames import decodeTransaction

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from fleximq.journal.files.damage import nextFrame
+from fleximq.journal.files.frame_scan import nextFrame
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import Segments

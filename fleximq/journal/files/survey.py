@@ -12,9 +12,14 @@ from fleximq.journal.files.durable_end import END, readEnd
 from fleximq.journal.files.file_system import Files, readWhole
 from fleximq.journal.files.frame_scan import Hole, Whole, framesOf
 from fleximq.journal.files.window import Window
-from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeLost, decodeTransaction
+from fleximq.journal.format.control_frames import (
+    decodeCheckpoint,
+    decodeGap,
+    decodeLost,
+    decodeNotes,
+    decodeTransaction,
+)
 from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
-from fleximq.journal.format.notes import decodeNotes
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import Batch, Note, Reached
 from fleximq.values.state_records import follow, groupsIn

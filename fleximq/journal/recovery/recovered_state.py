@@ -1,8 +1,11 @@
-"""What was in a journal when it was opened, and how to go through it: what recovery hands to the broker."""
+"""What was in a journal when it was opened, and how to go through it: what recovery hands to the broker.
 
-from collections.abc import Callable
+What the journal asks of whoever knows the queues.
+"""
+
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, wordsOf
@@ -11,10 +14,41 @@ from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import Segments
 from fleximq.journal.files.window import LARGE
-from fleximq.journal.format.control_frames import Lost
+from fleximq.journal.format.control_frames import Lost, decodeNotes
 from fleximq.journal.format.frame import FrameError, Kind
-from fleximq.journal.format.notes import decodeNotes
 from fleximq.values.records import Batch, Note
+
+
+class Keeper(Protocol):
+    """The broker's side of checkpoints and retention."""
+
+    def snapshot(self) -> Any:
+        """Return all that has to outlive a restart, as MessagePack can hold it; nothing in it changes later.
+
+        It knows of all that the journal told somebody of so far.
+        """
+
+    def needed(self) -> Mapping[str, int]:
+        """Return, by topic, the lowest offset that a queue still needs."""
+
+    def reading(self) -> Mapping[str, int]:
+        """Return the offset that each consumer group reads next; nothing is kept for them."""
+
+
+class NothingToKeep:
+    """The keeper of a journal without queues."""
+
+    def snapshot(self) -> Any:
+        """Return None."""
+        return None
+
+    def needed(self) -> Mapping[str, int]:
+        """Return nothing."""
+        return {}
+
+    def reading(self) -> Mapping[str, int]:
+        """Return nothing."""
+        return {}
 
 
 class Found:

@@ -17,15 +17,12 @@ from contextlib import suppress
 from itertools import pairwise
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.counting import countTransaction
-from fleximq.journal.files.damage import frameAt
 from fleximq.journal.files.durable_end import END, readEnd
 from fleximq.journal.files.file_system import Files, readUpTo, readWhole, wordsOf, writeAll
-from fleximq.journal.files.frame_scan import Hole, framesOf
+from fleximq.journal.files.frame_scan import Hole, frameAt, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
-from fleximq.journal.files.scanned import Scanned, scanSegment
-from fleximq.journal.files.segment_index import readIndex, writeIndex
-from fleximq.journal.files.segment_summary import Segment, Staged
+from fleximq.journal.files.segment_index import Scanned, readIndex, scanSegment, writeIndex
+from fleximq.journal.files.segment_summary import Segment, Staged, countTransaction
 from fleximq.journal.files.segment_table import Segments
 from fleximq.journal.files.window import LARGE, Window
 from fleximq.journal.format.control_frames import Checkpoint, Lost, decodeCheckpoint

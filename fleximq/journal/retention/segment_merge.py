@@ -11,7 +11,7 @@ from contextlib import suppress
 from fleximq.journal.files.file_system import Files, writeAll
 from fleximq.journal.files.frame_scan import Whole, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
-from fleximq.journal.files.scanned import scanSegment
+from fleximq.journal.files.segment_index import scanSegment
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import encodeRemoved

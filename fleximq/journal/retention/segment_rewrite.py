@@ -8,12 +8,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from fleximq.journal.files.counting import countTransaction
 from fleximq.journal.files.file_system import Files, writeAll
 from fleximq.journal.files.frame_scan import Hole, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
-from fleximq.journal.files.scanned import scanSegment
-from fleximq.journal.files.segment_summary import Segment, Staged
+from fleximq.journal.files.segment_index import scanSegment
+from fleximq.journal.files.segment_summary import Segment, Staged, countTransaction
 from fleximq.journal.files.window import LARGE, Window
 from fleximq.journal.format.control_frames import REMOVED_BYTES, decodeTransaction, encodeRemoved
 from fleximq.journal.format.frame import Frame, FrameError, FrameHeader, Kind, reseal, seal

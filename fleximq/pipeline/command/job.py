@@ -2,18 +2,75 @@
 
 A job is one file of :mod:`fleximq.pipeline.jobs`. It imports PySpark inside ``run`` only, so that ``--help`` is quick
 and works where Spark is not installed.
+
+Times that pass, as they are written behind options of jobs: ``500ms``, ``10s``, ``5m``, ``1h``, ``7d``.
+
+What a job can say of its source before Spark starts, which takes seconds: that it cannot be as it was written.
 """
 
 import json
+import os
+import re
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.errors import OptionRefused, PipelineError
+
+
+def checkSource(options: Mapping[str, str]) -> None:
+    """Return if the source can be read with these options, as far as a look at folders tells; no broker is asked.
+
+    :raises OptionRefused: an option has a value that it cannot have, or there is no journal where one was named.
+    :raises JournalError: a folder that is named is no journal.
+    :raises PipelineError: Spark is not installed.
+    """
+    try:
+        from fleximq.pipeline.reader.journals import Journals
+        from fleximq.pipeline.reader.source_options import SourceOptions
+    except ImportError as error:
+        raise PipelineError(f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it") from error
+    chosen = SourceOptions.of(options)
+    if not chosen.brokers:
+        Journals(chosen).find()
+
+
+def checkLake(lake: str) -> None:
+    """Return if the folder of a lake is there.
+
+    :raises OptionRefused: it cannot be read.
+    """
+    try:
+        os.listdir(lake)
+    except OSError as error:
+        raise OptionRefused(f"the lake {lake} cannot be read: {(error.strerror or str(error)).lower()}") from error
+
+
+_UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_WRITTEN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+
+
+def duration(name: str, value: object) -> int:
+    """Read a time in microseconds: a number of seconds, or text with a unit.
+
+    :raises SettingError: it is none, or nothing.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
+        return value * 1_000_000
+    found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not int(found[1]):
+        raise SettingError(f"{name} is {value!r}, but must be a time such as 500ms, 10s, 5m, 1h or 7d")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def interval(microseconds: int) -> str:
+    """Return a time as Spark reads one."""
+    return f"{microseconds} microseconds"
+
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

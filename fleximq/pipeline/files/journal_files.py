@@ -20,9 +20,8 @@ from fleximq.journal.format.frame import Kind
 from fleximq.pipeline.files.folder import End, Extent, Folder
 from fleximq.pipeline.files.frame_columns import Placed, offsetsAndTimes
 from fleximq.pipeline.files.segment_lookup import Sketch, Sketches
-from fleximq.pipeline.files.selection import NEVER, Selection, Topics
+from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, Piece, Selection, Slice, Topics, divided
 from fleximq.pipeline.files.slice_reader import Missing, SliceReader
-from fleximq.pipeline.files.slices import SLICE_BYTES, Piece, Slice, divided
 
 _RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
 

@@ -6,9 +6,8 @@ Spark is not needed for it.
 from argparse import ArgumentParser, Namespace
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.durations import duration
-from fleximq.pipeline.command.job import Job, Run, counted, option
-from fleximq.pipeline.lake.table.tables import addTables, tablesOf
+from fleximq.pipeline.command.job import Job, Run, counted, duration, option
+from fleximq.pipeline.lake.table.file_names import addTables, tablesOf
 
 
 def _prepare(parser: ArgumentParser) -> None:

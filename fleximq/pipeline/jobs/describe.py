@@ -16,7 +16,7 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.selection import Selection
-    from fleximq.pipeline.query.overview import Topic
+    from fleximq.pipeline.query.journal_sample import Topic
     from fleximq.pipeline.reader.journals import SlicePartition
 
 Facts = dict[str, Any]
@@ -59,7 +59,7 @@ def _journals(given: dict[str, str], run: Run) -> Facts:
     from dataclasses import replace
 
     from fleximq.pipeline.files.selection import Selection
-    from fleximq.pipeline.query.overview import overview
+    from fleximq.pipeline.query.journal_sample import overview
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.source_options import SourceOptions
 
@@ -84,7 +84,7 @@ def _journals(given: dict[str, str], run: Run) -> Facts:
 
 def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: Run) -> Iterator[Any]:
     """Yield all records of some partitions, and say how far that is; ends early if the run is to end."""
-    from fleximq.pipeline.query.overview import COLUMNS
+    from fleximq.pipeline.query.journal_sample import COLUMNS
     from fleximq.pipeline.reader.journals import read
 
     for place, part in enumerate(parts):

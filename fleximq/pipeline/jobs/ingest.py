@@ -12,9 +12,19 @@ from os.path import abspath, expanduser
 from typing import TYPE_CHECKING, Any
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.durations import duration, interval
-from fleximq.pipeline.command.early import checkSource
-from fleximq.pipeline.command.job import Job, Run, addSource, counted, option, place, sourceOptions, starting
+from fleximq.pipeline.command.job import (
+    Job,
+    Run,
+    addSource,
+    checkSource,
+    counted,
+    duration,
+    interval,
+    option,
+    place,
+    sourceOptions,
+    starting,
+)
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:
@@ -127,7 +137,7 @@ def run(chosen: Namespace, run: Run) -> None:
     if not chosen.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
     from fleximq.pipeline.lake.ingest_driver import Feeding
-    from fleximq.pipeline.lake.ingesting import Ingest
+    from fleximq.pipeline.lake.ingest_stream import Ingest
 
     lake = abspath(expanduser(chosen.lake))
     specs = _tables(chosen)

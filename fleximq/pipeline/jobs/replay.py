@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import Link, Place
-from fleximq.pipeline.command.early import checkSource
-from fleximq.pipeline.command.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions
+from fleximq.pipeline.command.job import Job, Run, addSource, brokerOptions, checkSource, option, place, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.replay_schedule import Pace
 from fleximq.pipeline.jobs.replay_source import Origin, Piece, Wanted, ofJournals, ofLake

@@ -16,7 +16,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.command.job import SOURCE, Job, Run, option
 from fleximq.pipeline.errors import OptionRefused, PipelineError
-from fleximq.pipeline.files.slices import Slice
+from fleximq.pipeline.files.selection import Slice
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.journal_files import JournalFiles

@@ -6,8 +6,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.early import checkLake, checkSource
-from fleximq.pipeline.command.job import Job, Run, addSource, counted, option, sourceOptions
+from fleximq.pipeline.command.job import Job, Run, addSource, checkLake, checkSource, counted, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:

@@ -10,9 +10,19 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.durations import duration, interval
-from fleximq.pipeline.command.early import checkSource
-from fleximq.pipeline.command.job import Job, Run, addSource, brokerOptions, option, place, sourceOptions, starting
+from fleximq.pipeline.command.job import (
+    Job,
+    Run,
+    addSource,
+    brokerOptions,
+    checkSource,
+    duration,
+    interval,
+    option,
+    place,
+    sourceOptions,
+    starting,
+)
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleximq.limits import TOPIC_BYTES
-from fleximq.pipeline.command.durations import interval
+from fleximq.pipeline.command.job import interval
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

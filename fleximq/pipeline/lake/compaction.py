@@ -3,8 +3,14 @@
 What is joined is written aside, in ``_fleximq/compacting``. Then, under the table's lock and within milliseconds, links
 to all files that stay are added there, and that folder takes the partition's place in one step. Whatever ends the
 process, the partition is the old or the new one, and what stands aside is rubbish.
+
+Lets a folder's content take the place of another's in one step: a reader that lists it finds the one or the other.
+
+What neither Python nor POSIX has, Linux does: ``renameat2`` with ``RENAME_EXCHANGE``.
 """
 
+import ctypes
+import errno
 import os
 import shutil
 import time
@@ -14,13 +20,32 @@ from typing import NamedTuple
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import cannot, finish
-from fleximq.pipeline.lake.exchange import exchange
 from fleximq.pipeline.lake.table.columns import readColumns
 from fleximq.pipeline.lake.table.file_merge import Part, carrierOf, groupsOf, join, partsOf
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import DELTA, ICEBERG, formatOf, needing
 from fleximq.pipeline.lake.table.lock import changing, compacting
 from fleximq.pipeline.lake.table_logs import compactDelta
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def exchange(one: str, other: str) -> None:
+    """Exchange what two names mean, both of one file system.
+
+    :raises OSError: it cannot be done; ``ENOTSUP`` where the system or the file system knows no exchange.
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        raise OSError(errno.ENOTSUP, "this system cannot exchange folders")
+    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(errno.ENOTSUP, "this file system cannot exchange folders")
+    raise OSError(number, os.strerror(number), one)
+
 
 #: What a table's large files have, about, and its files less than half of that are joined.
 TARGET_BYTES = 128 << 20

@@ -19,9 +19,8 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.files.journal_files import readSlice
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
-from fleximq.pipeline.files.selection import Selection
+from fleximq.pipeline.files.selection import Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.files.slices import Slice
 from fleximq.pipeline.lake.sealed_segments import JOURNAL, MISSING, SEGMENTS, sealedName
 
 #: A row group has about so many bytes before they are compressed.

@@ -12,12 +12,17 @@ import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.payloads.ddl import written
-from fleximq.pipeline.payloads.dialect_payloads import Divided, divided, packedAt, takenApart
-from fleximq.pipeline.payloads.identity import METADATA, VERBATIM, Identity
-from fleximq.pipeline.payloads.json_text import Json
+from fleximq.pipeline.payloads.dialect_payloads import (
+    METADATA,
+    VERBATIM,
+    Divided,
+    Identity,
+    divided,
+    packedAt,
+    takenApart,
+)
 from fleximq.pipeline.payloads.map_columns import Maps
-from fleximq.pipeline.payloads.payload_formats import MessagePack
-from fleximq.pipeline.payloads.plain import Raw, Text
+from fleximq.pipeline.payloads.payload_formats import Json, MessagePack, Raw, Text
 
 FORMATS = ("messagepack", "json", "text", "raw")
 #: Formats whose columns are those that the schema names; the others have one.

@@ -1,12 +1,80 @@
-"""MessagePack as payloads have it."""
+"""MessagePack as payloads have it.
+
+JSON as payloads have it: one value in UTF-8.
+
+Payloads that are one value as a whole: text, or any bytes.
+"""
 
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from fleximq.wire.messagepack_json import toJson
+
+
+class Text:
+    """The format ``text``: one column of text, in UTF-8."""
+
+    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
+        """Return the texts; what is not UTF-8 is null and has an error."""
+        try:
+            return [values.cast(pa.string())]
+        except pa.ArrowInvalid:
+            return [
+                pa.array([_text(value, place, errors) for place, value in enumerate(values.to_pylist())], pa.string())
+            ]
+
+
+class Raw:
+    """The format ``raw``: one column of bytes, as they are."""
+
+    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
+        """Return the payloads."""
+        return [values]
+
+
+def _text(value: bytes | None, place: int, errors: dict[int, str]) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        errors[place] = "the payload is not UTF-8"
+        return None
+
+
+class Json:
+    """The format ``json``."""
+
+    name = "JSON"
+    empty = b"{}"
+
+    def decoder(self, type: Any) -> Callable[[Any], Any]:
+        """Return what reads exactly one value of a type, with white space around it."""
+        decode: Callable[[Any], Any] = msgspec.json.Decoder(type).decode
+        return decode
+
+    def isMap(self, packed: bytes) -> bool:
+        """Return whether the first sign opens an object."""
+        return packed.lstrip(b" \t\r\n")[:1] == b"{"
+
+    def isNull(self, packed: bytes) -> bool:
+        """Return whether it is null."""
+        return packed.strip(b" \t\r\n") == b"null"
+
+    def text(self, packed: bytes) -> str:
+        """Return a string as it is, and anything else as its JSON without white space; numbers keep their digits."""
+        if packed.lstrip(b" \t\r\n")[:1] == b'"':
+            return msgspec.json.decode(packed, type=str)
+        return msgspec.json.format(packed, indent=-1).decode()
+
+    def binary(self, packed: bytes) -> bytes:
+        """Return what a string of base64 stands for."""
+        return msgspec.json.decode(packed, type=bytes)
+
 
 _MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
 _BINS = frozenset((0xC4, 0xC5, 0xC6))

@@ -30,8 +30,7 @@ import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import NESTING
 from fleximq.pipeline.payloads.decoder import STRUCTURED, Decoder
-from fleximq.pipeline.payloads.dialect_payloads import divided, packedAt, takenApart
-from fleximq.pipeline.payloads.identity import VERBATIM, Identity
+from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity, divided, packedAt, takenApart
 from fleximq.pipeline.payloads.typed_values import FAULTS
 
 #: Columns, and fields of a STRUCT, at most; what has more keys is better a MAP, which a schema can say.

@@ -14,8 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.failures import sentenceOf
+from fleximq.pipeline.errors import OptionRefused, sentenceOf
 from fleximq.pipeline.files.schema import COLUMNS
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import DELTA, PARQUET, formatOf

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from fleximq.journal.files.counting import placed
 from fleximq.journal.files.record_distance import Advance
+from fleximq.journal.files.segment_summary import placed
 from fleximq.journal.format.control_frames import decodeGap, decodeTransaction
 from fleximq.journal.format.frame import FrameError, FrameHeader, Kind, readHeader
 from fleximq.limits import KIBIBYTE, MEBIBYTE
@@ -23,9 +23,8 @@ from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.files.folder import End
 from fleximq.pipeline.files.frame_columns import Placed, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.files.journal_files import Bounds
-from fleximq.pipeline.files.selection import NEVER, Selection, Topics
+from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, Piece, Selection, Slice, Topics
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.files.slices import SLICE_BYTES, Piece, Slice
 
 #: The most bytes that the broker gives at once.
 PORTION = 4 * MEBIBYTE

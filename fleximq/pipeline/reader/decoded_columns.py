@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.payloads.ddl import parsed, typeWritten
-from fleximq.pipeline.payloads.identity import VERBATIM, Identity
+from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity
 
 if TYPE_CHECKING:
     from fleximq.pipeline.payloads.decoder import Decoder

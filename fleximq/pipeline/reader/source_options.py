@@ -11,10 +11,9 @@ from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, COLUMNS
-from fleximq.pipeline.files.selection import Topics
-from fleximq.pipeline.files.slices import SLICE_BYTES
+from fleximq.pipeline.files.selection import SLICE_BYTES, Topics
 from fleximq.pipeline.lag.reporter import groupName
-from fleximq.pipeline.payloads.identity import Identity
+from fleximq.pipeline.payloads.dialect_payloads import Identity
 from fleximq.pipeline.reader.decoded_columns import MADE, OPTIONS, Decoding
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, pointsOf, timesOf
 

@@ -24,8 +24,7 @@ from fleximq.security.authentication.checker_interfaces import (
 )
 from fleximq.security.authentication.fair_queue import Line
 from fleximq.security.credentials import IApiKey, ICertificate, IPassword, IToken, Password
-from fleximq.security.names import isName
-from fleximq.security.principal import IPrincipal, Principal
+from fleximq.security.principal import IPrincipal, Principal, isName
 
 _log = Logger("fleximq.security.way.Way")
 

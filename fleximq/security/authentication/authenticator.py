@@ -14,8 +14,7 @@ from twisted.logger import Logger
 from fleximq.errors import AuthenticationFailed, NoCapacity, Unauthorized
 from fleximq.security.authentication.attempt_delays import Attempt, Attempts
 from fleximq.security.authentication.authentication_method import Way
-from fleximq.security.peer_address import whence
-from fleximq.security.place import placeOf
+from fleximq.security.peer_address import placeOf, whence
 from fleximq.security.principal import Principal
 
 _log = Logger("fleximq.security.authenticator.Authenticator")

@@ -10,11 +10,10 @@ from twisted.cred.error import UnauthorizedLogin
 from zope.interface import implementer
 
 from fleximq.errors import SettingError
-from fleximq.security.authentication import arguments
+from fleximq.security.authentication import schemes
 from fleximq.security.authentication.checker_interfaces import IUnguessable
 from fleximq.security.credentials import ICertificate
-from fleximq.security.names import isName
-from fleximq.security.principal import Principal
+from fleximq.security.principal import Principal, isName
 
 
 def _commonNames(certificate: x509.Certificate) -> list[Any]:
@@ -74,7 +73,7 @@ def certificates(argument: str) -> Certificates:
 
     :raises SettingError: there is no such place.
     """
-    place = arguments.pairs(arguments.split(argument), ("name",)).get("name", "cn")
+    place = schemes.pairs(schemes.split(argument), ("name",)).get("name", "cn")
     if place not in PLACES:
         raise SettingError(f"name is {place!r}, but must be one of {', '.join(PLACES)}")
     return Certificates(place)

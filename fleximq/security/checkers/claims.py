@@ -5,7 +5,7 @@ from typing import Any
 
 from fleximq.limits import TOPIC_BYTES
 from fleximq.rights import Action
-from fleximq.security.names import isRole
+from fleximq.security.principal import isRole
 
 #: So many roles, or patterns for one action, may be said.
 MOST = 1000

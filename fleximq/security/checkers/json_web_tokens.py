@@ -13,14 +13,13 @@ from zope.interface import implementer
 from fleximq.config.option_values import seconds
 from fleximq.errors import SettingError
 from fleximq.limits import KIBIBYTE
-from fleximq.security.authentication import arguments
+from fleximq.security.authentication import schemes
 from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
 from fleximq.security.checkers import signing_keys
 from fleximq.security.checkers.claims import WrongClaim, find, grantsOf, rolesOf
 from fleximq.security.checkers.signing_keys import SigningKey
 from fleximq.security.credentials import IToken
-from fleximq.security.names import isName
-from fleximq.security.principal import Principal
+from fleximq.security.principal import Principal, isName
 
 _log = Logger("fleximq.security.checkers.json_web_tokens.JsonWebTokens")
 
@@ -129,7 +128,7 @@ def tokens(argument: str) -> JsonWebTokens:
     :raises SettingError: the options are wrong, or the file with the key is.
     """
     known = (*_SOURCES, *Rule._fields)
-    given: dict[str, Any] = arguments.pairs(arguments.split(argument), known)
+    given: dict[str, Any] = schemes.pairs(schemes.split(argument), known)
     sources = [name for name in _SOURCES if name in given]
     if len(sources) != 1:
         raise SettingError("exactly one of secret=FILE, key=FILE and jwks=FILE must be given")

@@ -2,12 +2,15 @@
 
 A hash takes a thread some 30 ms and 19 MiB, so only two are taken at a time, and a password that was right is known
 again for some minutes without it. A name that nobody has costs the same as one that somebody has.
+
+A few threads for work that takes long; they are begun when they are first needed, and end with their owner.
 """
 
 import hashlib
 import secrets
 from base64 import b64encode
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from argon2 import PasswordHasher, Type, extract_parameters
@@ -15,6 +18,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.error import UnauthorizedLogin
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.errors import SettingError
@@ -27,9 +31,41 @@ from fleximq.security.authentication.checker_interfaces import (
     IVouching,
 )
 from fleximq.security.authentication.result_cache import Remembered
-from fleximq.security.checkers.workers import Workers
 from fleximq.security.credentials import IPassword
 from fleximq.security.principal import Principal
+
+
+class Workers:
+    """Does work in threads.
+
+    :param callFromThread: the reactor's.
+    :param count: so many threads at most.
+    """
+
+    def __init__(self, callFromThread: Callable[..., Any], count: int) -> None:
+        self._callFromThread = callFromThread
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="fleximq-credentials")
+
+    def run(self, call: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+        """Do this in a thread, and give what comes of it on the reactor's. What is cancelled goes on unheard."""
+        done: Deferred[Any] = Deferred()
+        self._threads.submit(_outcome, call, arguments).add_done_callback(
+            lambda future: self._callFromThread(_tell, done, future)
+        )
+        return done
+
+
+def _outcome(call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return call(*arguments)
+    except BaseException:
+        return Failure()
+
+
+def _tell(done: Deferred[Any], future: Future[Any]) -> None:
+    if not done.called:
+        done.callback(future.result())
+
 
 #: How new hashes are made: what OWASP asks for at least. Kibibytes, and passes over them.
 MEMORY, PASSES = 19 * 1024, 2

@@ -10,7 +10,7 @@ from twisted.web.client import BrowserLikePolicyForHTTPS
 from fleximq.config.option_values import seconds
 from fleximq.errors import SettingError
 from fleximq.security import secret_files
-from fleximq.security.authentication import arguments
+from fleximq.security.authentication import schemes
 from fleximq.security.checkers.web_service import Service, WebService
 
 #: The longest that may be waited, and that an answer may be remembered, in seconds.
@@ -26,8 +26,8 @@ def webService(argument: str) -> WebService:
 
     :raises SettingError: the URL or an option is wrong, or a file cannot be read.
     """
-    url, *options = arguments.split(argument) or [""]
-    given = arguments.pairs(options, _KNOWN)
+    url, *options = schemes.split(argument) or [""]
+    given = schemes.pairs(options, _KNOWN)
     warnings = _checked(url)
     headers: tuple[tuple[str, str], ...] = ()
     if "bearer" in given:

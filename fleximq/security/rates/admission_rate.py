@@ -12,7 +12,7 @@ from zope.interface import implementer
 
 from fleximq.errors import JoinRejected
 from fleximq.interfaces import IAdmission
-from fleximq.security.place import peerOf, placeOf
+from fleximq.security.peer_address import peerOf, placeOf
 from fleximq.security.principal import Admitted
 from fleximq.security.rates.flapping import Flapping
 from fleximq.security.rates.token_bucket import Turnstile

@@ -28,8 +28,7 @@ from zope.interface import implementer
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
-from fleximq.security.peer_address import whence
-from fleximq.security.place import placeOf
+from fleximq.security.peer_address import placeOf, whence
 from fleximq.security.rates.flapping import Flapping
 from fleximq.security.rates.token_bucket import Turnstile
 

@@ -15,7 +15,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from fleximq.dialects.session import STOPPED, Session, State
-from fleximq.services.network.spoken import Spoken
+from fleximq.services.network.listener_factory import Spoken
 
 #: Who was told that the broker stops may go on until it says nothing for so many seconds, and nobody waits for an
 #: answer any more; at most for this part of the time.

@@ -3,6 +3,8 @@
 The child finds the client id that it will get in ``FLEXIMQ_CLIENT_ID``, is let in without credentials as
 ``spawn:<name>``, and writes to the broker's standard error as it likes. It is started again whenever it ends, each
 time after twice the time, until it has run for a while.
+
+The rule for a program that the broker has started itself: it comes in without credentials, under its own name.
 """
 
 import os
@@ -17,15 +19,43 @@ from twisted.internet.error import ProcessDone
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from fleximq.config.settings import command
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.session import STOPPED, Session, State
-from fleximq.interfaces import IRights
-from fleximq.security.principal import Principal
+from fleximq.interfaces import IAdmission, IRights
+from fleximq.security.principal import SPAWN, Admitted, Principal
 from fleximq.services.process.child_process import Child
-from fleximq.services.process.invited import Invited
+
+
+@implementer(IAdmission)
+class Invited:
+    """Lets in whoever comes, as one principal. What it shows is not looked at.
+
+    :param name: the program's; as a principal it is ``spawn:<name>``.
+    :param rightsOf: returns what a principal may do at the time.
+    """
+
+    required = False
+
+    def __init__(self, name: str, rightsOf: Callable[[Principal | None], IRights]) -> None:
+        self._principal = Principal(SPAWN + name, scheme="spawn")
+        self._rightsOf = rightsOf
+
+    def refusal(self, address: Any) -> str | None:
+        """Turn nobody away."""
+        return None
+
+    def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
+        """Return the one who was invited."""
+        return succeed(Admitted(self._principal, self._rightsOf(self._principal)))
+
+    def renewed(self, admitted: Admitted) -> Admitted:
+        """Return the one who was invited, with the rights of today."""
+        return Admitted(self._principal, self._rightsOf(self._principal))
+
 
 #: Seconds until a child is started again, the first time and at most.
 SOON, LATEST = 1.0, 60.0

@@ -18,8 +18,7 @@ from fleximq.errors import SettingError
 from fleximq.security import secret_files
 from fleximq.security.authentication.checker_interfaces import ICautious, IVouching
 from fleximq.security.credentials import IPassword
-from fleximq.security.names import isName
-from fleximq.security.principal import Principal
+from fleximq.security.principal import Principal, isName
 
 #: Seconds for which an app shows a code.
 PERIOD = 30

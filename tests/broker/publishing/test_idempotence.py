@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.publishing.idempotence import ENTRY_BYTES, FORGOTTEN, REPEATED, Claim, Idempotence
+from fleximq.broker.publishing.deduplication import ENTRY_BYTES, FORGOTTEN, REPEATED, Claim, Idempotence
 from fleximq.values.message import Content, Message
 from fleximq.values.records import DIALECTS, headerOf
 from tests.journal_records import Record, batchOf

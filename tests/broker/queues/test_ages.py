@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.queues.ages import STEPS, Ages
+from fleximq.broker.queues.waiting_messages import STEPS, Ages
 
 LIVES = 100.0
 

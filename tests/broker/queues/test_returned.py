@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Delivery
-from fleximq.broker.queues.returned import Returned
+from fleximq.broker.queues.in_flight import Returned
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from tests.broker.queueing import message
 

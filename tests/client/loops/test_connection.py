@@ -9,8 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.connection import Connection
-from fleximq.client.loops.interfaces import Cancellable, Loop
-from fleximq.client.loops.line import Line, Listener
+from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
 from fleximq.client.settings import ClientSettings
 from fleximq.values.urls import Url
 

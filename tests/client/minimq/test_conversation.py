@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.errors import ConnectionLost, ConsumeFailed, ProduceFailed
 from fleximq.client.minimq.conversation import MiniTalk, lineOf
-from fleximq.client.minimq_errors import ConsumeFailed, ProduceFailed
 from fleximq.errors import BrokerError
 from fleximq.wire.minimq_line import parseCommand
 from fleximq.wire.minimq_message import MiniMessage, parseProduce

@@ -8,8 +8,7 @@ from typing import Any
 
 from fleximq.cli.credential_files import setSecret
 from fleximq.client.backoff import Backoff
-from fleximq.client.blipmq_errors import Nacked
-from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed
+from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, Nacked, SubscribeFailed
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import ConnectionLost
-from fleximq.client.minimq_errors import ConsumeFailed, ProduceFailed
+from fleximq.client.errors import ConnectionLost, ConsumeFailed, ProduceFailed
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess

@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.blipmq.blipmq_errors import TurnedAway, UnsupportedVersion, nackOf
+from fleximq.dialects.blipmq.messages import TurnedAway, UnsupportedVersion, nackOf
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic, NoCapacity, NotFound, NotKept, Unauthorized
 
 

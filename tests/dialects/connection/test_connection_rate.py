@@ -16,7 +16,7 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.security.place import peerOf
+from fleximq.security.peer_address import peerOf
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
 from fleximq.security.rates.flapping import Flapping
 from fleximq.wire.blipmq_frame import FrameType, encodeFrame

@@ -3,7 +3,7 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.expiry import LOOK, Expiry
+from fleximq.dialects.connection.credential_check import LOOK, Expiry
 
 
 class ExpiryTests(SynchronousTestCase):

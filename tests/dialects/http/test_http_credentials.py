@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.http_credentials import Shown, Unreadable, shownIn, withoutCredentials
-from fleximq.dialects.http.request_head import RequestHead
+from fleximq.dialects.http.request_head import RequestHead, Shown, Unreadable, shownIn, withoutCredentials
 from fleximq.security.credentials import ApiKey, Password, Token
 
 

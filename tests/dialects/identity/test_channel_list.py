@@ -6,7 +6,7 @@ from fleximq.broker.envelope import Client
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.limits import KIBIBYTE, Limits
-from fleximq.security.rights import Rights
+from fleximq.security.permissions import Rights
 from tests.dialects.conversations import ConversationCase, inPieces, makeContext
 from tests.dialects.websocket_peer import TEXT, WebSocketPeer, decode
 

@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.damage import frameAt, nextFrame
+from fleximq.journal.files.frame_scan import frameAt, nextFrame
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.column_builder import Appended
 from fleximq.journal.format.frame import FrameError, seal

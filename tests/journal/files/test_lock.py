@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.lock import Lock
+from fleximq.journal.files.folder_files import Lock
 
 
 class LockTests(SynchronousTestCase):

@@ -4,11 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.counting import countTransaction, placed
 from fleximq.journal.files.frame_scan import Hole, framesOf
-from fleximq.journal.files.scanned import scanSegment
-from fleximq.journal.files.segment_index import decodeIndex, encodeIndex, indexName, readIndex, writeIndex
-from fleximq.journal.files.segment_summary import APART, Segment
+from fleximq.journal.files.segment_index import decodeIndex, encodeIndex, indexName, readIndex, scanSegment, writeIndex
+from fleximq.journal.files.segment_summary import APART, Segment, countTransaction, placed
 from fleximq.journal.files.segment_table import Segments
 from fleximq.journal.files.topic_counts import addTo, moved, tallyOf
 from fleximq.journal.files.window import Window

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.format.body import frameOf
+from fleximq.journal.format.control_frames import decodeNotes, encodeNotes
 from fleximq.journal.format.frame import Frame, FrameError, Kind
-from fleximq.journal.format.notes import decodeNotes, encodeNotes
 from fleximq.values.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Note, Opened, Reached
 from tests.journal.frames import TIME, everyKind, read, written
 

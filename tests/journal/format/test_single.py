@@ -6,8 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.format.column_builder import Appended, Columns
 from fleximq.journal.format.frame import Frame, Kind, seal, wholeFrame
-from fleximq.journal.format.record_columns import decodeRecords, encodeRecords
-from fleximq.journal.format.single import SINGLE_BYTES, encodeSingle
+from fleximq.journal.format.record_columns import SINGLE_BYTES, decodeRecords, encodeRecords, encodeSingle
 from fleximq.values.records import CONTENTS, Run
 from tests.journal.frames import appended
 

@@ -8,8 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
+from fleximq.journal.format.control_frames import decodeNotes
 from fleximq.journal.format.frame import Kind
-from fleximq.journal.format.notes import decodeNotes
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.values.records import Acknowledged
 from tests.journal.faulty_files import FaultyFiles

@@ -4,7 +4,7 @@ from array import array
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.writing.noted import Noted
+from fleximq.journal.writing.commit import Noted
 from fleximq.values.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Note, Opened, Reached
 
 OPENED = Opened("q:a", "a", 1, 0, None, 7)

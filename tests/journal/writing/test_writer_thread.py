@@ -8,9 +8,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import Fsync
-from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeSegment
+from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeNotes, decodeSegment
 from fleximq.journal.format.frame import Kind
-from fleximq.journal.format.notes import decodeNotes
 from fleximq.journal.writing.commit import Commit, Opening, Records, Snapshot
 from fleximq.journal.writing.group_commit import appendedOf
 from fleximq.journal.writing.writer_thread import Log, WriterThread, reasonOf

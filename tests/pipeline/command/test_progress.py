@@ -5,7 +5,7 @@ import io
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.pipeline.command.progress import Progress
+from fleximq.pipeline.command.job_run import Progress
 
 
 class Terminal(io.StringIO):

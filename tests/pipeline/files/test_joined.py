@@ -7,9 +7,8 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
-    from fleximq.pipeline.files.selection import Selection
+    from fleximq.pipeline.files.selection import Selection, Slice
     from fleximq.pipeline.files.slice_reader import Missing
-    from fleximq.pipeline.files.slices import Slice
 
 
 class JoinedTests(RetentionCase):

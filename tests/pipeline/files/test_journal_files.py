@@ -16,8 +16,7 @@ from tests.pipeline.written import TIME, Written
 if not skip:
     from fleximq.journal.format.frame import seal
     from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
-    from fleximq.pipeline.files.selection import Selection, Topics
-    from fleximq.pipeline.files.slices import Piece, Slice, divided
+    from fleximq.pipeline.files.selection import Piece, Selection, Slice, Topics, divided
 
 COLUMNS = ("offset", "topic", "value")
 

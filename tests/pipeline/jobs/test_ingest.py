@@ -19,8 +19,7 @@ if not skip:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline import lake
-    from fleximq.pipeline.errors import LakeRefused, OptionRefused
-    from fleximq.pipeline.failures import sentenceOf
+    from fleximq.pipeline.errors import LakeRefused, OptionRefused, sentenceOf
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.lake.batch_commit import Publishing
     from fleximq.pipeline.lake.completeness import dataFiles

@@ -16,8 +16,8 @@ if not skip:
 
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.jobs.seal import SEAL
+    from fleximq.pipeline.main import choose
     from fleximq.pipeline.query.tables import columnsIn
-    from fleximq.pipeline.settings import choose
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.written import Written
 

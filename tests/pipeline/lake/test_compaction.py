@@ -17,8 +17,7 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import audit, compaction
     from fleximq.pipeline.lake.batch_commit import Batch, Publishing
-    from fleximq.pipeline.lake.compaction import Wanted, compact
-    from fleximq.pipeline.lake.exchange import exchange
+    from fleximq.pipeline.lake.compaction import Wanted, compact, exchange
     from fleximq.pipeline.lake.table import file_merge
     from fleximq.pipeline.lake.table.columns import BASE, Columns, writeColumns
     from fleximq.pipeline.lake.table.file_merge import carrierOf, groupsOf, partsOf

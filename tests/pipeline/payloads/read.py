@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import parsed
 from fleximq.pipeline.payloads.decoder import Decoded, Decoder
-from fleximq.pipeline.payloads.identity import VERBATIM, Identity
+from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity
 from fleximq.values.message import Content, Message
 from fleximq.values.records import contentOf
 

@@ -17,7 +17,7 @@ if not skip:
 
     from fleximq.pipeline.payloads.ddl import parsed
     from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
-    from fleximq.pipeline.payloads.identity import Identity
+    from fleximq.pipeline.payloads.dialect_payloads import Identity
     from fleximq.pipeline.payloads.schema_inference import inferred
     from tests.pipeline.payloads.read import binary, codes, rowsOf, texts
 

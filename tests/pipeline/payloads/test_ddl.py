@@ -12,7 +12,7 @@ if not skip:
 
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.payloads.ddl import NESTING, parsed, typeWritten, written
-    from fleximq.pipeline.spark_types import sparkType
+    from fleximq.pipeline.source import sparkType
     from tests.pipeline.session import sharedSession
 
     _SIMPLE = [

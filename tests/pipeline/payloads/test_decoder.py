@@ -17,10 +17,10 @@ if not skip:
     import pyarrow as pa
 
     from fleximq.pipeline.errors import OptionRefused
-    from fleximq.pipeline.payloads.checked import LONGEST
     from fleximq.pipeline.payloads.ddl import parsed
     from fleximq.pipeline.payloads.decoder import FORMATS, Decoder
-    from fleximq.pipeline.payloads.identity import Identity
+    from fleximq.pipeline.payloads.dialect_payloads import Identity
+    from fleximq.pipeline.payloads.map_columns import LONGEST
     from tests.pipeline.payloads.read import binary, codes, decode, rowsOf, texts, valueOf
 
 pack = msgpack.packb

@@ -10,7 +10,7 @@ if not skip:
     from hypothesis import given
     from hypothesis import strategies as st
 
-    from fleximq.pipeline.payloads.identity import Identity, split
+    from fleximq.pipeline.payloads.dialect_payloads import Identity, split
     from tests.pipeline.payloads.read import decode, rowsOf
 
 METADATA, BASE64, BOTH = (True, False), (False, True), (True, True)

@@ -15,7 +15,7 @@ if not skip:
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.payloads.ddl import NESTING, parsed, written
     from fleximq.pipeline.payloads.decoder import Decoder
-    from fleximq.pipeline.payloads.identity import Identity
+    from fleximq.pipeline.payloads.dialect_payloads import Identity
     from fleximq.pipeline.payloads.schema_inference import MOST, NAME_BYTES, inferred, together
     from tests.pipeline.payloads.read import binary, codes, rowsOf, texts
 

@@ -23,7 +23,7 @@ if not skip:
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.payloads.ddl import parsed
-    from fleximq.pipeline.payloads.identity import Identity
+    from fleximq.pipeline.payloads.dialect_payloads import Identity
     from fleximq.pipeline.reader.batch_reader import BatchReader
     from fleximq.pipeline.reader.decoded_columns import Decoding, decoded, needed
     from fleximq.pipeline.reader.source_options import SourceOptions

@@ -12,7 +12,7 @@ from tests.pipeline.installed import missing as skip
 
 ROOT = Path(__file__).parents[3]
 _GARBAGE = (
-    "import gc; from fleximq.pipeline.reader.long_lived import settle;"
+    "import gc; from fleximq.pipeline.reader.journals import settle;"
     "gc.disable(); counts = [gc.get_freeze_count()]; kept = [];\n"
     "for _ in range(3): settle(); counts.append(gc.get_freeze_count()); kept += [[] for _ in range(100)]\n"
     "print(*(after - before for before, after in zip(counts, counts[1:])))"
@@ -26,7 +26,7 @@ _PLANNING = (
 _MEMORY = """
 import resource
 import numpy as np, pyarrow as pa
-from fleximq.pipeline.reader.long_lived import settle
+from fleximq.pipeline.reader.journals import settle
 
 settle()
 ones = np.ones(1 << 19)

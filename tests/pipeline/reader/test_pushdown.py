@@ -25,8 +25,7 @@ if not skip:
     )
 
     from fleximq.pipeline.files.selection import Selection, Topics
-    from fleximq.pipeline.reader.batch_reader import BatchReader
-    from fleximq.pipeline.reader.pushdown import pushed
+    from fleximq.pipeline.reader.batch_reader import BatchReader, pushed
     from fleximq.pipeline.reader.source_options import SourceOptions
 
 MOMENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=70)

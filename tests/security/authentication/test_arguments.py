@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
-from fleximq.security.authentication.arguments import pairs, split
+from fleximq.security.authentication.schemes import pairs, split
 
 
 class ArgumentsTests(SynchronousTestCase):

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseDone
 
 from fleximq.security.checkers.claims import WrongClaim
-from fleximq.security.checkers.web_answer import LARGEST, body, principalOf
+from fleximq.security.checkers.web_service import LARGEST, body, principalOf
 from fleximq.security.principal import Principal
 
 

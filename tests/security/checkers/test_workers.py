@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.checkers.workers import Workers
+from fleximq.security.checkers.passwords import Workers
 from tests.security.secrets_on_disk import ThreadClock
 
 

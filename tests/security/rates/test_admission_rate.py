@@ -13,7 +13,7 @@ from fleximq.config.rate_options import Rate
 from fleximq.errors import JoinRejected
 from fleximq.interfaces import IAdmission
 from fleximq.rights import EVERYTHING
-from fleximq.security.place import peerOf, placeOf
+from fleximq.security.peer_address import peerOf, placeOf
 from fleximq.security.principal import Admitted, Principal
 from fleximq.security.rates.admission_rate import FLAPS, TOO_OFTEN, PacedAdmission
 from fleximq.security.rates.flapping import Flapping

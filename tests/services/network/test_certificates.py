@@ -12,8 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.errors import SettingError
-from fleximq.services.network.certificates import Certificates
-from fleximq.services.network.listeners import ListenerService
+from fleximq.services.network.listeners import Certificates, ListenerService
 from tests.certificates import makeCertificate
 from tests.endpoints.tls_peers import Echo, TlsPeer
 

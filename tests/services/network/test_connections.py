@@ -11,7 +11,7 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.services.network.connections import LAST, PART, QUIET, Guests
-from fleximq.services.network.spoken import Spoken
+from fleximq.services.network.listener_factory import Spoken
 from tests.dialects.conversations import Peer, makeContext
 from tests.dialects.flexi_peer import FlexiPeer
 

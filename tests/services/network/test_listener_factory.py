@@ -10,8 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.http.origins import Origins
 from fleximq.endpoints.listen import DIALECTS, Ground, Listen
-from fleximq.services.network.listener_factory import Entrance
-from fleximq.services.network.spoken import Spoken
+from fleximq.services.network.listener_factory import Entrance, Spoken
 from fleximq.web.welcome_page import WelcomeSite
 from tests.dialects.admissions import OPEN
 

@@ -16,7 +16,7 @@ from zope.interface import implementer
 
 from fleximq.config.rate_options import Rate
 from fleximq.limits import Limits
-from fleximq.security.place import placeOf
+from fleximq.security.peer_address import placeOf
 from fleximq.security.rates.flapping import Flapping
 from fleximq.security.rates.token_bucket import Turnstile
 from fleximq.services.network.connection_limit import FLAPS, TOO_MANY_THERE, TOO_OFTEN, Gate

@@ -9,7 +9,7 @@ from fleximq.dialects.registry import OWN, Registry, installed
 from fleximq.errors import SettingError
 from fleximq.interfaces import IDialect
 from fleximq.plugin import Dialect
-from fleximq.services.network.spoken import Spoken, speak
+from fleximq.services.network.listener_factory import Spoken, speak
 from tests.dialects.conversations import makeContext
 
 #: A dialect that borrows a factory of the broker's own.

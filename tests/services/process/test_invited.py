@@ -6,7 +6,7 @@ from zope.interface.verify import verifyObject
 from fleximq.interfaces import IAdmission, IRights
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
-from fleximq.services.process.invited import Invited
+from fleximq.services.process.child_service import Invited
 
 
 class InvitedTests(SynchronousTestCase):

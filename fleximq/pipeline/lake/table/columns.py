@@ -17,7 +17,7 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.lake.table.file_names import COMMON, OWN
 from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.identity import METADATA
+from fleximq.pipeline.payloads.dialect_payloads import METADATA
 
 #: What stands in each file before the fields of payloads: all that the source has, with the journal's code for what
 #: kind of bytes the value is, and why a dead letter is one.

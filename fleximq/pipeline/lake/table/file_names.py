@@ -3,10 +3,19 @@
 Readers of Parquet take columns from such names. Spark undoes ``%XX``, but guesses a column's type from the names as
 they are written: of topics named ``2024`` and ``007`` it would make numbers. A name that could be taken for one has its
 first character written as ``%XX``, so it stays what it is.
+
+Which tables a lake has, and what is asked of those that jobs look after.
 """
 
+import os
 import re
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from hashlib import blake2b
+
+from fleximq.config import option_values
+from fleximq.pipeline.command.job import option
+from fleximq.pipeline.errors import LakeRefused, OptionRefused
 
 #: What stands in a table's folder beside its data; readers of Parquet pass over names that begin so.
 OWN = "_fleximq"
@@ -59,3 +68,39 @@ def fileOf(journal: str, batch: int, part: int) -> str:
 def isTableName(name: str) -> bool:
     """Tell whether a table can be called so: it is a folder that no reader hides."""
     return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name))
+
+
+def addTables(parser: ArgumentParser) -> None:
+    """Add the options that name a lake and its tables."""
+    option(
+        parser, "--lake", read=option_values.text, metavar="FOLDER", help="the folder in which each table has its own"
+    )
+    option(
+        parser,
+        "--table",
+        read=option_values.text,
+        metavar="NAME",
+        action="append",
+        help="only this table; may be repeated",
+    )
+
+
+def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
+    """Return the folders of these tables, or of all.
+
+    :raises OptionRefused: no lake was named.
+    :raises LakeRefused: there is no such table, or none at all.
+    """
+    if not lake:
+        raise OptionRefused("--lake FOLDER is needed: it says where the tables are")
+    lake = os.path.abspath(os.path.expanduser(lake))
+    try:
+        found = sorted(name for name in os.listdir(lake) if os.path.isdir(f"{lake}/{name}/{OWN}"))
+    except OSError as error:
+        raise LakeRefused(f"the lake {lake} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    if not found:
+        raise LakeRefused(f"there is no table in {lake}")
+    for name in names or ():
+        if name not in found:
+            raise LakeRefused(f"there is no table {name!r} in {lake}, only {', '.join(found)}")
+    return [f"{lake}/{name}" for name in names or found]

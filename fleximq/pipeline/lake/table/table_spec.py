@@ -15,7 +15,7 @@ from fleximq.pipeline.lake.table.columns import Columns
 from fleximq.pipeline.lake.table.file_names import isTableName
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
-from fleximq.pipeline.payloads.identity import Identity
+from fleximq.pipeline.payloads.dialect_payloads import Identity
 
 #: What is behind the name of a topic whose messages do not fit the table.
 DEAD = "~dlq"
