@@ -22,13 +22,13 @@ from fleximq.broker.consumers.subscription_access import Polling, reasonOf
 from fleximq.broker.consumers.work_queue_access import WorkQueues
 from fleximq.broker.consumers.work_queues import TopicQueue
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.broker.envelope import BROKER_ID, Client, Delivery, Envelope
+from fleximq.broker.envelope import BROKER_ID, Client, Delivery, Envelope, Kept
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.paths import path_table
 from fleximq.broker.paths.arguments import Names
 from fleximq.broker.pending_requests import OpenRequests
 from fleximq.broker.presence import Presence
-from fleximq.broker.publishing.deduplication import Kept, Once, idempotenceOf
+from fleximq.broker.publishing.deduplication import Once, idempotenceOf
 from fleximq.broker.publishing.fan_out import Delivering
 from fleximq.broker.publishing.pending_commits import Recording
 from fleximq.broker.publishing.slow_path import Publishing

@@ -1,5 +1,6 @@
 """The broker's own values: who is there, what a run has in common, what was handed out."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,9 @@ BROKER_ID = 1
 #: FlexiMQ document 4.1.1: the first and last id given to clients.
 FIRST_CLIENT_ID = 1000
 LAST_CLIENT_ID = 0xFFFFFFFE
+
+#: Reports for messages at these indexes of a run that they are durable (None), or why they are not.
+Kept = Callable[[str | None, Sequence[int]], None]
 
 
 class Pattern(NamedTuple):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, Kept
 from fleximq.broker.publishing.fan_out import Delivering
 from fleximq.broker.publishing.slow_path import Publishing
 from fleximq.broker.rules import Rules
@@ -36,8 +36,6 @@ FORGOTTEN = "ids forgotten early"
 #: What is counted when a repeat is not stored again.
 REPEATED = "repeated publications"
 
-#: Is told of messages at these places of a run that they are kept (None), or why they are not.
-Kept = Callable[[str | None, Sequence[int]], None]
 Key = tuple[str, str]
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.broker.envelope import Envelope
-from fleximq.broker.publishing.deduplication import Kept
+from fleximq.broker.envelope import Envelope, Kept
 from fleximq.broker.publishing.fan_out import Delivering
 from fleximq.broker.publishing.pending_commits import Recording
 from fleximq.broker.publishing.transactions import Transactions

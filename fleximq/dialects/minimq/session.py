@@ -18,8 +18,7 @@ from functools import partial
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.envelope import Client, Delivery, Envelope
-from fleximq.broker.publishing.deduplication import Kept
+from fleximq.broker.envelope import Client, Delivery, Envelope, Kept
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.consume_wait import WaitingConsume
