@@ -21,7 +21,7 @@ _LEARNS = 24
 #: Seconds after which what nobody uses or finishes is removed.
 _UNUSED, _UNFINISHED = 30 * 86_400, 3600
 #: Seconds that Java may take to write it.
-_PATIENCE = 120
+_ARCHIVE_TIMEOUT = 120
 #: Java is not to speak of what does not fit.
 _SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 
@@ -88,7 +88,7 @@ class Archive:
         :param arguments: those that Java was started with, of which the class path is part.
         """
         try:
-            java.wait(_PATIENCE)
+            java.wait(_ARCHIVE_TIMEOUT)
             if self._learns:
                 self._make(arguments)
             os.replace(self._new, self.path)
@@ -112,7 +112,7 @@ class Archive:
                 + kept,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=_PATIENCE,
+                timeout=_ARCHIVE_TIMEOUT,
                 check=True,
             )
         finally:

@@ -20,7 +20,7 @@ from fleximq.pipeline.errors import PipelineError
 #: The versions that Spark supports.
 SUPPORTED = (17, 21, 25)
 #: Seconds that a Java may take to say its version.
-_PATIENCE = 30
+_VERSION_TIMEOUT = 30
 _VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
 #: What the script leaves out of the arguments: both only cause a warning, or that nothing starts at all.
 _LEFT_OUT = ("--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED")
@@ -95,7 +95,7 @@ def versionOf(program: str) -> int | None:
     """Return the version of a Java, or None where the program is none."""
     try:
         ended = subprocess.run(
-            [program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True
+            [program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
