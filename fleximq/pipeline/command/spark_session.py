@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from fleximq.limits import GIBIBYTE, MEBIBYTE
 from fleximq.pipeline.command import java
-from fleximq.pipeline.command.archive import Archive, cacheFolder
+from fleximq.pipeline.command.java import Archive, cacheFolder
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.source import FlexiMQSource
 
