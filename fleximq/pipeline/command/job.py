@@ -248,3 +248,18 @@ def brokerOptions(chosen: Namespace) -> dict[str, str]:
         if written is not None:
             options[name] = written
     return options
+
+
+def addTables(parser: ArgumentParser) -> None:
+    """Add the options that name a lake and its tables."""
+    option(
+        parser, "--lake", read=option_values.text, metavar="FOLDER", help="the folder in which each table has its own"
+    )
+    option(
+        parser,
+        "--table",
+        read=option_values.text,
+        metavar="NAME",
+        action="append",
+        help="only this table; may be repeated",
+    )

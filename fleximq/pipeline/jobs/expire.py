@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.command.job import Job, Run, duration, option
+from fleximq.pipeline.command.job import Job, Run, addTables, duration, option
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.lake.table.file_names import addTables, tablesOf
+from fleximq.pipeline.lake.table.file_names import tablesOf
 from fleximq.values.patterns import anyOf
 
 if TYPE_CHECKING:

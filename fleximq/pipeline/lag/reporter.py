@@ -9,16 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fleximq.pipeline.broker_link import Link, Place
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.values.state_records import GROUP_BYTES
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from fleximq.pipeline.lag.query_listener import LagListener
 
 _log = logging.getLogger("fleximq.pipeline")
 #: Seconds for which a broker is tried at once, and until it is tried again when it did not listen.
@@ -79,28 +74,6 @@ def forget(place: Place, name: str) -> bool:
     """
     with Link(place) as link:
         return bool(link.ask("/pipeline/forget", {"group": name})["forgotten"])
-
-
-def report(
-    spark: "SparkSession", url: str, group: str | None = None, query: str | None = None, **options: str
-) -> "LagListener":
-    """Tell brokers after each micro-batch how far the streaming queries of a session are; return what does it.
-
-    It goes on until its ``close`` is called, which waits for the last words of queries that have ended. Only sources
-    ``fleximq`` count.
-
-    :param url: one broker, or several, separated by commas; each takes what is about its own journal.
-    :param group: the name of the group; that of the query without it, or else its id.
-    :param query: only the query with this name or id.
-    :param options: how a broker is reached: ``token``, ``caFile`` and the like.
-    :raises OptionRefused: one of them cannot be used.
-    """
-    from fleximq.pipeline.lag.query_listener import LagListener
-
-    places = [Place.of(options, each.strip()) for each in url.split(",")]
-    listener = LagListener(spark, places, None if group is None else groupName(group), query)
-    spark.streams.addListener(listener)
-    return listener
 
 
 def groupName(written: str) -> str:
