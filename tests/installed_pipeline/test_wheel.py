@@ -35,7 +35,7 @@ TOOLS = "bash sh dirname basename cat ps uname env readlink id head rm mkdir gre
 PROGRAM = """
 import glob, os, sys, time
 import pyarrow as pa
-from fleximq.pipeline.command.spark_session import Session
+from fleximq.pipeline.command.spark_session import SparkLauncher
 
 def who(batches):
     time.sleep(1)
@@ -46,7 +46,7 @@ def who(batches):
     yield pa.RecordBatch.from_pydict({"executor": [executor], "file": [fleximq.__file__], "rows": [rows]})
 
 folder, out = sys.argv[1:]
-session = Session("local-cluster[2,1,1024]", archive=False)
+session = SparkLauncher("local-cluster[2,1,1024]", archive=False)
 spark = session.spark
 table = spark.read.format("fleximq").option("minPartitions", 4).load(folder)
 print("rows", table.where("topic = 'news'").count())

@@ -83,7 +83,7 @@ INSTEAD = (("journal", "url"), ("subscribe", "topics"))
 _SCHEMES = ("tcp", "tls", "ipc")
 
 
-class Run(Protocol):
+class JobContext(Protocol):
     """One run of a job: all that it needs of what surrounds it.
 
     ``out`` takes the result. ``stopping`` is set when the job is to end in order, with 0: by SIGINT or SIGTERM.
@@ -119,7 +119,7 @@ class Job(NamedTuple):
     name: str
     words: str
     prepare: Callable[[ArgumentParser], object]
-    run: Callable[[Namespace, Run], object]
+    run: Callable[[Namespace, JobContext], object]
     brief: bool = False
 
 

@@ -46,7 +46,7 @@ _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 
-class Session:
+class SparkLauncher:
     """Spark, started with some settings; ended by :meth:`end`.
 
     :param master: where it runs; :data:`LOCAL` if None, or what ``spark-submit`` was told.

@@ -6,7 +6,7 @@ Spark is not needed for it.
 from argparse import ArgumentParser, Namespace
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, Run, addTables, counted, duration, option
+from fleximq.pipeline.command.job import Job, JobContext, addTables, counted, duration, option
 from fleximq.pipeline.lake.table.file_names import tablesOf
 
 
@@ -38,7 +38,7 @@ def _prepare(parser: ArgumentParser) -> None:
     )
 
 
-def _run(chosen: Namespace, run: Run) -> None:
+def _run(chosen: Namespace, run: JobContext) -> None:
     """Compact the tables.
 
     :raises PipelineError: a table cannot be written, or is of a format that compacts itself.

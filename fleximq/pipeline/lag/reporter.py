@@ -11,7 +11,7 @@ from dataclasses import replace
 from threading import Condition, Thread
 from typing import Any, NamedTuple
 
-from fleximq.pipeline.broker_link import Link, Place
+from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.values.state_records import GROUP_BYTES
 
@@ -45,7 +45,7 @@ def groups(place: Place) -> list[Group]:
     """
     found: list[Group] = []
     after: str | None = ""
-    with Link(place) as link:
+    with BrokerLink(place) as link:
         while after is not None:
             answer = link.ask("/pipeline/groups", {"after": after, "limit": 1000})
             found += [_group(row, answer["journal"], answer["end"]) for row in answer["groups"]]
@@ -72,7 +72,7 @@ def forget(place: Place, name: str) -> bool:
 
     :raises PipelineError: as :func:`groups`.
     """
-    with Link(place) as link:
+    with BrokerLink(place) as link:
         return bool(link.ask("/pipeline/forget", {"group": name})["forgotten"])
 
 
@@ -169,7 +169,7 @@ class _Teller:
             self._changed.notify_all()
 
     def _work(self) -> None:
-        with Link(self._place) as link:
+        with BrokerLink(self._place) as link:
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed or self._waiting)
@@ -186,7 +186,7 @@ class _Teller:
                         self._changed.wait_for(lambda: self._closed or self._hurries, _PAUSE)
                         self._hurries = False
 
-    def _tell(self, link: Link, words: list[dict[str, Any]]) -> bool:
+    def _tell(self, link: BrokerLink, words: list[dict[str, Any]]) -> bool:
         try:
             answer = link.ask("/pipeline/lag", {"groups": words})
         except PipelineError as error:

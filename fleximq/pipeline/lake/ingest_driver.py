@@ -27,7 +27,7 @@ from fleximq.pipeline.payloads.schema_inference import together
 
 
 @dataclass
-class Told:
+class TaskReports:
     """What the tasks of a batch have told: ``staged`` files and new ``fields`` by table, ``gaps`` by journal."""
 
     start: dict[str, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Told:
     fields: dict[str, list[pa.Schema]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, lines: Iterable[str]) -> "Told":
+    def of(cls, lines: Iterable[str]) -> "TaskReports":
         """Return what these lines say together."""
         told = cls()
         for line in lines:
@@ -53,7 +53,7 @@ class Told:
         return told
 
 
-class Feeding:
+class TableIngest:
     """What feeds the tables of one lake; use it in a ``with`` statement, which holds them for this process.
 
     :param lake: the folder in which each table has its own.
@@ -77,7 +77,7 @@ class Feeding:
         self._tables = {spec.name: BatchCommit(f"{lake}/{spec.name}", self._files) for spec in self.specs}
         self._held = ExitStack()
 
-    def __enter__(self) -> "Feeding":
+    def __enter__(self) -> "TableIngest":
         with ExitStack() as held:
             for spec in self.specs:
                 publishing = self._tables[spec.name]
@@ -111,7 +111,7 @@ class Feeding:
         if had != wanted:
             writeColumns(table, wanted, self._files)
 
-    def evolve(self, told: Told) -> bool:
+    def evolve(self, told: TaskReports) -> bool:
         """Add the columns that tasks have found; True if there were some, and the batch is to be staged anew.
 
         :raises LakeRefused: they cannot be recorded.
@@ -128,7 +128,7 @@ class Feeding:
                 raise cannot(table, error) from error
         return bool(told.fields)
 
-    def publish(self, number: int, told: Told) -> int:
+    def publish(self, number: int, told: TaskReports) -> int:
         """Make a batch visible in all tables, and return how many rows that are; 0 if it was before.
 
         :raises LakeRefused: a table cannot be written, or the batch is none that can follow.

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
-from fleximq.pipeline.lake.iceberg.snapshots import Live, change, liveOf, opened, rowsAreDeleted, told
+from fleximq.pipeline.lake.iceberg.snapshots import LiveFile, change, liveOf, opened, rowsAreDeleted, told
 from fleximq.pipeline.lake.table.columns import readColumns
 from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, join, partOf
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive
@@ -64,7 +64,7 @@ def compactIceberg(
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def _partitions(table: str) -> list[tuple[str, list[Live]]]:
+def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
     """Return the folders of a table with the files that its current snapshot has in them.
 
     :raises LakeRefused: somebody else says of rows that they do not count, and what is joined would have them again.
@@ -85,7 +85,7 @@ def _check(table: str, found: Table) -> None:
 
 
 def _joined(
-    table: str, folder: str, live: Sequence[Live], goal: CompactionGoal, aside: str, files: Files, now: float
+    table: str, folder: str, live: Sequence[LiveFile], goal: CompactionGoal, aside: str, files: Files, now: float
 ) -> MergedFiles | None:
     """Write aside what the small files of a folder have; None if it is left alone."""
     parts: list[MergePart] = []

@@ -23,7 +23,7 @@ from fleximq.pipeline.lake.table.format import formatOf
 TRIES = 5
 
 
-class Live(NamedTuple):
+class LiveFile(NamedTuple):
     """A file of the current snapshot: where it stands, and whose day it has (``YYYY-MM-DD``)."""
 
     path: str
@@ -78,7 +78,7 @@ def localPath(location: str) -> str:
     return "/" + path.strip("/")
 
 
-def liveOf(found: Table) -> list[Live]:
+def liveOf(found: Table) -> list[LiveFile]:
     """Return the files of the current snapshot.
 
     :raises LakeRefused: one belongs to no topic and day.
@@ -95,7 +95,7 @@ def liveOf(found: Table) -> list[Live]:
             topic, date = values.get("topic"), values.get("date")
             if len(values) != 2 or not isinstance(topic, str) or not isinstance(date, int):
                 raise LakeRefused(f"{file.file_path} belongs to no topic and day: who wrote it has to look after it")
-            live.append(Live(localPath(file.file_path), topic, dateOf(date), file))
+            live.append(LiveFile(localPath(file.file_path), topic, dateOf(date), file))
     return live
 
 

@@ -116,7 +116,7 @@ class RewritingTests(RewriteCase):
         """Before the first batch there is nothing to do."""
         self.batches = -1
         table = f"{self.lake}/empty"
-        batch_commit.Publishing(table).makeFolders()
+        batch_commit.BatchCommit(table).makeFolders()
         Path(table, "_fleximq", "format").write_text('{"format": "iceberg"}')
         self.assertEqual(list(compact(table, AT_ONCE)), [])
 
