@@ -10,7 +10,7 @@ from functools import partial
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.connection.connection_rate import admittedTexts, overRate
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
@@ -54,7 +54,7 @@ class IdentitySession(Session):
     dialect = "identity"
     #: Runs are rendered by the first who writes them, or reads of the past; for slow readers when all have written.
     form = RECALLING
-    client: Client
+    client: ConnectedClient
 
     def __init__(
         self, context: Context, outbox: WebSocketOutbox, address: IAddress, channels: ChannelList | None = None

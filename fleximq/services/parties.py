@@ -6,7 +6,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import Context
@@ -36,7 +36,7 @@ def securityParty(security: Security, broker: Broker, reactor: Any, counted: Cal
     return prepare
 
 
-def review(security: Security, broker: Broker, client: Client) -> None:
+def review(security: Security, broker: Broker, client: ConnectedClient) -> None:
     """Look again at a client that was let in by what is replaced; one of an extension is left alone."""
     conversation = client.conversation
     if conversation is None:

@@ -11,7 +11,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.slow_consumer import Reader
 from fleximq.dialects.connection.write_backlog import Chunk, Held
 
@@ -43,7 +43,7 @@ class Turn:
         self._waiting: list[Writes] = []
         self._unpacked: dict[Held, None] = {}
 
-    def publishing(self, client: Client | None) -> None:
+    def publishing(self, client: ConnectedClient | None) -> None:
         """Note whose publications come next, which were read earlier."""
         self.reader = None if client is None else client.reader
 
