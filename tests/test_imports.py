@@ -8,11 +8,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests import import_rules
 from tests.import_rules import (
+    KNOWN_CYCLES,
     MAY_IMPORT,
     breachesOfLadder,
     breachesOfPurity,
     breachesOfReactor,
     breachesOfSpark,
+    cyclesOf,
     importsOf,
     undocumented,
 )
@@ -44,6 +46,19 @@ class SourcesTests(SynchronousTestCase):
         """Every room has a place in the table: a new one has to be given one."""
         self.assertEqual({import_rules.roomOf(name) for name, _, _ in sources()} - {"", *MAY_IMPORT}, set())
 
+    def test_cycles(self) -> None:
+        """No modules import each other in a circle, but for those that are listed."""
+        self.assertEqual(
+            [each for each in cyclesOf(sources()) if not any(set(each) <= known for known in KNOWN_CYCLES)], []
+        )
+
+    def test_everyPrefixExists(self) -> None:
+        """Each name in the tables of the ladder is a module or a package."""
+        known = {name.removeprefix("fleximq.") for name, _, _ in sources()}
+        steps = {each for room in import_rules.STEPS.values() for step in room for each in step}
+        allowed = {each for names in MAY_IMPORT.values() for each in names}
+        self.assertEqual(({*MAY_IMPORT} | steps | allowed | {*import_rules.KNOW_TWISTED}) - known, set())
+
     def test_purity(self) -> None:
         """wire, broker and journal, and the values below them, know neither Twisted nor Autobahn."""
         self.assertEqual([breach for source in sources() for breach in breachesOfPurity(*source)], [])
@@ -70,7 +85,7 @@ class SourcesTests(SynchronousTestCase):
 
     def test_dialectsFileImportsTheirNamesOnly(self) -> None:
         """Reading the file of the dialects imports what names are made of, and no dialect; so does that of checkers."""
-        light = ["fleximq", "fleximq.interfaces", "fleximq.values.message", "fleximq.plugin"]
+        light = ["fleximq", "fleximq.interfaces", "fleximq.plugin", "fleximq.values", "fleximq.values.message"]
         self.assertEqual(_importedBy(DIALECTS), light)
         self.assertEqual(_importedBy(CHECKERS), light)
 
@@ -140,13 +155,13 @@ class LadderRuleTests(SynchronousTestCase):
         """wire, broker, journal and security know the values, and nothing of each other."""
         rooms = ["wire", "broker", "journal", "security"]
         for room in rooms:
-            self.assertEqual(self.allows(room, *rooms, "message", "errors", "interfaces"),
-                             {room, "message", "errors", "interfaces"})  # fmt: skip
+            self.assertEqual(self.allows(room, *rooms, "values", "errors", "services"),
+                             {room, "values", "errors"})  # fmt: skip
 
     def test_neverUp(self) -> None:
         """No room knows one above it."""
-        above = ["tap", "services", "options"]
-        for room in ["wire", "broker", "dialects", "endpoints", "web", "settings", "interfaces", "status"]:
+        above = ["tap", "services", "startup.options"]
+        for room in ["wire", "broker", "dialects", "endpoints", "web", "config", "interfaces", "status"]:
             self.assertEqual(self.allows(room, *above), set(), room)
 
     def test_dialectsKnowBoth(self) -> None:
@@ -155,15 +170,27 @@ class LadderRuleTests(SynchronousTestCase):
 
     def test_commandsKnowNoBroker(self) -> None:
         """The command ``fleximq`` reads settings and finds plug-ins, but never runs a broker itself."""
-        below, above = {"settings", "checking", "endpoints"}, {"broker", "services", "tap", "options"}
+        below, above = {"config", "startup", "endpoints"}, {"broker", "services", "tap", "web"}
         self.assertEqual(self.allows("cli", *below, *above), below)
 
     def test_sentence(self) -> None:
         """A breach names the place and both rooms."""
         self.assertEqual(
             breachesOfLadder("fleximq.wire.x", "\nfrom fleximq.broker.topics.topic_table import Topic"),
-            ["fleximq.wire.x:2 imports fleximq.broker.topics.topic_table.Topic, but wire must not know that room"],
+            ["fleximq.wire.x:2 imports fleximq.broker.topics.topic_table.Topic, which wire must not"],
         )
+
+    def test_steps(self) -> None:
+        """Inside a room no module imports one of a later step; the facade imports all steps before it."""
+        upward, downward = "import fleximq.journal.writing.commit", "import fleximq.journal.format.frame"
+        self.assertEqual(len(breachesOfLadder("fleximq.journal.files.x", upward)), 1)
+        self.assertEqual(breachesOfLadder("fleximq.journal.files.x", downward), [])
+        self.assertEqual(breachesOfLadder("fleximq.journal.disk_journal", upward), [])
+
+    def test_partsOfARoom(self) -> None:
+        """Where the table allows a part of a room, its other parts are refused."""
+        self.assertEqual(breachesOfLadder("fleximq.pipeline.x", "import fleximq.journal.files.window"), [])
+        self.assertEqual(len(breachesOfLadder("fleximq.pipeline.x", "import fleximq.journal.writing.commit")), 1)
 
     def test_hiddenImports(self) -> None:
         """An import in a function or only for types breaks the ladder as any other."""
@@ -181,6 +208,25 @@ class LadderRuleTests(SynchronousTestCase):
     def test_packageItself(self) -> None:
         """``fleximq/__init__.py`` imports no room."""
         self.assertEqual(len(breachesOfLadder("fleximq", "from fleximq.tap import makeService", True)), 1)
+
+
+class CycleTests(SynchronousTestCase):
+    """How circles of imports are found."""
+
+    def test_circle(self) -> None:
+        """Modules that import each other are named together, also where the circle goes through a third one."""
+        made = [
+            ("fleximq.a", "import fleximq.b", False),
+            ("fleximq.b", "def f():\n from fleximq.c import x", False),
+            ("fleximq.c", "from fleximq import a", False),
+            ("fleximq.d", "import fleximq.a", False),
+        ]
+        self.assertEqual(cyclesOf(made), [("fleximq.a", "fleximq.b", "fleximq.c")])
+
+    def test_none(self) -> None:
+        """Imports that only point down make no circle, and neither does a module that names itself."""
+        made = [("fleximq.a", "import fleximq.b, fleximq.a", False), ("fleximq.b", "import sys", False)]
+        self.assertEqual(cyclesOf(made), [])
 
 
 class PurityRuleTests(SynchronousTestCase):

@@ -8,19 +8,19 @@ Others are read as ever. The connection is not silent meanwhile: it is not liste
 
 from enum import Enum
 
-from fleximq.broker.envelope import ConnectedClient
-from fleximq.dialects.connection.slow_consumer import Reader
+from fleximq.broker.envelope import Client
+from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.session import Session
 
 
-class Wait(Enum):
+class PublisherPause(Enum):
     """Why a connection is not read for now."""
 
     OVERLOADED = "too much waits for the disk, or for a transaction"
     UNSENT = "its own answers that wait for the disk are too many"
 
 
-def holdBack(session: Session, client: ConnectedClient, reader: Reader) -> None:
+def pausePublisher(session: Session, client: Client, reader: PausablePublisher) -> None:
     """Stop reading a connection whose publications are on their way, if that is too much.
 
     It is noted as their publisher, in case that somebody who gets them later holds it up.
@@ -28,9 +28,9 @@ def holdBack(session: Session, client: ConnectedClient, reader: Reader) -> None:
     broker = session.broker
     reading = reader.reading
     client.reader = reader
-    if broker.overloaded:
-        reading.stop(Wait.OVERLOADED)
-        broker.whenRelieved(lambda: reading.go(Wait.OVERLOADED))
+    if broker.crowded:
+        reading.stop(PublisherPause.CROWDED)
+        broker.whenRoom(lambda: reading.go(PublisherPause.CROWDED))
     if 0 < session.owed > session.outbox.room:
-        reading.stop(Wait.UNSENT)
-        broker.whenPublicationsDecided(lambda: reading.go(Wait.UNSENT), client)
+        reading.stop(PublisherPause.UNSENT)
+        broker.whenKept(lambda: reading.go(PublisherPause.UNSENT), client)

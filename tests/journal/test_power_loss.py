@@ -141,7 +141,7 @@ class SyncTests(SynchronousTestCase):
     def test_allAreKnown(self) -> None:
         """Whatever function of the room asks for a sync is in the table."""
         asking = set()
-        for path in Path(fleximq.journal.__path__[0]).glob("*.py"):
+        for path in Path(fleximq.journal.__path__[0]).rglob("*.py"):
             for function in ast.walk(ast.parse(path.read_text())):
                 if isinstance(function, ast.FunctionDef):
                     for call in ast.walk(function):
