@@ -74,7 +74,9 @@ class Outbox:
         self._direct = isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[Chunk] = []
         self._held = WriteBacklog()
-        self._late: list[tuple[LateRun, int, PausablePublisher | None]] = []  # came while paused, with who published it
+        self._late: list[
+            tuple[DeferredRun, int, PausablePublisher | None]
+        ] = []  # came while paused, with who published it
         self._last = False
         self._publisher: PausablePublisher | None = None
         self._unsent = 0

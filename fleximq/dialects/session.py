@@ -93,7 +93,7 @@ class Session(metaclass=ABCMeta):
         self.broker.traffic.begin(self.dialect, self.traffic)
         self.answers: Answers | None = None
         self.address = address
-        self.client: Client | None = None
+        self.client: ConnectedClient | None = None
         self.pace: ConnectionRate | None = None
         self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None

@@ -11,7 +11,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
 
