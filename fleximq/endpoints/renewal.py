@@ -17,7 +17,7 @@ from zope.interface import implementer
 from fleximq.endpoints.tls_context import TlsFiles, serverContext
 from fleximq.errors import SettingError
 
-_log = Logger("fleximq.endpoints.renewal")
+_renewalLog = Logger("fleximq.endpoints.renewal")
 
 #: Seconds between two looks at the files.
 PAUSE = 1.0
@@ -83,10 +83,10 @@ class RenewingCertificate:
         try:
             context = serverContext(self.files)
         except SettingError as error:
-            _log.warn("A certificate has changed but is not taken, what was read before is: {reason}", reason=error)
+            _renewalLog.warn("A certificate has changed but is not taken, what was read before is: {reason}", reason=error)
             return
         self._context = context
-        _log.info(
+        _renewalLog.info(
             "The certificate in {path} was read anew; it ends on {end}",
             path=self.files.certificate,
             end=_endOf(context).strftime("%Y-%m-%d %H:%M UTC"),

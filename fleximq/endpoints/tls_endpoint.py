@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.endpoints.renewal import RenewingCertificate
-from fleximq.security.peer_address import whence
+from fleximq.security.peer_address import peerAddress
 
 _log = Logger("fleximq.endpoints.tls_endpoint")
 
@@ -65,7 +65,7 @@ class TlsConnection(BufferingTLSTransport):
         why = self._reason
         if why is not None and why.check(TlsError):
             transport: Any = self.transport
-            _log.warn("TLS with {peer} failed: {why}", peer=whence(transport.getPeer()), why=_words(why.value))
+            _log.warn("TLS with {peer} failed: {why}", peer=peerAddress(transport.getPeer()), why=_words(why.value))
         super().connectionLost(reason)
 
 

@@ -11,7 +11,7 @@ from fleximq.security import secret_files
 from fleximq.security.principal import isName, isRole
 
 
-class Entry(NamedTuple):
+class CredentialEntry(NamedTuple):
     """One line: who it is, the hash of what is shown, and the roles that come with it."""
 
     name: str
@@ -26,18 +26,18 @@ class Entry(NamedTuple):
         return ":".join([self.name, self.hash, *([",".join(self.roles)] if self.roles else [])])
 
 
-class Entries(NamedTuple):
+class CredentialFile(NamedTuple):
     """A file: its lines, entries among them, and what its owner should be told."""
 
-    lines: tuple[Entry | str, ...] = ()
+    lines: tuple[CredentialEntry | str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def all(self) -> list[Entry]:
+    def all(self) -> list[CredentialEntry]:
         """Return the entries."""
-        return [each for each in self.lines if isinstance(each, Entry)]
+        return [each for each in self.lines if isinstance(each, CredentialEntry)]
 
 
-def read(path: str, fault: Callable[[str], str | None]) -> Entries:
+def readEntries(path: str, fault: Callable[[str], str | None]) -> CredentialFile:
     """Return what stands in a file.
 
     :param fault: returns what is wrong with a hash, as the end of a sentence, or None.
@@ -46,15 +46,17 @@ def read(path: str, fault: Callable[[str], str | None]) -> Entries:
     """
     found = secret_files.read(path)
     lines = secret_files.text(path, found).splitlines()
-    return Entries(tuple(_lineOf(path, number, line, fault) for number, line in enumerate(lines, 1)), found.warnings)
+    return CredentialFile(
+        tuple(_lineOf(path, number, line, fault) for number, line in enumerate(lines, 1)), found.warnings
+    )
 
 
-def write(path: str, lines: tuple[Entry | str, ...]) -> None:
+def writeEntries(path: str, lines: tuple[CredentialEntry | str, ...]) -> None:
     """Put these lines in the place of a file.
 
     :raises SettingError: it cannot be written.
     """
-    spelled = [each.line() if isinstance(each, Entry) else each for each in lines]
+    spelled = [each.line() if isinstance(each, CredentialEntry) else each for each in lines]
     secret_files.write(path, "".join(f"{line}\n" for line in spelled))
 
 
@@ -65,7 +67,7 @@ def faultOfName(name: str) -> str | None:
     return "a name without a colon and not beginning with #" if ":" in name or name.startswith("#") else None
 
 
-def _lineOf(path: str, number: int, line: str, fault: Callable[[str], str | None]) -> Entry | str:
+def _lineOf(path: str, number: int, line: str, fault: Callable[[str], str | None]) -> CredentialEntry | str:
     if not line.strip() or line.startswith("#"):
         return line
     name, *rest = line.split(":")
@@ -79,4 +81,4 @@ def _lineOf(path: str, number: int, line: str, fault: Callable[[str], str | None
         raise SettingError(
             f"{path} cannot be understood: line {number}, for {name}, has a role that is not letters, digits, _, . or -"
         )
-    return Entry(name, rest[0], roles)
+    return CredentialEntry(name, rest[0], roles)

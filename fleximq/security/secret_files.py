@@ -15,14 +15,14 @@ from fleximq.limits import MEBIBYTE
 LARGEST = 64 * MEBIBYTE
 
 
-class Found(NamedTuple):
+class SecretFile(NamedTuple):
     """The bytes of a file, and what its owner should be told about it."""
 
     content: bytes
     warnings: tuple[str, ...]
 
 
-def read(path: str, public: bool = False) -> Found:
+def read(path: str, public: bool = False) -> SecretFile:
     """Return what stands in a file.
 
     :param public: nothing in it is secret, so that everybody may read it.
@@ -40,7 +40,7 @@ def read(path: str, public: bool = False) -> Found:
     if len(content) > LARGEST:
         raise SettingError(f"{path} has more than {LARGEST} bytes")
     others = not public and mode & (stat.S_IRWXG | stat.S_IRWXO) and not _isCredential(path)
-    return Found(content, (f"{path} is open to others than its owner: chmod 600 {path}",) if others else ())
+    return SecretFile(content, (f"{path} is open to others than its owner: chmod 600 {path}",) if others else ())
 
 
 def _isCredential(path: str) -> bool:
@@ -49,7 +49,7 @@ def _isCredential(path: str) -> bool:
     return bool(folder) and os.path.dirname(os.path.abspath(path)) == os.path.abspath(folder or "")
 
 
-def text(path: str, found: Found) -> str:
+def text(path: str, found: SecretFile) -> str:
     """Return what was found in a file as text.
 
     :raises SettingError: it is not UTF-8; the sentence names the line.

@@ -6,26 +6,26 @@ A checkpoint holds all of them, and the notes behind it say what changed. docs/j
 from collections.abc import Iterable
 from typing import Any
 
-from fleximq.values.records import Forgotten, Note, Reached
+from fleximq.values.records import GroupForgotten, GroupProgress, StateRecord
 
 #: The most groups that a broker keeps, and the most bytes that the name of one may have.
-GROUPS_MOST, GROUP_BYTES = 1000, 256
+MAX_GROUPS, MAX_GROUP_NAME_BYTES = 1000, 256
 
 
-def follow(groups: dict[str, Reached], note: Note) -> None:
+def follow(groups: dict[str, GroupProgress], note: StateRecord) -> None:
     """Let a note change what is known; one that is of no group changes nothing."""
-    if isinstance(note, Reached):
+    if isinstance(note, GroupProgress):
         groups[note.group] = note
-    elif isinstance(note, Forgotten):
+    elif isinstance(note, GroupForgotten):
         groups.pop(note.group, None)
 
 
-def dumped(groups: Iterable[Reached]) -> list[list[Any]]:
+def dumped(groups: Iterable[GroupProgress]) -> list[list[Any]]:
     """Return groups as a snapshot holds them."""
     return [list(each) for each in groups]
 
 
-def groupsIn(snapshot: Any) -> dict[str, Reached]:
+def groupsIn(snapshot: Any) -> dict[str, GroupProgress]:
     """Return the groups of a broker's snapshot, none where it has none."""
     found = snapshot.get("groups") if isinstance(snapshot, dict) else None
-    return {each[0]: Reached(*each) for each in found or ()}
+    return {each[0]: GroupProgress(*each) for each in found or ()}
