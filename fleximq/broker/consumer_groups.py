@@ -8,8 +8,15 @@ from typing import Any
 
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IJournal
-from fleximq.values.records import GroupForgotten, GroupProgress, StateRecord
-from fleximq.values.state_records import MAX_GROUPS, dumped, follow, groupsIn
+from fleximq.values.state_records import (
+    MAX_GROUPS,
+    GroupForgotten,
+    GroupProgress,
+    StateRecord,
+    dumped,
+    follow,
+    groupsIn,
+)
 
 #: A group that has said nothing for so long (a day, in microseconds) makes room where there are too many.
 SILENT = 86_400_000_000

@@ -11,10 +11,10 @@ from functools import partial
 
 from fleximq.cli.command import Command
 from fleximq.errors import SettingError
-from fleximq.security import entries, secret_files
+from fleximq.security import secret_files
 from fleximq.security.checkers.hashed_secrets import LONGEST, faultOfHash, hashOf
-from fleximq.security.entries import CredentialEntry, CredentialFile
 from fleximq.security.principal import isRole
+from fleximq.security.secret_files import CredentialEntry, CredentialFile
 
 
 def addArguments(parser: ArgumentParser, file: str) -> None:
@@ -35,7 +35,7 @@ def change(
     :raises SettingError: it cannot be read or written, or is not as it must be; then it stays as it is.
     """
     with secret_files.alone(path):
-        entries.writeEntries(path, by(_read(path, fault)))
+        secret_files.writeEntries(path, by(_read(path, fault)))
 
 
 def without(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
@@ -82,7 +82,7 @@ def lineOfInput(what: str) -> str:
 
 def _read(path: str, fault: Callable[[str], str | None]) -> CredentialFile:
     try:
-        return entries.readEntries(path, fault)
+        return secret_files.readEntries(path, fault)
     except SettingError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return CredentialFile()
@@ -90,7 +90,7 @@ def _read(path: str, fault: Callable[[str], str | None]) -> CredentialFile:
 
 
 def _name(written: str) -> str:
-    wrong = entries.faultOfName(written)
+    wrong = secret_files.faultOfName(written)
     if wrong is not None:
         raise ArgumentTypeError(f"{written!r} is not {wrong}")
     return written

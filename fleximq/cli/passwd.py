@@ -8,7 +8,7 @@ from fleximq.cli.command import Command
 from fleximq.cli.credential_files import addArguments, change, inOneSentence, lineOfInput, without
 from fleximq.errors import SettingError
 from fleximq.security.checkers.passwords import LONGEST, faultOfHash, hashOf
-from fleximq.security.entries import CredentialEntry, CredentialFile
+from fleximq.security.secret_files import CredentialEntry, CredentialFile
 
 
 def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | None = None) -> None:

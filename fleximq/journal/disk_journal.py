@@ -36,7 +36,8 @@ from fleximq.journal.writing.writer_thread import Log, Worker, WriterThread, rea
 from fleximq.limits import MEBIBYTE
 from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, ClientIdsReserved, StateRecord, TopicBounds
+from fleximq.values.records import BacklogSize, TopicBounds
+from fleximq.values.state_records import ClientIdsReserved, StateRecord
 
 #: The longest that a stop waits for the disk, in seconds.
 PATIENCE = 30.0

@@ -27,7 +27,7 @@ from fleximq.journal.retention.retention_rules import Rules
 from fleximq.journal.retention.segment_removal import Freed
 from fleximq.services.process.wakeup import Bell
 from fleximq.values.patterns import anyOf
-from fleximq.values.records import ClientIdsReserved
+from fleximq.values.state_records import ClientIdsReserved
 
 if TYPE_CHECKING:
     from fleximq.journal.disk_journal import DiskJournal, Recovered

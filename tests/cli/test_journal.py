@@ -29,8 +29,7 @@ from fleximq.journal.format.control_frames import (
 from fleximq.journal.format.frame import HEADER_BYTES
 from fleximq.journal.format.record_columns import encodeStaged
 from fleximq.values.message import Content
-from fleximq.values.records import GroupForgotten, GroupProgress
-from fleximq.values.state_records import dumped
+from fleximq.values.state_records import GroupForgotten, GroupProgress, dumped
 from tests.cli.journals import BEGIN, Folder, appended, flip, message, records
 
 

@@ -35,7 +35,8 @@ from fleximq.journal.format.record_columns import (
     encodeSparse,
     encodeStaged,
 )
-from fleximq.values.records import (
+from fleximq.values.records import Run
+from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
     GroupProgress,
@@ -43,7 +44,6 @@ from fleximq.values.records import (
     QueueClosed,
     QueueDelivered,
     QueueOpened,
-    Run,
 )
 
 #: A time in microseconds since 1970.

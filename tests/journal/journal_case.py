@@ -9,7 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.journal.disk_journal import DiskJournal, Recovered
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import Found
-from fleximq.values.records import StateRecord, StoredBatch
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import StateRecord
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import Steps, envelopeTo
 

@@ -17,7 +17,7 @@ from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
 from fleximq.journal.retention.retention_rules import Rules
 from fleximq.journal.retention.segment_removal import Retention
-from fleximq.values.records import (
+from fleximq.values.state_records import (
     ClientIdsReserved,
     QueueAcknowledged,
     QueueClosed,

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import msgpack
 
 from fleximq.journal.format.frame import HEADER_BYTES, FrameHeader, readHeader
-from fleximq.values.records import ClientIdsReserved, QueueAcknowledged, QueueDelivered, QueueOpened, StoredBatch
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged, QueueDelivered, QueueOpened
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Recorder, State
 

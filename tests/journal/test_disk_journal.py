@@ -19,7 +19,7 @@ from fleximq.journal.files.file_system import readWhole
 from fleximq.journal.retention.retention_rules import Rules
 from fleximq.journal.retention.segment_removal import Freed
 from fleximq.journal.writing.writer_thread import WriterThread
-from fleximq.values.records import ClientIdsReserved, QueueAcknowledged
+from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
 from tests.journal.journal_case import JournalCase, replayed
 from tests.journal.steps import Steps, envelopeTo
 

@@ -18,7 +18,7 @@ from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.journal.retention.segment_removal import Freed
 from fleximq.services.journal_service import CLEANING, JournalService, makeJournal, restore
 from fleximq.services.process.wakeup import Bell
-from fleximq.values.records import ClientIdsReserved
+from fleximq.values.state_records import ClientIdsReserved
 from tests.broker.parts import makeBroker
 
 

@@ -3,8 +3,15 @@
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.values.records import ClientIdsReserved, GroupForgotten, GroupProgress, StateRecord
-from fleximq.values.state_records import dumped, follow, groupsIn
+from fleximq.values.state_records import (
+    ClientIdsReserved,
+    GroupForgotten,
+    GroupProgress,
+    StateRecord,
+    dumped,
+    follow,
+    groupsIn,
+)
 
 
 class GroupsTests(SynchronousTestCase):

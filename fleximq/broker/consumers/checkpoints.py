@@ -21,15 +21,8 @@ from fleximq.broker.queues.durable_queue import KeptQueue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.values.records import (
-    QOS1,
-    QueueAcknowledged,
-    QueueClosed,
-    QueueDelivered,
-    QueueOpened,
-    StateRecord,
-    StoredBatch,
-)
+from fleximq.values.records import QOS1, StoredBatch
+from fleximq.values.state_records import QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened, StateRecord
 
 
 class Arrival(NamedTuple):

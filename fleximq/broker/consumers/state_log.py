@@ -13,7 +13,7 @@ from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.queues.durable_queue import KeptQueue
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import QueueClosed, QueueOpened
+from fleximq.values.state_records import QueueClosed, QueueOpened
 
 #: The key of notes that say up to which id subscriptions may have been opened, those included that do not last.
 IDS = "i:"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from fleximq.broker.envelope import Client
 from fleximq.broker.paths.arguments import Arguments, Path, array, journalOf, listing, number, page, text
 from fleximq.errors import BadRequest
-from fleximq.values.records import GroupProgress, StoredBatch
-from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupProgress
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker

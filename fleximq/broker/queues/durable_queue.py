@@ -20,7 +20,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.waiting_messages import ANY, cost, costOf
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Content, Message
-from fleximq.values.records import QueueAcknowledged, QueueDelivered, StateRecord
+from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
 
 #: What is counted when the journal does not give a message back.
 LOST = "lost: damaged journal"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleximq.broker.queues.offset_ranges import HOLE, Offsets
-from fleximq.values.records import QueueDelivered, QueueOpened
+from fleximq.values.state_records import QueueDelivered, QueueOpened
 
 
 @dataclass(slots=True)

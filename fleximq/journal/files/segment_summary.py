@@ -16,7 +16,8 @@ from fleximq.journal.files.topic_counts import Count, addTo
 from fleximq.journal.format.body import unpackFirst
 from fleximq.journal.format.control_frames import Lost, Transaction, decodeGap, decodeNotes, decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind
-from fleximq.values.records import ClientIdsReserved, TopicBounds
+from fleximq.values.records import TopicBounds
+from fleximq.values.state_records import ClientIdsReserved
 
 #: About how many bytes lie between two entries of the index.
 APART = 64 << 10

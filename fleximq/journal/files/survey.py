@@ -21,8 +21,8 @@ from fleximq.journal.format.control_frames import (
 )
 from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
-from fleximq.values.records import GroupProgress, StateRecord, StoredBatch
-from fleximq.values.state_records import follow, groupsIn
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import GroupProgress, StateRecord, follow, groupsIn
 
 SUFFIX = ".fxj"
 

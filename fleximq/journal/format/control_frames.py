@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.format.body import Fields, frameOf, isInteger, isNumber, readBody
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind
-from fleximq.values.records import (
+from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
     GroupProgress,

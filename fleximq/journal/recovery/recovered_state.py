@@ -16,7 +16,8 @@ from fleximq.journal.files.segment_table import Segments
 from fleximq.journal.files.window import LARGE
 from fleximq.journal.format.control_frames import Lost, decodeNotes
 from fleximq.journal.format.frame import FrameError, Kind
-from fleximq.values.records import StateRecord, StoredBatch
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import StateRecord
 
 
 class Keeper(Protocol):

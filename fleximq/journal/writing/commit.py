@@ -15,7 +15,7 @@ from fleximq.journal.format.column_builder import Appended
 from fleximq.journal.format.control_frames import encodeNotes
 from fleximq.journal.format.frame import Frame
 from fleximq.journal.format.record_columns import encodeRecords, encodeStaged
-from fleximq.values.records import (
+from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
     GroupProgress,

@@ -14,7 +14,8 @@ from fleximq.errors import NotKept
 from fleximq.journal.format.column_builder import Appended
 from fleximq.journal.writing.commit import Commit, Opening, Part, Records, Snapshot
 from fleximq.journal.writing.writer_thread import Log, Worker, reasonOf
-from fleximq.values.records import StateRecord, dialectCode, runOf
+from fleximq.values.records import dialectCode, runOf
+from fleximq.values.state_records import StateRecord
 
 #: For so many seconds notes wait for messages to be written with, unless somebody waits for them.
 NOTES_WAIT = 0.005

@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.errors import SettingError
-from fleximq.security import entries
+from fleximq.security import secret_files
 from fleximq.security.authentication.checker_interfaces import (
     ICautious,
     IManyAtOnce,
@@ -118,9 +118,9 @@ class Passwords:
     atOnce = AT_ONCE
 
     def __init__(self, path: str, run: Run | None = None) -> None:
-        found = entries.readEntries(path, faultOfHash)
+        found = secret_files.readEntries(path, faultOfHash)
         self.warnings = found.warnings
-        self._entries: dict[str, entries.CredentialEntry] = {}
+        self._entries: dict[str, secret_files.CredentialEntry] = {}
         for entry in found.all():
             if entry.name in self._entries:
                 raise SettingError(f"{path} has the name {entry.name} twice")
@@ -187,7 +187,7 @@ def _decoy() -> str:
     return f"$argon2id$v=19$m={MEMORY},t={PASSES},p=1${salt}${hash}"
 
 
-def _principalOf(entry: entries.CredentialEntry) -> Principal:
+def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
     return Principal(entry.name, frozenset(entry.roles), proof=hashlib.sha256(entry.hash.encode()).hexdigest())
 
 

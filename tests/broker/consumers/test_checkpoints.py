@@ -10,7 +10,7 @@ from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED
 from fleximq.broker.queues.durable_queue import KEPT_BACK
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound, NotKept, SubscriptionFailed
-from fleximq.values.records import GroupProgress, QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened
+from fleximq.values.state_records import GroupProgress, QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened
 from tests.broker.restarts import Restarts, payloads
 
 

@@ -8,8 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.errors import BadRequest, NoCapacity
-from fleximq.values.records import GroupForgotten, GroupProgress
-from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS
+from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupForgotten, GroupProgress
 from tests.broker.parts import OneByOne, askAt, makeBroker, text
 from tests.slow_journal import SlowJournal
 

@@ -13,7 +13,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message import Message
-from fleximq.values.records import QueueAcknowledged, QueueDelivered
+from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
 from tests.broker.parts import OneByOne
 from tests.broker.queueing import RETRY, QueueCase, messages, names
 from tests.slow_journal import SlowJournal

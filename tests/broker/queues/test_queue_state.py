@@ -7,7 +7,7 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.values.records import QueueDelivered, QueueOpened
+from fleximq.values.state_records import QueueDelivered, QueueOpened
 
 
 def handed(count: int, *again: int, time: int = 0) -> QueueDelivered:

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.journal.format.body import frameOf
 from fleximq.journal.format.control_frames import decodeNotes, encodeNotes
 from fleximq.journal.format.frame import Frame, FrameError, Kind
-from fleximq.values.records import (
+from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
     GroupProgress,

@@ -12,7 +12,7 @@ from fleximq.journal.files.segment_index import decodeIndex
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.format.frame import Kind
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
-from fleximq.values.records import ClientIdsReserved, QueueAcknowledged
+from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Recorder, State, crashes
 from tests.journal.small import FOLDER, contents, makeSmall

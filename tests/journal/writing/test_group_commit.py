@@ -11,7 +11,7 @@ from fleximq.errors import NotKept
 from fleximq.journal.format.control_frames import decodeNotes
 from fleximq.journal.format.frame import Kind
 from fleximq.journal.format.record_columns import decodeRecords
-from fleximq.values.records import QueueAcknowledged
+from fleximq.values.state_records import QueueAcknowledged
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import Group, envelopeTo
 

@@ -5,7 +5,7 @@ from array import array
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.writing.commit import Noted
-from fleximq.values.records import (
+from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
     GroupProgress,

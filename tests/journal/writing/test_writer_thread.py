@@ -13,7 +13,7 @@ from fleximq.journal.format.frame import Kind
 from fleximq.journal.writing.commit import Commit, Opening, Records, Snapshot
 from fleximq.journal.writing.group_commit import appendedOf
 from fleximq.journal.writing.writer_thread import Log, WriterThread, reasonOf
-from fleximq.values.records import ClientIdsReserved
+from fleximq.values.state_records import ClientIdsReserved
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import ALWAYS, JOURNAL, envelopeTo, framesIn
 
