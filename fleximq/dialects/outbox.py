@@ -20,11 +20,11 @@ from zope.interface import implementer
 
 from fleximq.broker.replay.feed import LateRun
 from fleximq.broker.traffic import Traffic
-from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, Policy, Reader
-from fleximq.dialects.connection.write_backlog import Chunk, Held
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, PausablePublisher, Policy
+from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
+from fleximq.dialects.connection.write_turn import WriteTurn
 
-__all__ = ["ENOUGH", "Chunk", "Outbox", "markOf"]
+__all__ = ["MAX_UNREAD", "Chunk", "Outbox", "markOf"]
 
 #: The most that is handed to the transport at once when a slow reader catches up.
 _PORTION = 1 << 20
@@ -32,7 +32,7 @@ _PORTION = 1 << 20
 _NEXT = 1 << 16
 #: A peer that is sent only what it asks for, and leaves so much unread, is answered no further: what it asks for stays
 #: in its queue, where it costs nothing to render and hold.
-ENOUGH = 1 << 20
+MAX_UNREAD = 1 << 20
 #: So few chunks are given to the kernel as they are; more are joined first.
 _VECTOR = 16
 
@@ -62,7 +62,7 @@ class Outbox:
     def __init__(
         self,
         transport: Any,
-        turn: Turn,
+        turn: WriteTurn,
         limit: int,
         overflow: Callable[[], None],
         policy: Policy = DISCONNECT,
@@ -73,10 +73,10 @@ class Outbox:
         self._policy = policy
         self._direct = isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[Chunk] = []
-        self._held = Held()
-        self._late: list[tuple[LateRun, int, Reader | None]] = []  # came while paused, with who published it
+        self._held = WriteBacklog()
+        self._late: list[tuple[LateRun, int, PausablePublisher | None]] = []  # came while paused, with who published it
         self._last = False
-        self._publisher: Reader | None = None
+        self._publisher: PausablePublisher | None = None
         self._unsent = 0
         self._paused = False
         self._closing = False
@@ -100,7 +100,7 @@ class Outbox:
     @property
     def full(self) -> bool:
         """Whether the peer leaves so much unread that it need not be answered further; its relief is told."""
-        return self._paused and (self.waiting + self._unsent >= ENOUGH or self.room <= 0)
+        return self._paused and (self.waiting + self._unsent >= MAX_UNREAD or self.room <= 0)
 
     @property
     def empty(self) -> bool:
@@ -108,7 +108,7 @@ class Outbox:
         return self._closing and not self._paused
 
     @property
-    def reader(self) -> Reader | None:
+    def reader(self) -> PausablePublisher | None:
         """Whose read is being worked through: who publishes, if somebody does."""
         return self._publisher or self._turn.reader
 

@@ -9,18 +9,18 @@ Others are read as ever. The connection is not silent meanwhile: it is not liste
 from enum import Enum
 
 from fleximq.broker.envelope import Client
-from fleximq.dialects.connection.slow_consumer import Reader
+from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.session import Session
 
 
-class Wait(Enum):
+class PublisherPause(Enum):
     """Why a connection is not read for now."""
 
     CROWDED = "too much waits for the disk, or for a transaction"
     UNSENT = "its own answers that wait for the disk are too many"
 
 
-def holdBack(session: Session, client: Client, reader: Reader) -> None:
+def pausePublisher(session: Session, client: Client, reader: PausablePublisher) -> None:
     """Stop reading a connection whose publications are on their way, if that is too much.
 
     It is noted as their publisher, in case that somebody who gets them later holds it up.
@@ -29,8 +29,8 @@ def holdBack(session: Session, client: Client, reader: Reader) -> None:
     reading = reader.reading
     client.reader = reader
     if broker.crowded:
-        reading.stop(Wait.CROWDED)
-        broker.whenRoom(lambda: reading.go(Wait.CROWDED))
+        reading.stop(PublisherPause.CROWDED)
+        broker.whenRoom(lambda: reading.go(PublisherPause.CROWDED))
     if 0 < session.owed > session.outbox.room:
-        reading.stop(Wait.UNSENT)
-        broker.whenKept(lambda: reading.go(Wait.UNSENT), client)
+        reading.stop(PublisherPause.UNSENT)
+        broker.whenKept(lambda: reading.go(PublisherPause.UNSENT), client)

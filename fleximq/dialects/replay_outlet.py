@@ -17,12 +17,12 @@ from fleximq.limits import MEBIBYTE
 from fleximq.values.records import StoredBatch
 
 #: So many bytes are read at a time.
-PORTION = MEBIBYTE
+CHUNK_BYTES = MEBIBYTE
 #: With more than this unread, a connection gets no further portion.
-LOW = 1 << 18
+LOW_WATER = 1 << 18
 
 
-class Replaying:
+class ReplayOutlet:
     """Sends what the journal has to one connection.
 
     :param form: how runs are handed on; ``render`` turns records into the same.
@@ -40,7 +40,7 @@ class Replaying:
     ) -> None:
         self.subscriber = subscriber
         self.form = form
-        self.portion = PORTION
+        self.portion = CHUNK_BYTES
         self.failed = failed
         self._outbox = outbox
         self._clock = clock
@@ -50,7 +50,7 @@ class Replaying:
     @property
     def full(self) -> bool:
         """Whether the connection should get no more for now."""
-        return self._outbox.waiting > LOW
+        return self._outbox.waiting > LOW_WATER
 
     def whenRoom(self, call: Callable[[], None]) -> None:
         """Call when the connection has taken what it was given, in a moment: this may be the middle of a write."""
@@ -62,7 +62,7 @@ class Replaying:
 
     def send(self, rendered: Any) -> None:
         """Send a run."""
-        self._lend(LOW + 2 * len(rendered))
+        self._lend(LOW_WATER + 2 * len(rendered))
         self._outbox.take(rendered)
 
     def sendBatches(self, batches: Sequence[StoredBatch]) -> None:

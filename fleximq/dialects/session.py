@@ -27,8 +27,8 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Client
 from fleximq.dialects.answers import Answers
-from fleximq.dialects.connection.connection_rate import Pace
-from fleximq.dialects.connection.credential_check import Expiry
+from fleximq.dialects.connection.connection_rate import ConnectionRate
+from fleximq.dialects.connection.credential_check import CredentialExpiry
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError, TooLarge, Unauthorized
@@ -40,13 +40,13 @@ from fleximq.security.principal import Admitted
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
 #: Where credentials have to be shown, so many bytes may be begun before: they stand in a header of 64 KiB at most.
-BEFORE_BYTES = 1 << 17
+MAX_UNAUTHENTICATED_BYTES = 1 << 17
 #: Why connections end when the broker does.
 STOPPED = "broker stopped"
 _EXPIRED = "the credentials have expired"
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """Where a connection is in its life."""
 
     WAITING = "waiting for its handshake"
@@ -94,14 +94,14 @@ class Session(metaclass=ABCMeta):
         self.answers: Answers | None = None
         self.address = address
         self.client: Client | None = None
-        self.pace: Pace | None = None
-        self.state = State.WAITING
+        self.pace: ConnectionRate | None = None
+        self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None
         self.admission: IAdmission = context.admission
         self.certificate: Callable[[], Certificate | None] = _nothing
         self.checking: Callable[[bool], None] = _unheard
         self._check: Deferred[None] | None = None
-        self._expiry: Expiry | None = None
+        self._expiry: CredentialExpiry | None = None
         self.heard = self._began = context.clock.seconds()
         self.listening = True
         self.stuck = False
@@ -123,7 +123,7 @@ class Session(metaclass=ABCMeta):
     @property
     def isChecking(self) -> bool:
         """Whether it is not known yet whose credentials it was shown."""
-        return self.state is State.CHECKING
+        return self.state is ConnectionState.CHECKING
 
     def lastHeard(self) -> float:
         """Return when the peer was last heard; now, while it is not listened to."""
@@ -143,9 +143,9 @@ class Session(metaclass=ABCMeta):
 
         :param held: how many bytes are kept of what it has begun.
         """
-        if held > BEFORE_BYTES and self.admission.required and self.certificate() is None:
+        if held > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
             self.attempt(_raiseTooLarge)
-        return self.state is State.WAITING
+        return self.state is ConnectionState.WAITING
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """The client may do other things from now on: forget what it was allowed, and tell it what it has lost.
@@ -179,16 +179,16 @@ class Session(metaclass=ABCMeta):
         if outcome:
             _decide(outcome[0], then, refused)
             return
-        self.state = State.CHECKING
+        self.state = ConnectionState.CHECKING
         self._check = check
         self.checking(True)
         check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], then, refused)))
         check.addErrback(lambda failure: self._log.failure("a check of credentials went wrong", failure))
 
     def _decided(self, act: Callable[[], None]) -> None:
-        if self.state is State.CHECKING:
+        if self.state is ConnectionState.CHECKING:
             self._check = None
-            self.state = State.WAITING
+            self.state = ConnectionState.WAITING
             self.attempt(act)
             if self._check is None:
                 self.checking(False)
@@ -212,11 +212,11 @@ class Session(metaclass=ABCMeta):
         self.client = client
         meter = self.context.rates.meter(principal)
         if meter is not None:
-            self.pace = Pace(meter, self.traffic, self.context.clock, self.broker.observers.counted)
-        self.state = State.OPEN
+            self.pace = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
+        self.state = ConnectionState.OPEN
         self.handshakeDone()
         if who is not None and who.expires is not None:
-            self._expiry = Expiry(self.context.clock, who.expires, self._expired)
+            self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
         self._log.info(
             "{client} joined from {address}",
             client=client.name, address=place, event="joined", dialect=self.dialect, principal=principal,
@@ -285,10 +285,10 @@ class Session(metaclass=ABCMeta):
             self.outbox.abort()
 
     def _ending(self, reason: str) -> bool:
-        if self.state in (State.ENDING, State.CLOSED):
+        if self.state in (ConnectionState.ENDING, ConnectionState.CLOSED):
             return False
-        wasChecking = self.state is State.CHECKING
-        self.state = State.ENDING
+        wasChecking = self.state is ConnectionState.CHECKING
+        self.state = ConnectionState.ENDING
         self.reason = STOPPED if self.dismissed else reason
         self.handshakeDone()
         self._deadline = self.context.clock.callLater(LINGER, self.outbox.abort)
@@ -324,7 +324,7 @@ class Session(metaclass=ABCMeta):
 
     def expel(self, error: BrokerError) -> None:
         """Tell a client why it may stay no longer, and close; it is brought nothing more while that takes time."""
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             self.failed(error)
             self.end(f"error {int(error.status)}")
             if self.client is not None:
@@ -351,10 +351,10 @@ class Session(metaclass=ABCMeta):
 
     def lost(self) -> None:
         """The connection is gone."""
-        if self.state is State.CLOSED:
+        if self.state is ConnectionState.CLOSED:
             return
         reason = self.reason or "connection lost"
-        self.state = State.CLOSED
+        self.state = ConnectionState.CLOSED
         self._stopWatching()
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
@@ -437,7 +437,7 @@ def _decide(
 
 
 def _raiseTooLarge() -> None:
-    raise TooLarge(f"at most {BEFORE_BYTES} bytes can be begun here before credentials are shown")
+    raise TooLarge(f"at most {MAX_UNAUTHENTICATED_BYTES} bytes can be begun here before credentials are shown")
 
 
 def _nothing() -> None:

@@ -15,9 +15,9 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.rules import Rules
 from fleximq.config.journal_options import timeToLiveOf
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
-from fleximq.services.network.connections import Guests
+from fleximq.services.network.connections import OpenConnections
 from fleximq.values.message import Message
 from fleximq.wire.minimq_message import deliveryId, idAt
 from fleximq.wire.ulids import newUlid
@@ -25,7 +25,7 @@ from fleximq.wire.ulids import newUlid
 _log = Logger("fleximq.services.broker")
 
 
-def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn, journal: IJournal) -> Broker:
+def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal) -> Broker:
     """Return a broker that follows these settings."""
     return Broker(
         clock,
@@ -65,7 +65,7 @@ class BrokerService(MultiService):
     :param patience: returns how many seconds connections have for their end.
     """
 
-    def __init__(self, broker: Broker, guests: Guests, patience: Callable[[], float]) -> None:
+    def __init__(self, broker: Broker, guests: OpenConnections, patience: Callable[[], float]) -> None:
         super().__init__()
         self.broker = broker
         self._guests = guests

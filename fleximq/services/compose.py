@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IProtocolFactory
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import Policy, policyOf
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
@@ -22,25 +22,31 @@ from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
 from fleximq.services.health import Health, LagService, listenersOf
 from fleximq.services.journal_service import JournalService, makeJournal, restore
-from fleximq.services.network.connection_limit import Gate
-from fleximq.services.network.connections import Guests
-from fleximq.services.network.listener_factory import Entrance, Spoken, speak
-from fleximq.services.network.listeners import Certificates, ListenerService
+from fleximq.services.network.connection_limit import ConnectionLimit
+from fleximq.services.network.connections import OpenConnections
+from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory, dialectsOf
+from fleximq.services.network.listeners import ListenerCertificates, ListenerService
 from fleximq.services.network.proxy_protocol import ProxiedFactory
-from fleximq.services.network.rate_limits import Paces
-from fleximq.services.parties import brokerParty, contextParty, gateParty, originsOf, originsParty, securityParty
+from fleximq.services.network.rate_limits import RateLimits
 from fleximq.services.process.child_service import ChildService
-from fleximq.services.process.readiness import Readiness
-from fleximq.services.process.service_manager import NotifySocket
-from fleximq.services.process.startup_failure import Departure
-from fleximq.services.process.wakeup import Bell
-from fleximq.services.process.watchdog import WatchdogService, pauseOf
-from fleximq.services.reload import Reload
+from fleximq.services.process.service_manager import NotifySocket, Readiness
+from fleximq.services.process.startup_failure import StartupFailure
+from fleximq.services.process.wakeup import Wakeup
+from fleximq.services.process.watchdog import WatchdogService, watchdogInterval
+from fleximq.services.reload import (
+    Reload,
+    brokerParticipant,
+    contextParticipant,
+    limitParticipant,
+    originsOf,
+    originsParticipant,
+    securityParticipant,
+)
 from fleximq.services.web_site import Web
 from fleximq.startup.configuration_check import configurationOf
 
 #: What is spoken where there is only HTTP.
-_NOTHING = Spoken({}, {}, {}, ())
+_NOTHING = ListenerDialects({}, {}, {}, ())
 
 
 def compose(
@@ -65,20 +71,22 @@ def compose(
     reload = reload or Reload(settings, lambda: settings)
     contexts: list[Context] = []
     ground = Ground.of(settings, registry.dialects)
-    departure = Departure({})
+    departure = StartupFailure({})
     depart = depart or departure
     departLate = departLate or departure.late
-    turn = Turn(reactor)
-    bell = Bell(reactor)
+    turn = WriteTurn(reactor)
+    bell = Wakeup(reactor)
     journal = makeJournal(bell, settings, turn, lambda event, number: broker.observers.counted(event, number))
     broker = makeBroker(reactor, settings, turn, journal)
     whole = _whole(reactor, journal, broker, depart, bell)
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
-    guests = Guests(reactor)
-    paces = Paces.of(settings, reactor)
+    guests = OpenConnections(reactor)
+    paces = RateLimits.of(settings, reactor)
     origins = originsOf(settings)
-    gate = Gate(reactor, settings.limits, lambda: len(broker.clients), counted, paces.connects, paces.flapping)
+    gate = ConnectionLimit(
+        reactor, settings.limits, lambda: len(broker.clients), counted, paces.connects, paces.flapping
+    )
     security = AccessPolicy.of(settings, reactor, counted)
     brokerService = BrokerService(broker, guests, lambda: reload.settings.drainTimeout)
     brokerService.setServiceParent(whole)
@@ -96,7 +104,7 @@ def compose(
         protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
         context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
         contexts.append(context)
-        spoken = guests.of(speak(registry, context, listen.dialect)) if speaks else _NOTHING
+        spoken = guests.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NOTHING
         entrance = _entrance(reactor, context, security, protection, web, paces, origins)
         factory = _gated(gate, entrance.factoryFor(listen, spoken), listen, context)
         ListenerService(reactor, listen, factory, depart, departLate, lambda: gate.refused).setServiceParent(parent)
@@ -111,16 +119,16 @@ def compose(
         child = ChildService(reactor, line, context, environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
-    readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), pauseOf(environment))
+    readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
     reload.begun, reload.ended = readiness.reloading, readiness.reloaded
     reload.parties += [
-        securityParty(security, broker, reactor, counted),
-        Certificates(listenersOf(whole)).prepare,
-        brokerParty(broker),
-        gateParty(gate),
+        securityParticipant(security, broker, reactor, counted),
+        ListenerCertificates(listenersOf(whole)).prepare,
+        brokerParticipant(broker),
+        limitParticipant(gate),
         paces.prepare,
-        contextParty(contexts),
-        originsParty(origins),
+        contextParticipant(contexts),
+        originsParticipant(origins),
     ]
     broker.reload = reload.asked
     return whole
@@ -139,7 +147,7 @@ def _tellServiceManager(
     return readiness
 
 
-def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn], bell: Bell) -> MultiService:
+def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn], bell: Wakeup) -> MultiService:
     """Return the service that holds all others."""
     if journal.onDisk:
         return JournalService(reactor, journal, partial(restore, broker, journal), depart, bell)
@@ -150,17 +158,17 @@ def _context(
     broker: Broker,
     settings: Settings,
     reactor: Any,
-    turn: Turn,
+    turn: WriteTurn,
     security: AccessPolicy,
     protection: AnonymousAccess,
     policy: Policy,
-    paces: Paces,
+    paces: RateLimits,
 ) -> Context:
     admission = paces.before(security.admissionFor(protection), broker.observers.counted)
     return Context(broker, settings, reactor, turn, admission, policy, rates=paces.rates, flapping=paces.flapping)
 
 
-def _gated(gate: Gate, factory: IProtocolFactory, listen: Listen, context: Context) -> IProtocolFactory:
+def _gated(gate: ConnectionLimit, factory: IProtocolFactory, listen: Listen, context: Context) -> IProtocolFactory:
     """Return a factory behind the gate, which counts by the address that a proxy tells where there is one."""
     if not listen.proxied:
         return gate.before(factory)
@@ -175,11 +183,11 @@ def _entrance(
     security: AccessPolicy,
     protection: AnonymousAccess,
     web: Web,
-    paces: Paces,
+    paces: RateLimits,
     origins: Origins,
-) -> Entrance:
+) -> ListenerFactory:
     settings = context.settings
-    return Entrance(
+    return ListenerFactory(
         reactor,
         context.admission,
         paces.before(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),

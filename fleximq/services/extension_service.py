@@ -29,7 +29,7 @@ from fleximq.interfaces import (
 _log = Logger("fleximq.services.extensions")
 
 #: Seconds that an extension has for its end; the broker does not wait longer.
-FAREWELL = 10.0
+STOP_TIMEOUT = 10.0
 
 
 @implementer(IExtensionContext)
@@ -111,7 +111,7 @@ class ExtensionService(Service):
         if inner is None:
             return maybeDeferred(self._context.release)
         ending: Deferred[Any] = maybeDeferred(inner.stopService)
-        ending.addTimeout(FAREWELL, self._context.reactor)
+        ending.addTimeout(STOP_TIMEOUT, self._context.reactor)
         ending.addErrback(self._failed, "stop well")
         ending.addCallback(lambda ignored: self._context.release())
         return ending

@@ -19,13 +19,13 @@ from twisted.python.failure import Failure
 from fleximq.broker.broker import Broker
 from fleximq.config.journal_options import fsyncOf, retentionOf, timeToLiveOf
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.interfaces import IJournal
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.journal.retention.retention_rules import Rules
 from fleximq.journal.retention.segment_removal import Freed
-from fleximq.services.process.wakeup import Bell
+from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.patterns import anyOf
 from fleximq.values.state_records import ClientIdsReserved
 
@@ -38,7 +38,7 @@ _log = Logger("fleximq.services.journal")
 CLEANING = 60.0
 
 
-def makeJournal(bell: Bell, settings: Settings, turn: Turn, counted: Callable[[str, int], None]) -> IJournal:
+def makeJournal(bell: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
     """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory.
 
     :param bell: by which its threads reach the reactor.
@@ -86,7 +86,7 @@ class JournalService(MultiService):
         journal: "DiskJournal",
         restore: Callable[["Recovered"], None],
         depart: Callable[[str], NoReturn],
-        bell: Bell,
+        bell: Wakeup,
         onSignal: Callable[[int, Any], Any] = signal.signal,
     ) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
     broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIdsReserved(until)))
 
 
-def _inTurn(turn: Turn, call: Callable[..., object], *arguments: object) -> None:
+def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:
     """Do what another thread asks for, and write what connections are told thereby at its end."""
     turn.open = True
     try:

@@ -25,7 +25,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
 from fleximq.interfaces import IAdmission, IJournal
 from fleximq.journal.memory_journal import MemoryJournal
@@ -51,7 +51,7 @@ def makeContext(
     :param settings: fields of :class:`fleximq.config.settings.Settings`; the broker's rules follow them.
     """
     chosen = Settings(**settings)
-    turn = Turn(clock)
+    turn = WriteTurn(clock)
     numbers = iter(range(1 << 30))
     ids = iter(range(1, 1 << 30))
     broker = Broker(

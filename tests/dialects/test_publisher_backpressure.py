@@ -5,7 +5,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Client
-from fleximq.dialects.publisher_backpressure import holdBack
+from fleximq.dialects.publisher_backpressure import pausePublisher
 from tests.dialects.connection.test_slow_consumer import Publisher
 
 
@@ -51,7 +51,7 @@ class HoldBackTests(SynchronousTestCase):
         self.client = Client(1000, "any", "any-1000")
         session: Any = _Session(broker, owed)
         reader: Any = publisher
-        holdBack(session, self.client, reader)
+        pausePublisher(session, self.client, reader)
         self.assertIs(self.client.reader, publisher)
         return publisher, broker.calls
 

@@ -17,7 +17,7 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.errors import SettingError
 from fleximq.interfaces import IBrokerExtension, IExtensionContext
 from fleximq.services.compose import compose
-from fleximq.services.extension_service import FAREWELL, ExtensionContext, ExtensionService
+from fleximq.services.extension_service import STOP_TIMEOUT, ExtensionContext, ExtensionService
 from tests.broker.parts import Collector, OneByOne, Witness, makeBroker, text
 
 
@@ -191,7 +191,7 @@ class ExtensionServiceTests(SynchronousTestCase):
         self.extension.made[0].ending = Deferred()
         ended = service.stopService()
         self.happens()
-        self.reactor.advance(FAREWELL - 0.1)
+        self.reactor.advance(STOP_TIMEOUT - 0.1)
         self.assertNoResult(ended)
         self.assertEqual(self.seen(), (1, 1))
         self.reactor.advance(0.2)

@@ -27,7 +27,7 @@ class UnsupportedVersion(BadRequest):
     """A HELLO asked for another version of the protocol (426)."""
 
 
-class TurnedAway(Unauthorized):
+class BlipJoinRefused(Unauthorized):
     """This peer may not come in at all (401)."""
 
     closes = True

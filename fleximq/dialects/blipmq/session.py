@@ -21,20 +21,18 @@ from fleximq.broker.envelope import Client, Delivery, Envelope
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.blipmq.messages import (
     SOURCES,
-    TurnedAway,
+    BlipJoinRefused,
     UnsupportedVersion,
     isTooLarge,
     nackOf,
     renderDeliveries,
 )
-from fleximq.dialects.blipmq.protocol import quickAcks
 from fleximq.dialects.connection.connection_rate import admittedRuns, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pull_stream import PORTION, PatientProtocol, Reason
-from fleximq.dialects.session import NamedLogger, State, StreamSession
-from fleximq.dialects.stream import StreamFactory
+from fleximq.dialects.pull_stream import CHUNK_BYTES
+from fleximq.dialects.session import ConnectionState, NamedLogger, StreamSession
 from fleximq.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -142,7 +140,7 @@ class BlipSession(StreamSession):
                 self._refused(error, [asked[place] for place in error.refused])
             except BrokerError as error:
                 self._refused(error, asked)
-                if self.state is State.ENDING:
+                if self.state is ConnectionState.ENDING:
                     return
             except Exception:
                 self._asked = asked[:1]
@@ -162,7 +160,7 @@ class BlipSession(StreamSession):
         """Have a key checked; an empty one shows nothing. Whoever has none may have shown a certificate."""
         refusal = self.refusal()
         if refusal is not None:
-            raise TurnedAway(refusal)
+            raise BlipJoinRefused(refusal)
         key = decodeAuth(head)
         certificate = self.certificate()
         then = partial(self._authenticated, asked, key)
@@ -199,7 +197,7 @@ class BlipSession(StreamSession):
         if isinstance(error, Unauthorized | AuthenticationFailed):
             error = Unauthorized("invalid API key")
         elif isinstance(error, JoinRejected):
-            error = TurnedAway(str(error))
+            error = BlipJoinRefused(str(error))
         self._refused(error, asked)
 
     def resume(self) -> None:
@@ -262,7 +260,7 @@ class BlipSession(StreamSession):
         """Answer POLLs in portions, until there is nothing more, or no more room for what the peer does not read."""
         id = decodePoll(head)
         while asked and not self.stuck:
-            deliveries = self.broker.poll(self._me, self._owner, id, len(asked), PORTION)
+            deliveries = self.broker.poll(self._me, self._owner, id, len(asked), CHUNK_BYTES)
             if not deliveries:
                 self._waitFor(self.broker.loading(self._owner, id), head, asked)
                 return
@@ -275,7 +273,7 @@ class BlipSession(StreamSession):
             self.traffic.messagesOut += len(deliveries)
             asked = asked[len(deliveries) :]
             self._polled += len(chunk)
-            if self._polled >= PORTION:
+            if self._polled >= CHUNK_BYTES:
                 self._polled = 0
                 self.outbox.flush()
                 self.stuck = self.outbox.full
@@ -300,7 +298,7 @@ class BlipSession(StreamSession):
 
     def _loaded(self) -> None:
         self.loading = False
-        if self.state is not State.CLOSED:
+        if self.state is not ConnectionState.CLOSED:
             self.goOn()
 
     def _ack(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
@@ -396,43 +394,6 @@ _STEPS: dict[Phase, dict[FrameType, _Step]] = {
 }
 
 
-class BlipProtocol(PatientProtocol):
-    """Feeds a BlipMQ session, and asks for immediate TCP acknowledgements again after every read."""
-
-    session: BlipSession
-
-    def connectionMade(self) -> None:
-        """Begin the session."""
-        super().connectionMade()
-        self.session.goOn = self._loaded
-        self._quickAck = quickAcks(self.transport)
-
-    def dataReceived(self, data: bytes) -> None:
-        """Work through a read."""
-        super().dataReceived(data)
-        self._quickAck()
-
-    def feed(self, data: bytes) -> None:
-        """Hand these bytes to the session, and read no more while it is stuck."""
-        super().feed(data)
-        self._stopWhereStuck()
-
-    def resume(self) -> None:
-        """Let the session go on behind an AUTH, and read no more while it is stuck."""
-        super().resume()
-        self._stopWhereStuck()
-
-    def _stopWhereStuck(self) -> None:
-        if self.session.loading:
-            self.reading.stop(Reason.UNANSWERED)
-        elif self.session.stuck and not self.session.isChecking:
-            self.waitForReader()
-
-    def _loaded(self) -> None:
-        self.reading.go(Reason.UNANSWERED)
-        self._goOn()
-
-
 def ownerOf(admitted: Admitted, key: str) -> str:
     """Return by what a client is known that comes again: its name, or for who has none the key that it shows.
 
@@ -461,12 +422,3 @@ def _sendable(subscription: Subscription, deliveries: Sequence[Delivery]) -> lis
         else:
             fitting.append(delivery)
     return fitting
-
-
-class BlipFactory(StreamFactory):
-    """Builds BlipMQ connections on streams."""
-
-    face = BlipProtocol
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context, BlipSession)

@@ -1,15 +1,15 @@
 """So many lines of the log in a second, and no more: what peers do wrong must not flood it."""
 
 #: Lines in a second.
-MOST = 10
+LINES_PER_SECOND = 10
 
 
-class Seldom:
+class LogLimit:
     """Lets the first lines of each second by, and counts the others."""
 
     __slots__ = ("_left", "_most", "_until", "_unsaid")
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = LINES_PER_SECOND) -> None:
         self._most = most
         self._left = most
         self._until = 0.0

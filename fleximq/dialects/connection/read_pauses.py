@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Reading:
+class ReadPauses:
     """Stops and resumes the reading of one transport.
 
     :param changed: told False when reading stops, and True when it goes on.

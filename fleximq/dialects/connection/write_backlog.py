@@ -25,7 +25,7 @@ _FLAGS = {"flags": mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)} if hasat
 _NONE = memoryview(b"")
 
 
-class Held:
+class WriteBacklog:
     """Bytes that wait; true while there are any."""
 
     __slots__ = ("_begin", "_end", "_loose", "_ready", "_sheet", "_weight")

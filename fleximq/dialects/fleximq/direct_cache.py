@@ -7,7 +7,7 @@ headers are the same but for the id, whose place is the same too. Leaving the id
 
 from typing import NamedTuple
 
-from fleximq.dialects.connection.envelope_cache import ENTRY_BYTES, FEW, Purse
+from fleximq.dialects.connection.envelope_cache import ENTRY_BYTES, MIN_ENTRIES, CacheBudget
 
 #: Longer envelopes are not remembered, nor more than so many of them.
 _LONGEST = 1024
@@ -31,7 +31,7 @@ class DirectCache:
 
     __slots__ = ("_known", "_places", "_purse", "_spent")
 
-    def __init__(self, purse: Purse) -> None:
+    def __init__(self, purse: CacheBudget) -> None:
         self._purse = purse
         self._spent = 0
         self._places: dict[int, tuple[int, int]] = {}
@@ -64,7 +64,7 @@ class DirectCache:
         start = envelope.find(found)
         if not found or len(envelope) > _LONGEST or envelope.rfind(found) != start:
             return  # count() would not see that it stands there twice where the two overlap
-        if len(self._known) >= (_MOST if self._purse.left >= 0 else FEW):
+        if len(self._known) >= (_MOST if self._purse.left >= 0 else MIN_ENTRIES):
             self.clear()
         self._spent += len(envelope) + ENTRY_BYTES
         self._purse.left -= len(envelope) + ENTRY_BYTES

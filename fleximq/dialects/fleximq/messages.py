@@ -28,10 +28,10 @@ from fleximq.dialects.fleximq.forms import (
     recordsWith,
     recordsWithout,
 )
-from fleximq.dialects.fleximq.replies import FlexiVoice, correlation, toldBy
+from fleximq.dialects.fleximq.replies import FlexiReplies, correlation, errorPayload
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.replay_outlet import Replaying
-from fleximq.dialects.session import State
+from fleximq.dialects.replay_outlet import ReplayOutlet
+from fleximq.dialects.session import ConnectionState
 from fleximq.errors import (
     BadRequest,
     BrokerError,
@@ -54,7 +54,7 @@ QUESTIONS = 64
 _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
 
-class FlexiMessages(FlexiVoice):
+class FlexiMessages(FlexiReplies):
     """The inward half of a FlexiMQ session, from the checked header on."""
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
@@ -181,7 +181,7 @@ class FlexiMessages(FlexiVoice):
 
     def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
         self._later -= 1
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             try:
                 act(header)
             except BrokerError as error:
@@ -197,25 +197,25 @@ class FlexiMessages(FlexiVoice):
         except (InvalidTopic, NotPermitted) as error:
             raise SubscriptionFailed(str(error)) from error
 
-    def _following(self) -> Replaying:
+    def _following(self) -> ReplayOutlet:
         """Return the way of what the journal brings, with offsets."""
         form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
         return self._replaying(form, recordsWith)
 
-    def _passing(self) -> Replaying:
+    def _passing(self) -> ReplayOutlet:
         """Return the way of what the journal brings to somebody who does not ask for it."""
         form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
         return self._replaying(form, recordsWithout)
 
-    def _replaying(self, form: LateForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> Replaying:
+    def _replaying(self, form: LateForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> ReplayOutlet:
         shaped, clock = self._shaped, self.context.clock
         failed = self._subscriptionLost
-        return Replaying(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
+        return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
 
     def _subscriptionLost(self, error: BrokerError, name: str) -> None:
         """Say that a subscription has ended by itself."""
         self.counted(error)
-        self.outbox.take(self._error(error.status, toldBy(error), name))
+        self.outbox.take(self._error(error.status, errorPayload(error), name))
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, named as it was made; one that does not exist is no error."""

@@ -14,7 +14,7 @@ from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, LAYOUT_B_FORM
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.session import State, StreamSession
+from fleximq.dialects.session import ConnectionState, StreamSession
 from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
@@ -28,7 +28,7 @@ DRAINING = "/broker/draining"
 
 
 @implementer(ISubscriber, IPeer)
-class FlexiVoice(StreamSession):
+class FlexiReplies(StreamSession):
     """The outward half of a FlexiMQ session. ``id`` is the client's, 0 before its JOIN."""
 
     dialect = "fleximq"
@@ -96,7 +96,7 @@ class FlexiVoice(StreamSession):
         self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
 
     def _sayError(self, error: BrokerError, path: str, id: str | None = None) -> None:
-        self.answers.take(self._error(error.status, toldBy(error), path, id))
+        self.answers.take(self._error(error.status, errorPayload(error), path, id))
 
     def _error(self, status: int, payload: bytes, path: str, id: str | None = None) -> bytes:
         routing = self._routing({"client_id": self.id, "path": path})
@@ -130,7 +130,7 @@ class FlexiVoice(StreamSession):
 
     def failed(self, error: BrokerError, id: str | None = None, path: str = "", silently: bool = False) -> None:
         """Answer what a client did wrong; before the JOIN every error ends the connection."""
-        joined = self.state is not State.WAITING
+        joined = self.state is not ConnectionState.WAITING
         self.counted(error)
         if not silently:
             self.answerError(error, id, path)
@@ -139,14 +139,14 @@ class FlexiVoice(StreamSession):
 
     def answerError(self, error: BrokerError, id: str | None = None, path: str = "") -> None:
         """Send an error as a REP: after the JOIN from the broker's own id, before it from nobody."""
-        if self.state is State.WAITING:
+        if self.state is ConnectionState.WAITING:
             self._say(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
         else:
             self._sayError(error, path, id)
 
     def warn(self) -> None:
         """Send a NOTIF with status 503 from :data:`DRAINING`; nothing before the JOIN."""
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             routing = self._routing({"client_id": self.id, "path": DRAINING})
             fields = {"status": int(Status.SERVICE_UNAVAILABLE), "routing": routing}
             self.outbox.take(self._encoded(MessageType.NOTIF, fields, words("the broker is stopping")))
@@ -172,7 +172,7 @@ class FlexiVoice(StreamSession):
             self._keepAlive = None
 
 
-def toldBy(error: BrokerError) -> bytes:
+def errorPayload(error: BrokerError) -> bytes:
     """Return what the answer to an error says: a sentence, or a map with it and the ``first`` offset that is kept."""
     if isinstance(error, NoLongerKept):
         return msgpack.packb({"error": str(error), "first": error.first})  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.dialects.fleximq.messages import FlexiMessages
 from fleximq.dialects.fleximq.replies import correlation
 from fleximq.dialects.outbox import Chunk, Outbox
-from fleximq.dialects.session import NamedLogger, State
+from fleximq.dialects.session import ConnectionState, NamedLogger
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
     BadRequest,
@@ -109,7 +109,7 @@ class FlexiSession(FlexiMessages):
                     if count == 1 and self._knownDirect(bytesOfEnvelope, run):
                         continue
                     rest = self._unknown(bytesOfEnvelope, run)
-                    if self.state is not State.OPEN:
+                    if self.state is not ConnectionState.OPEN:
                         self._behind = chain(rest, spans)
                         return
                 elif envelope.topic.careful:
@@ -153,7 +153,7 @@ class FlexiSession(FlexiMessages):
     def resume(self) -> None:
         """Go on behind the JOIN."""
         behind, self._behind = self._behind, iter(())
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             self.received(b"", behind)
 
     def _unknown(self, envelope: bytes, frames: bytes) -> Iterator[Span]:
@@ -171,7 +171,7 @@ class FlexiSession(FlexiMessages):
                 self._message(envelope, envelope + frame[head:] if positional else frame, positional)
             except BrokerError as error:
                 self._refused(error, envelope)
-            if self.state is not State.OPEN:
+            if self.state is not ConnectionState.OPEN:
                 rest = frames[done:]
                 return wholes(iter([(asRead, rest, len(singles(rest, head)))] if rest else ()))
         return iter(())
@@ -188,7 +188,7 @@ class FlexiSession(FlexiMessages):
 
     def _message(self, envelope: bytes, frame: bytes, positional: bool) -> None:
         beginning = readBeginning(envelope)
-        if self.state is State.WAITING:
+        if self.state is ConnectionState.WAITING:
             self._omitsOk = positional
             self._join(beginning.type, beginning.client_id, envelope)
             return

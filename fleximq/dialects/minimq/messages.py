@@ -42,7 +42,7 @@ _NEW = contentOf(Message(b"", Content.TEXT, line=True))
 _OLD = contentOf(Message(b"", Content.TEXT, legacy=True, line=True))
 
 
-class TurnedAway(Forbidden):
+class MiniJoinRefused(Forbidden):
     """This peer may not come in at all."""
 
     closes = True

@@ -16,13 +16,13 @@ from fleximq.dialects.connection.connection_rate import admittedLines, overRate
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.session import MiniSession
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pull_stream import PatientProtocol, Reason
+from fleximq.dialects.pull_stream import PullPause, PullStreamProtocol
 from fleximq.dialects.stream import StreamFactory
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.ulids import newUlid
 
 
-class MiniProtocol(PatientProtocol, LineReceiver):
+class MiniProtocol(PullStreamProtocol, LineReceiver):
     """Feeds a MiniMQ session line by line."""
 
     delimiter = b"\n"
@@ -80,9 +80,9 @@ class MiniProtocol(PatientProtocol, LineReceiver):
                 self._lines = self._admitted(self._scanner.feed(self._reads.popleft()))
         session.readEnded()
         if self._reads:
-            self.reading.stop(Reason.UNANSWERED)
+            self.reading.stop(PullPause.UNANSWERED)
         else:
-            self.reading.go(Reason.UNANSWERED)
+            self.reading.go(PullPause.UNANSWERED)
         if session.stuck:
             self.waitForReader()
 

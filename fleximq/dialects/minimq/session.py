@@ -22,10 +22,10 @@ from fleximq.broker.envelope import Client, Delivery, Envelope, Kept
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.consume_wait import WaitingConsume
-from fleximq.dialects.minimq.messages import SOURCE, TurnedAway, renderAnswers, renderError
+from fleximq.dialects.minimq.messages import SOURCE, MiniJoinRefused, renderAnswers, renderError
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pull_stream import PORTION
-from fleximq.dialects.session import NamedLogger, State, StreamSession
+from fleximq.dialects.pull_stream import CHUNK_BYTES
+from fleximq.dialects.session import ConnectionState, NamedLogger, StreamSession
 from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.security.principal import Admitted
 from fleximq.wire.minimq_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
@@ -81,7 +81,7 @@ class MiniSession(StreamSession):
     def received(self, line: bytes) -> None:
         """Do what a line says; behind the end of the conversation, nothing."""
         try:
-            if self.state is not State.OPEN and not self._comeIn(line):
+            if self.state is not ConnectionState.OPEN and not self._comeIn(line):
                 return
             if line == self._repeated:
                 self._asked += 1
@@ -129,11 +129,11 @@ class MiniSession(StreamSession):
 
     def _comeIn(self, line: bytes) -> bool:
         """Join with the first line, whatever it says; False if that is not known yet, or it may not."""
-        if self.state is not State.WAITING:
+        if self.state is not ConnectionState.WAITING:
             return False
         refusal = self.refusal()
         if refusal is not None:
-            raise TurnedAway(refusal)
+            raise MiniJoinRefused(refusal)
         self._first = line
         self.admit(self.certificate(), self._cameIn, self._turnedAway)
         self.busy = self.isChecking
@@ -237,7 +237,7 @@ class MiniSession(StreamSession):
 
     def _goOnWith(self, topic: str) -> None:
         """Take up a CONSUME that had to wait for this connection's own messages."""
-        if self.state is not State.OPEN:
+        if self.state is not ConnectionState.OPEN:
             return
         try:
             self._take(topic, 1)
@@ -259,7 +259,7 @@ class MiniSession(StreamSession):
             asked -= len(deliveries)
             self.traffic.messagesOut += len(deliveries)
             self._answer(renderAnswers(topic, deliveries, len(deliveries)))
-            if self._taken >= PORTION:
+            if self._taken >= CHUNK_BYTES:
                 self._taken = 0
                 self._seal()
                 self.outbox.flush()
@@ -287,7 +287,7 @@ class MiniSession(StreamSession):
     def _loaded(self) -> None:
         """Go on where a message had to be read back."""
         self._loading = False
-        if self.state is not State.OPEN:
+        if self.state is not ConnectionState.OPEN:
             return
         self.readerCaughtUp()
         self._seal()
@@ -296,7 +296,7 @@ class MiniSession(StreamSession):
 
     def _deliveries(self, topic: str, asked: int) -> Sequence[Delivery]:
         if asked > 1:
-            return self.broker.consumeMany(self._me, topic, asked, PORTION)
+            return self.broker.consumeMany(self._me, topic, asked, CHUNK_BYTES)
         delivery = self.broker.consume(self._me, topic)
         return () if delivery is None else (delivery,)
 
@@ -316,7 +316,7 @@ class MiniSession(StreamSession):
         self.context.clock.callLater(0, self._goOn)
 
     def _goOn(self) -> None:
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             self.busy = self.stuck
             self.goOn()
 

@@ -18,13 +18,13 @@ from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from fleximq.dialects.connection.connection_rate import readMost
-from fleximq.dialects.connection.credential_check import Wait, certificateOf
-from fleximq.dialects.connection.read_pauses import Reading
+from fleximq.dialects.connection.connection_rate import maxReadBytes
+from fleximq.dialects.connection.credential_check import CredentialWait, certificateOf
+from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import markOf
-from fleximq.dialects.publisher_backpressure import holdBack
-from fleximq.dialects.session import STOPPED, Session, State
+from fleximq.dialects.publisher_backpressure import pausePublisher
+from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.dialects.stream import READ_MOST, fit, tune
 from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
 from fleximq.dialects.websocket.inflation import acceptDeflate
@@ -98,12 +98,12 @@ class WebSocketFace(BoundedProtocol):
         """Tune the transport and begin the session; it is opened after the handshake."""
         transport: Any = self.transport
         context = self.factory.context
-        self._mostRead = min(READ_MOST, readMost(context.rates.rules))
+        self._mostRead = min(READ_MOST, maxReadBytes(context.rates.rules))
         self._fullRead = tune(transport, self._mostRead)
         address = transport.getPeer()
         self.peer = str(address)
         mark = markOf(context.settings.limits.outboxBytes)
-        self.reading = Reading(transport, self._listening)
+        self.reading = ReadPauses(transport, self._listening)
         self.outbox = self.outboxClass(transport, self._turn, mark, self._slow, self._farewell, context.policy)
         self._connectionMade()
         self.session = self.factory.speak(context, self.outbox, address)
@@ -116,7 +116,7 @@ class WebSocketFace(BoundedProtocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
-        if self.session.state is State.WAITING and not self.session.mayGoOn(self.session.held):
+        if self.session.state is ConnectionState.WAITING and not self.session.mayGoOn(self.session.held):
             return
         self.session.heard = began = self._seconds()
         self.session.traffic.bytesIn += len(data)
@@ -136,7 +136,7 @@ class WebSocketFace(BoundedProtocol):
             self.session.end("internal error")
         client = self.session.client
         if client is not None and self.session.broker.isUnderWay(client):
-            holdBack(self.session, client, self)
+            pausePublisher(self.session, client, self)
         if self.session.pace is not None:
             self.session.pace.settle(self.reading)
 
@@ -178,21 +178,21 @@ class WebSocketFace(BoundedProtocol):
         """Hand what arrived to the session."""
         if self.messages and not self.halted:
             messages, self.messages = self.messages, []
-            if self.session.state is not State.ENDING:
+            if self.session.state is not ConnectionState.ENDING:
                 self.session.attempt(lambda: self.messagesReceived(messages))
 
     def _checking(self, waits: bool) -> None:
         """Work through nothing while credentials are checked; then go on with what came behind them."""
         self.halted = waits
         if waits:
-            self.reading.stop(Wait.CHECKED)
+            self.reading.stop(CredentialWait.CHECKED)
             return
-        if self.session.state in (State.WAITING, State.OPEN):
+        if self.session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             self.session.attempt(self.session.resume)
             self.settle()
             self._parse(b"")
         if not self.halted:
-            self.reading.go(Wait.CHECKED)
+            self.reading.go(CredentialWait.CHECKED)
             if self._inputOver:
                 self.readConnectionLost()
 

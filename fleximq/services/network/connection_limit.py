@@ -50,7 +50,7 @@ _OPTIONS = {
 }
 
 
-class Gate:
+class ConnectionLimit:
     """Counts the connections of all listeners.
 
     :param clients: returns how many clients have been let in.
@@ -164,7 +164,7 @@ class _GatedFactory(Factory[Any]):
 
     noisy = False
 
-    def __init__(self, inner: IProtocolFactory, gate: Gate, proxied: bool) -> None:
+    def __init__(self, inner: IProtocolFactory, gate: ConnectionLimit, proxied: bool) -> None:
         self._inner = inner
         self._gate = gate
         self._proxied = proxied

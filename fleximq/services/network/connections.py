@@ -14,8 +14,8 @@ from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory, I
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
-from fleximq.dialects.session import STOPPED, Session, State
-from fleximq.services.network.listener_factory import Spoken
+from fleximq.dialects.session import STOPPED, ConnectionState, Session
+from fleximq.services.network.listener_factory import ListenerDialects
 
 #: Who was told that the broker stops may go on until it says nothing for so many seconds, and nobody waits for an
 #: answer any more; at most for this part of the time.
@@ -28,7 +28,7 @@ _LOOK, _REST = 0.01, 4
 _log = Logger("fleximq.services.guests")
 
 
-class Guests:
+class OpenConnections:
     """Notes the protocols that factories build, and ends their sessions. ``leaving`` says that it does.
 
     :param clock: measures how long they are waited for.
@@ -41,7 +41,7 @@ class Guests:
         self._done: dict[Session, float] = {}
         self.leaving = False
 
-    def of(self, spoken: Spoken) -> Spoken:
+    def of(self, spoken: ListenerDialects) -> ListenerDialects:
         """Return the same dialects with factories that note each protocol they build."""
         return spoken._replace(streams=self._noting(spoken.streams), webSockets=self._noting(spoken.webSockets))
 
@@ -88,7 +88,7 @@ class Guests:
             if now >= finish:
                 session.dismiss()
                 session.end(STOPPED)
-            elif not session.mayFinish or session.state is not State.OPEN:
+            elif not session.mayFinish or session.state is not ConnectionState.OPEN:
                 session.dismiss()
             elif not busy and now - max(session.lastHeard(), self._told[session]) >= QUIET:
                 session.dismiss()
@@ -105,7 +105,7 @@ class Guests:
     def _present(self) -> Iterator[Session]:
         for protocol in list(self._protocols):
             session = getattr(protocol, "session", None)
-            if isinstance(session, Session) and session.state is not State.CLOSED:
+            if isinstance(session, Session) and session.state is not ConnectionState.CLOSED:
                 yield session
 
 
@@ -114,7 +114,7 @@ class _NotingFactory(Factory[Any]):
 
     noisy = False
 
-    def __init__(self, inner: IProtocolFactory, guests: Guests) -> None:
+    def __init__(self, inner: IProtocolFactory, guests: OpenConnections) -> None:
         self._inner = inner
         self._guests = guests
 

@@ -6,8 +6,8 @@ gone, so does the broker.
 
 The certificates of all listeners, which can be read anew together.
 
-Each of them renews itself when its files change (:mod:`fleximq.endpoints.tls_endpoint`); this is for those who ask for it,
-and want to be told what is wrong.
+Each of them renews itself when its files change (:mod:`fleximq.endpoints.tls_endpoint`). This is for callers who ask
+for a reload and want to know what is wrong.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,9 @@ from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 _log = Logger("fleximq.services.listeners")
 
 #: Connections that are accepted before others have their turn again.
-AT_ONCE = 10
+ACCEPTS_PER_ROUND = 10
 #: Seconds for which none is accepted once some were refused.
-BREATH = 0.005
+REFUSAL_PAUSE = 0.005
 
 
 class ListenerService(Service):
@@ -136,7 +136,7 @@ class ListenerService(Service):
 
     def _tell(self) -> None:
         """Say where it listens, once it is sure that the broker starts: the journal is opened between the two steps."""
-        where = spelt(self.listen.kind, self.port.getHost())
+        where = listeningAddress(self.listen.kind, self.port.getHost())
         _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)
 
     def _clientGone(self) -> None:
@@ -152,10 +152,11 @@ class ListenerService(Service):
 
 
 def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
-    """Let a port accept no more than :data:`AT_ONCE` connections in one of the reactor's rounds.
+    """Let a port accept no more than :data:`ACCEPTS_PER_ROUND` connections in one of the reactor's rounds.
 
     Twisted accepts 100, and more when more are there; those who are served wait for as long as that takes. A port takes
-    a :data:`BREATH` before it goes on when connections were refused since it last accepted: else whoever comes again
+    a :data:`REFUSAL_PAUSE` before it goes on when connections were refused since it last accepted: else whoever comes
+    again
     and again only to be refused has the processor to themselves.
 
     :param refused: how many connections were refused until now.
@@ -168,20 +169,20 @@ def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
         nonlocal seen
         if seen != (seen := refused()):
             port.stopReading()
-            reactor.callLater(BREATH, goOn)
+            reactor.callLater(REFUSAL_PAUSE, goOn)
             return
         doRead()
-        port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+        port.numberAccepts = min(port.numberAccepts, ACCEPTS_PER_ROUND)
 
     def goOn() -> None:
         if port.connected:
             port.startReading()
 
-    port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+    port.numberAccepts = min(port.numberAccepts, ACCEPTS_PER_ROUND)
     port.doRead = doReadFew
 
 
-def spelt(kind: str, address: Any) -> str:
+def listeningAddress(kind: str, address: Any) -> str:
     """Return where a port listens, with the number it really got: ``tcp:127.0.0.1:7890``, ``unix:/run/fleximq``."""
     host = getattr(address, "host", None)
     if host is not None:
@@ -200,7 +201,7 @@ def _words(error: BaseException | None) -> str:
     return words[0].lower() + words[1:] if words.split()[0].istitle() else words
 
 
-class Certificates:
+class ListenerCertificates:
     """Those of listeners that are open.
 
     :param listeners: all there are; those without a certificate of ours do not count.

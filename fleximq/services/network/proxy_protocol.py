@@ -28,7 +28,7 @@ SILENT = "refused: no PROXY header, or nothing behind it, before the handshake d
 Enter = Callable[[object], Callable[[], None] | None]
 
 
-class ProxiedDoor(Handover):
+class ProxiedProtocol(Handover):
     """Waits until it is known who is there."""
 
     factory: "ProxiedFactory"
@@ -114,7 +114,7 @@ class ProxiedDoor(Handover):
         self._endAll()
 
 
-class ProxiedFactory(Factory[ProxiedDoor]):
+class ProxiedFactory(Factory[ProxiedProtocol]):
     """Makes the doors of a listener behind a proxy.
 
     :param inner: makes what serves the peers.
@@ -140,9 +140,9 @@ class ProxiedFactory(Factory[ProxiedDoor]):
         self.deadline = deadline
         self.counted = counted
 
-    def buildProtocol(self, addr: IAddress | None) -> ProxiedDoor:
+    def buildProtocol(self, addr: IAddress | None) -> ProxiedProtocol:
         """Return the door for one connection of the proxy's."""
-        door = ProxiedDoor()
+        door = ProxiedProtocol()
         door.factory = self
         return door
 

@@ -15,7 +15,7 @@ from fleximq.security.rates.token_bucket import KeyedBuckets
 
 
 @dataclass(frozen=True, slots=True)
-class Paces:
+class RateLimits:
     """What clients and principals may send, how often addresses may connect and try to join, and who came too often."""
 
     clock: IReactorTime
@@ -25,7 +25,7 @@ class Paces:
     flapping: FlappingLimit
 
     @classmethod
-    def of(cls, settings: Settings, clock: IReactorTime) -> "Paces":
+    def of(cls, settings: Settings, clock: IReactorTime) -> "RateLimits":
         """Return what these settings say."""
         return cls(
             clock,

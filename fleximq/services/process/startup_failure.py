@@ -21,7 +21,7 @@ _log = Logger("fleximq.services.departure")
 STATUS_BYTES = 100
 
 
-class Departure:
+class StartupFailure:
     """Called with a sentence, it says it and leaves.
 
     :param configuration: the options of ``twistd`` itself, of which it looks at ``pidfile`` and ``statusPipe``

@@ -19,7 +19,7 @@ _log = Logger("fleximq.services.bell")
 
 
 @implementer(IReadDescriptor)
-class Bell:
+class Wakeup:
     """Calls functions on the reactor's thread, in the order in which they were given, from whatever thread.
 
     Until :meth:`hang`, after :meth:`takeDown` and where there is no eventfd, ``callFromThread`` does it.

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.rate_options import Rate
 from fleximq.dialects.blipmq import BlipFactory
-from fleximq.dialects.connection.connection_rate import PAUSED, SMALL, readMost
+from fleximq.dialects.connection.connection_rate import MIN_READ_BYTES, PAUSED, maxReadBytes
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
@@ -293,7 +293,7 @@ class ReadMostTests(SynchronousTestCase):
 
     def most(self, *client: Rate | None) -> int:
         """Return how much may be read at once."""
-        return readMost(RateRules(Allowance(*client)))
+        return maxReadBytes(RateRules(Allowance(*client)))
 
     def test_without(self) -> None:
         """Without rates of messages or bytes there is no bound."""
@@ -303,6 +303,6 @@ class ReadMostTests(SynchronousTestCase):
         """The smallest of all bursts counts, and no read is smaller than the least."""
         self.assertEqual(self.most(Rate(1, 100), Rate(1, 5000)), 5000)
         self.assertEqual(self.most(Rate(1, 100)), 6400)
-        self.assertEqual(self.most(Rate(1, 1)), SMALL)
+        self.assertEqual(self.most(Rate(1, 1)), MIN_READ_BYTES)
         rules = RateRules(Allowance(bytes=Rate(1, 9000)), Allowance(bytes=Rate(1, 8000)))
-        self.assertEqual(readMost(rules), 8000)
+        self.assertEqual(maxReadBytes(rules), 8000)

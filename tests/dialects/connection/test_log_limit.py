@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.log_limit import Seldom
+from fleximq.dialects.connection.log_limit import LogLimit
 
 
 class SeldomTests(SynchronousTestCase):
@@ -10,7 +10,7 @@ class SeldomTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Nothing was said so far."""
-        self.seldom = Seldom(2)
+        self.seldom = LogLimit(2)
 
     def test_first(self) -> None:
         """As many as may are let by, the others are not."""

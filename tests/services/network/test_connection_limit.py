@@ -19,7 +19,14 @@ from fleximq.limits import Limits
 from fleximq.security.peer_address import addressKey
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
-from fleximq.services.network.connection_limit import FLAPS, QUIET, TOO_MANY_THERE, TOO_MANY_WAIT, TOO_OFTEN, Gate
+from fleximq.services.network.connection_limit import (
+    FLAPS,
+    QUIET,
+    TOO_MANY_THERE,
+    TOO_MANY_WAIT,
+    TOO_OFTEN,
+    ConnectionLimit,
+)
 
 LOST = Failure(ConnectionDone())
 LOCAL = IPv4Address("TCP", "127.0.0.1", 5000)
@@ -63,7 +70,7 @@ class GateTests(SynchronousTestCase):
         self.clients = 0
         self.counted: list[tuple[str, int]] = []
         self.said: list[LogEvent] = []
-        self.gate = Gate(
+        self.gate = ConnectionLimit(
             self.clock,
             Limits(waiting=3, clientsPerAddress=2),
             lambda: self.clients,

@@ -10,8 +10,8 @@ from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.services.network.connections import LAST, PART, QUIET, Guests
-from fleximq.services.network.listener_factory import Spoken
+from fleximq.services.network.connections import LAST, PART, QUIET, OpenConnections
+from fleximq.services.network.listener_factory import ListenerDialects
 from tests.dialects.conversations import Peer, makeContext
 from tests.dialects.flexi_peer import FlexiPeer
 
@@ -26,14 +26,14 @@ class GuestsTests(SynchronousTestCase):
         """Nobody is there."""
         self.clock = Clock()
         self.context = makeContext(self.clock, consumeWait=5.0)
-        self.guests = Guests(self.clock)
+        self.guests = OpenConnections(self.clock)
         streams: dict[str, Any] = {
             "fleximq": FlexiFactory(self.context),
             "blipmq": BlipFactory(self.context),
             "minimq": MiniFactory(self.context),
             "plain": Factory.forProtocol(Protocol),
         }
-        spoken = Spoken(streams, {"identity": IdentityFactory(self.context)}, {}, ())
+        spoken = ListenerDialects(streams, {"identity": IdentityFactory(self.context)}, {}, ())
         self.factories: dict[str, Any] = dict(self.guests.of(spoken).streams)
 
     def come(self) -> Peer:
@@ -199,7 +199,7 @@ class GuestsTests(SynchronousTestCase):
         told: list[str] = []
         inner.startFactory = lambda: told.append("started")  # type: ignore[method-assign]
         inner.stopFactory = lambda: told.append("stopped")  # type: ignore[method-assign]
-        factory: Any = self.guests.of(Spoken({"plain": inner}, {}, {}, ())).streams["plain"]
+        factory: Any = self.guests.of(ListenerDialects({"plain": inner}, {}, {}, ())).streams["plain"]
         factory.doStart()
         factory.doStop()
         self.assertEqual(told, ["started", "stopped"])

@@ -19,7 +19,7 @@ from fleximq.limits import Limits
 from fleximq.security.peer_address import addressKey
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
-from fleximq.services.network.connection_limit import FLAPS, TOO_MANY_THERE, TOO_OFTEN, Gate
+from fleximq.services.network.connection_limit import FLAPS, TOO_MANY_THERE, TOO_OFTEN, ConnectionLimit
 from fleximq.services.network.proxy_protocol import SILENT, ProxiedFactory
 
 PROXY = IPv4Address("TCP", "127.0.0.1", 40000)
@@ -97,7 +97,7 @@ class ProxiedTests(SynchronousTestCase):
         self.servers = _Servers()
         self.flapping = FlappingLimit(1, 60.0, self.clock.seconds)
         counted = lambda event, number: self.counted.append(event)  # noqa: E731
-        self.gate = Gate(
+        self.gate = ConnectionLimit(
             self.clock, Limits(clientsPerAddress=2), lambda: 0, counted, KeyedBuckets(Rate(1, 3)), self.flapping
         )
         door = ProxiedFactory(self.servers, self.gate.enterFrom, self.clock, DEADLINE, counted)

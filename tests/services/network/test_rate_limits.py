@@ -8,7 +8,7 @@ from fleximq.config.rate_options import Rate
 from fleximq.config.settings import Settings
 from fleximq.errors import JoinRejected
 from fleximq.security.rates.client_rates import Allowance, RateRules
-from fleximq.services.network.rate_limits import Paces, rulesOf
+from fleximq.services.network.rate_limits import RateLimits, rulesOf
 from tests.dialects.admissions import OPEN
 
 FAR = IPv4Address("TCP", "192.0.2.1", 1)
@@ -40,7 +40,7 @@ class PacesTests(SynchronousTestCase):
         self.clock = Clock()
         self.slow, self.free = Settings.of(RATES), Settings()
 
-    def refused(self, paces: Paces) -> list[bool]:
+    def refused(self, paces: RateLimits) -> list[bool]:
         """Try to join twice at once, and tell which attempts are refused."""
         admission = paces.before(OPEN, lambda event, number: None)
         outcomes: list[object] = []
@@ -55,15 +55,15 @@ class PacesTests(SynchronousTestCase):
 
     def test_of(self) -> None:
         """So do those of addresses."""
-        paces = Paces.of(self.slow, self.clock)
+        paces = RateLimits.of(self.slow, self.clock)
         self.assertEqual((paces.connects.rate, paces.joins.rate), (Rate(7, 7), Rate(1, 1)))
         self.assertEqual((paces.flapping.most, paces.flapping.wait), (1, 9.0))
         self.assertEqual(self.refused(paces), [False, True])
-        self.assertEqual(self.refused(Paces.of(self.free, self.clock)), [False, False])
+        self.assertEqual(self.refused(RateLimits.of(self.free, self.clock)), [False, False])
 
     def test_reload(self) -> None:
         """What is prepared changes nothing before it is done, and everything then."""
-        paces = Paces.of(self.free, self.clock)
+        paces = RateLimits.of(self.free, self.clock)
         change = paces.prepare(self.slow)
         self.assertFalse(paces.rates.rules.on)
         self.assertEqual(self.refused(paces), [False, False])

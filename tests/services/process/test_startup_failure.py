@@ -9,7 +9,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 import fleximq
-from fleximq.services.process.startup_failure import STATUS_BYTES, Departure
+from fleximq.services.process.startup_failure import STATUS_BYTES, StartupFailure
 
 
 class DepartureTests(SynchronousTestCase):
@@ -18,7 +18,7 @@ class DepartureTests(SynchronousTestCase):
     def depart(self, sentence: str = "cannot listen on x: taken", **configuration: object) -> str:
         """Return what is said on standard error."""
         stderr = io.StringIO()
-        error = self.assertRaises(SystemExit, Departure(configuration, stderr), sentence)
+        error = self.assertRaises(SystemExit, StartupFailure(configuration, stderr), sentence)
         self.assertEqual(error.code, 1)
         return stderr.getvalue()
 
@@ -30,7 +30,7 @@ class DepartureTests(SynchronousTestCase):
         """A standard error that takes nothing keeps nobody here."""
         stderr = io.StringIO()
         stderr.close()
-        self.assertRaises(SystemExit, Departure({}, stderr), "x")
+        self.assertRaises(SystemExit, StartupFailure({}, stderr), "x")
 
     def test_ownPidfile(self) -> None:
         """Our own pid file goes."""
@@ -73,8 +73,8 @@ class DepartureTests(SynchronousTestCase):
             "from twisted.internet import reactor\n"
             "from twisted.logger import globalLogBeginner\n"
             "globalLogBeginner.beginLoggingTo([], redirectStandardIO=False)\n"
-            "from fleximq.services.process.startup_failure import Departure\n"
-            "reactor.callLater(0, Departure({}).late, 'cannot listen on x: taken', reactor)\n"
+            "from fleximq.services.process.startup_failure import StartupFailure\n"
+            "reactor.callLater(0, StartupFailure({}).late, 'cannot listen on x: taken', reactor)\n"
             "reactor.addSystemEventTrigger('after', 'shutdown', print, 'stopped')\n"
             "reactor.run()\n"
             "print('in good order')\n"

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.services.process.wakeup import Bell
+from fleximq.services.process.wakeup import Wakeup
 
 
 class Slow(MemoryReactorClock):
@@ -34,7 +34,7 @@ class BellTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Hung, and taken down in the end."""
         self.reactor: Any = Slow()
-        self.bell = Bell(self.reactor)
+        self.bell = Wakeup(self.reactor)
         self.said: list[int] = []
 
     def test_interface(self) -> None:
@@ -91,7 +91,7 @@ class ThreadTests(TestCase):
 
     async def test_order(self) -> None:
         """Each thread's calls come in its order, and none is lost."""
-        bell = Bell(reactor)
+        bell = Wakeup(reactor)
         bell.hang()
         self.addCleanup(bell.takeDown)
         said: list[tuple[int, int]] = []
