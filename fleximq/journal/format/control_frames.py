@@ -47,12 +47,13 @@ def _note(fields: Any) -> StateRecord:
     if not isinstance(fields, list) or not fields or not isNumber(fields[0], len(NOTES) - 1):
         raise FrameError("a note must be an array that begins with its kind")
     make, checks = NOTES[fields[0]]
+    kind = NOTE_NAMES[fields[0]]
     values = fields[1:]
     if len(values) != len(checks):
-        raise FrameError(f"a note {make.__name__} has {len(checks)} values, not {len(values)}")
+        raise FrameError(f"a note {kind} has {len(checks)} values, not {len(values)}")
     for name, value, check in zip(make._fields, values, checks, strict=True):
         if not check(value):
-            raise FrameError(f"{name!r} of a note {make.__name__} is wrong")
+            raise FrameError(f"{name!r} of a note {kind} is wrong")
     note: StateRecord = make(*(_offsets(value) if isinstance(value, bytes) else value for value in values))
     return note
 
@@ -100,6 +101,8 @@ NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (GroupProgress, (_isText, isNumber, isNumber, isNumber)),
     (GroupForgotten, (_isText,)),
 )
+#: The names of these notes in docs/journal-format.rst, for error sentences.
+NOTE_NAMES = ("Opened", "Closed", "HandedOut", "Acknowledged", "ClientIds", "Reached", "Forgotten")
 _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}
 
 
