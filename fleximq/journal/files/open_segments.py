@@ -14,7 +14,7 @@ from fleximq.journal.format.control_frames import decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.journal.writing.active_segment import segmentName
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 
 #: How many files are open at once.
 _MOST = 64
@@ -83,7 +83,7 @@ class OpenSegments:
 
     def records(
         self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
-    ) -> Iterator[Batch]:
+    ) -> Iterator[StoredBatch]:
         """Yield the records that a whole frame makes visible: its own, or those of the frames staged before.
 
         A transaction can have more than fits into memory, so of those frames one after the other is read.
@@ -132,7 +132,7 @@ class OpenSegments:
         ]
         return _Placed(header, portions, gap, why)
 
-    def staged(self, portion: Portion, lost: Callable[[int, int, Exception], None] | None = None) -> Batch | None:
+    def staged(self, portion: Portion, lost: Callable[[int, int, Exception], None] | None = None) -> StoredBatch | None:
         """Return the records of a staged frame, with the offsets that its transaction gave them; None if it is damaged.
 
         :raises FrameError: see :meth:`records`.
