@@ -17,7 +17,7 @@ from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IForm, ISubscriberProxy
 from fleximq.values.patterns import anyOf
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from tests.broker.parts import AsMessages, Collector, OneByOne, makeBroker, text
 from tests.slow_journal import SlowJournal
 
@@ -60,7 +60,7 @@ class Reader(Collector):
         """Keep a run."""
         self.offsets += rendered
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Keep records."""
         for batch in batches:
             self.offsets += batch.offsets
@@ -204,7 +204,7 @@ class FeedTests(SynchronousTestCase):
         """A feed takes a subscriber's place, in a form that renders late."""
         machine = FeedMachine()
         machine.follow("d.a", 0)
-        [(feed,)] = machine.broker.topics.proxies.values()
+        [(feed,)] = machine.broker.topics.standIns.values()
         verifyObject(ISubscriberProxy, feed)
         verifyObject(IForm, feed.form)
 
