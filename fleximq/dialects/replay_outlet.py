@@ -34,7 +34,7 @@ class ReplayOutlet:
         subscriber: ISubscriber,
         outbox: Outbox,
         clock: IReactorTime,
-        form: LateForm,
+        form: DeferredForm,
         render: Callable[[Sequence[StoredBatch]], bytes],
         failed: Callable[[BrokerError, str], None] = lambda error, name: None,
     ) -> None:

@@ -376,7 +376,7 @@ class DiskJournal:
     def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
         """Note that client ids below ``until`` may be given out, and call when that is on disk."""
         self.note(ClientIdsReserved(until))
-        self._group.whenSafe(safe)
+        self._group.whenCommitted(safe)
 
     def stage(
         self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]

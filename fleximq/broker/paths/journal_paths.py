@@ -219,7 +219,7 @@ def _refusal(broker: "Broker", reason: str) -> BrokerError:
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
-def _runs(broker: "Broker", client: Client, records: list[Any]) -> list[tuple[Envelope, StoredBatch, int]]:
+def _runs(broker: "Broker", client: ConnectedClient, records: list[Any]) -> list[tuple[Envelope, StoredBatch, int]]:
     """Return records as neighbouring runs of one topic.
 
     :raises BadRequest: one of them is malformed.

@@ -283,7 +283,7 @@ class Replays:
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
 
-def _cover(client: Client, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> Cover:
+def _cover(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> Cover:
     """Return a cover that begins nowhere yet, with what is kept of its topics; always of those the client may have."""
     alike = name.__eq__ if literal else anyOf((name,))
 

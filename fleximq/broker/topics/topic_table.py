@@ -121,7 +121,7 @@ class TopicTable:
         self._same: dict[DeliverCalls, DeliverCalls] = {}
         self._channels: list[str] | None = None
         self.publishedBefore = 0
-        self.standIns: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
+        self.proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
         self._bounds: dict[ISubscriber, _Bound] = {}
 
     def __len__(self) -> int:

@@ -207,7 +207,7 @@ class FlexiMessages(FlexiReplies):
         form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
         return self._replaying(form, recordsWithout)
 
-    def _replaying(self, form: LateForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> ReplayOutlet:
+    def _replaying(self, form: DeferredForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> ReplayOutlet:
         shaped, clock = self._shaped, self.context.clock
         failed = self._subscriptionLost
         return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)

@@ -204,7 +204,7 @@ class FeedTests(SynchronousTestCase):
         """A feed takes a subscriber's place, in a form that renders late."""
         machine = FeedMachine()
         machine.follow("d.a", 0)
-        [(feed,)] = machine.broker.topics.standIns.values()
+        [(feed,)] = machine.broker.topics.proxies.values()
         verifyObject(ISubscriberProxy, feed)
         verifyObject(IForm, feed.form)
 
