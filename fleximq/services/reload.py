@@ -13,6 +13,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import Context
