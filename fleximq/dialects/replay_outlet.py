@@ -9,12 +9,12 @@ from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
 
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import MEBIBYTE
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 
 #: So many bytes are read at a time.
 CHUNK_BYTES = MEBIBYTE
@@ -34,8 +34,8 @@ class ReplayOutlet:
         subscriber: ISubscriber,
         outbox: Outbox,
         clock: IReactorTime,
-        form: LateForm,
-        render: Callable[[Sequence[Batch]], bytes],
+        form: DeferredForm,
+        render: Callable[[Sequence[StoredBatch]], bytes],
         failed: Callable[[BrokerError, str], None] = lambda error, name: None,
     ) -> None:
         self.subscriber = subscriber
@@ -52,7 +52,7 @@ class ReplayOutlet:
         """Whether the connection should get no more for now."""
         return self._outbox.waiting > LOW_WATER
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when the connection has taken what it was given, in a moment: this may be the middle of a write."""
         self._outbox.whenRelieved(lambda: self.soon(call))
 
@@ -65,7 +65,7 @@ class ReplayOutlet:
         self._lend(LOW_WATER + 2 * len(rendered))
         self._outbox.take(rendered)
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records."""
         self.send(self._render(batches))
 

@@ -25,7 +25,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate
 from fleximq.dialects.connection.credential_check import CredentialExpiry
@@ -34,7 +34,7 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError, TooLarge, Unauthorized
 from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
-from fleximq.security.peer_address import peerOf, whence
+from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
 
 #: Seconds that a closing connection has for taking its last answers.
@@ -93,7 +93,7 @@ class Session(metaclass=ABCMeta):
         self.broker.traffic.begin(self.dialect, self.traffic)
         self.answers: Answers | None = None
         self.address = address
-        self.client: Client | None = None
+        self.client: ConnectedClient | None = None
         self.pace: ConnectionRate | None = None
         self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None
@@ -196,7 +196,7 @@ class Session(metaclass=ABCMeta):
     def _expired(self) -> None:
         self.expel(Unauthorized(_EXPIRED))
 
-    def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> Client:
+    def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> ConnectedClient:
         """Register this connection as a client of the broker, until its credentials expire.
 
         :param admitted: who it is, as :meth:`admit` found out.
@@ -207,7 +207,7 @@ class Session(metaclass=ABCMeta):
         if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
             raise Unauthorized(_EXPIRED)
         principal = None if who is None else who.name
-        place = whence(self.address)
+        place = peerAddress(self.address)
         client = self.broker.join(self.dialect, peer, principal, place, user, self.context.reserved, rights, who, self)
         self.client = client
         meter = self.context.rates.meter(principal)
@@ -229,7 +229,7 @@ class Session(metaclass=ABCMeta):
         if self.client is None:
             call()
         else:
-            self.broker.whenSafe(call, self.client)
+            self.broker.whenCommitted(call, self.client)
 
     def subscribing(self) -> None:
         """Charge that a subscription is asked for.
@@ -378,10 +378,10 @@ class Session(metaclass=ABCMeta):
                 who=self._who(), reason=reason, more=_more(unsaid), event="left", **self._account(),
             )  # fmt: skip
 
-    def _flapped(self, client: Client) -> None:
+    def _flapped(self, client: ConnectedClient) -> None:
         """Note that a client has left, if such clients are expected to stay."""
         if self.stays:
-            who = peerOf(client.principal, self.address)
+            who = clientKey(client.principal, self.address)
             self.context.flapping.left(who, self.context.clock.seconds() - client.joined)
 
     def _account(self) -> dict[str, object]:
@@ -389,7 +389,7 @@ class Session(metaclass=ABCMeta):
         client, traffic = self.client, self.traffic
         return {
             "dialect": self.dialect,
-            "address": whence(self.address),
+            "address": peerAddress(self.address),
             "client": None if client is None else client.name,
             "client_id": None if client is None else client.id,
             "principal": None if client is None else client.principal,
@@ -401,7 +401,7 @@ class Session(metaclass=ABCMeta):
         }
 
     def _who(self) -> str:
-        return self.client.name if self.client is not None else f"{self.dialect} peer at {whence(self.address)}"
+        return self.client.name if self.client is not None else f"{self.dialect} peer at {peerAddress(self.address)}"
 
     def _handshakeLate(self) -> None:
         self._deadline = None

@@ -11,10 +11,10 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.values.message import Content, Message
-from fleximq.values.records import Batch, Run, contentOf
+from fleximq.values.records import Run, StoredBatch, contentOf
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payload_conversion import toUtf8
 from fleximq.wire.websocket_frame import encodeTexts, fittingFrames
@@ -47,7 +47,7 @@ class IdentitySource:
         return [body[place] for place in places]
 
 
-def recordTexts(batches: Sequence[Batch]) -> bytes:
+def recordTexts(batches: Sequence[StoredBatch]) -> bytes:
     """Return records as text frames, with the names of those who sent them."""
     frames: list[bytes] = []
     for batch in batches:
@@ -66,7 +66,7 @@ class IdentityForm:
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as text frames."""
         source = envelope.source
-        if type(body) is Batch:
+        if type(body) is StoredBatch:
             return recordTexts([body])
         if type(source) is IdentitySource:
             return encodeTexts(source.prefix, body)
@@ -81,4 +81,4 @@ class IdentityForm:
 #: The one form of all Identity subscribers.
 IDENTITY_FORM = IdentityForm()
 #: That of those who are told of the past first.
-RECALLING = LateForm(IDENTITY_FORM)
+RECALLING = DeferredForm(IDENTITY_FORM)
