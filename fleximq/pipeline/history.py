@@ -20,7 +20,7 @@ from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.files.journal_files import TopicBounds
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.files.selection import FOREVER, Topics
-from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
+from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, unsealedRanges
 from fleximq.pipeline.reader.decoded_columns import MADE, decoded, needed
 from fleximq.pipeline.reader.journals import Journal, Journals
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, RecordsMissing, StartKind, resolved
@@ -177,7 +177,7 @@ def _rest(
     between: list[DataFrame] = []
     for id, (start, end) in spans.items():
         journal = found.get(id)
-        ranges = uncovered(known[id], start, end)
+        ranges = unsealedRanges(known[id], start, end)
         if journal is None:
             continue
         # A segment without an offset of its own may stand between two that are sealed.

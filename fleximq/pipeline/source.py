@@ -38,7 +38,7 @@ from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.reader.batch_reader import BatchReader
 from fleximq.pipeline.reader.decoded_columns import Decoding
-from fleximq.pipeline.reader.journals import settle
+from fleximq.pipeline.reader.journals import freezeImports
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
 from fleximq.pipeline.writer.sink import BatchSink, StreamSink
@@ -98,7 +98,7 @@ class FlexiMQSource(DataSource):
 
         :raises OptionRefused: an option is wrong.
         """
-        settle()
+        freezeImports()
         options = SourceOptions.of(self.options)
         return ddlOf(options.columns, options.decoding.ddl() if options.decoding else {})
 

@@ -212,7 +212,7 @@ class InstalledTests(SynchronousTestCase):
         spark = Path(pyspark.__file__).parent
         java = self.run_(
             "python", "-c",
-            "import sys; from fleximq.pipeline.command import java; print(java.homeOf(java.find(), sys.argv[1]))",
+            "import sys; from fleximq.pipeline.command import java; print(java.javaHome(java.find(), sys.argv[1]))",
             str(self.folder / "java"),
         ).stdout.strip()  # fmt: skip
         python = self.environment.python

@@ -65,7 +65,7 @@ def find(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 @contextmanager
-def anyName(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
+def utf8FileNames(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
     """Let a Java that is started meanwhile find files of any name.
 
     It takes names as the locale says, and where that is ``C`` passes over files whose names are not ASCII, without a
@@ -112,7 +112,7 @@ def versionOf(program: str) -> int | None:
     return int(said[1]) if said else None
 
 
-def homeOf(java: Java, folder: str) -> str:
+def javaHome(java: Java, folder: str) -> str:
     """Make the folder into what JAVA_HOME can name, and return it.
 
     :raises OSError: it cannot be written.
@@ -165,7 +165,7 @@ def _mark(path: str) -> str:
         return real
 
 
-class Archive:
+class ClassArchive:
     """The archive for one Java and one Spark.
 
     :param spark: the folder of Spark.

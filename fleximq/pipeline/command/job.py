@@ -34,9 +34,9 @@ def checkSource(options: Mapping[str, str]) -> None:
         from fleximq.pipeline.reader.source_options import SourceOptions
     except ImportError as error:
         raise PipelineError(f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it") from error
-    chosen = SourceOptions.of(options)
-    if not chosen.brokers:
-        Journals(chosen).find()
+    arguments = SourceOptions.of(options)
+    if not arguments.brokers:
+        Journals(arguments).find()
 
 
 def checkLake(lake: str) -> None:
@@ -98,7 +98,7 @@ class JobContext(Protocol):
         :raises PipelineError: Spark or a Java for it is not there.
         """
 
-    def say(self, text: str) -> None:
+    def writeLine(self, text: str) -> None:
         """Write one line about the job's progress to standard error."""
 
     def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
@@ -167,7 +167,7 @@ def place(name: str, value: object) -> str:
     return written
 
 
-def counted(name: str, value: object) -> int:
+def positiveNumber(name: str, value: object) -> int:
     """Read a whole number of at least 1, as ``option`` wants it.
 
     :raises SettingError: it is none.
@@ -179,7 +179,7 @@ def counted(name: str, value: object) -> int:
     raise SettingError(f"{name} is {value!r}, but must be a whole number of at least 1")
 
 
-def starting(name: str, value: object) -> str:
+def streamStart(name: str, value: object) -> str:
     """Read where a stream begins the first time, as ``option`` wants it, for the source's ``startingOffsets``.
 
     :raises SettingError: it is nothing of that.
@@ -217,33 +217,33 @@ def addSource(parser: ArgumentParser) -> None:
     add("--topics", "PATTERN", "only topics that match, e.g. news.*; may be repeated", action="append")
 
 
-def sourceOptions(chosen: Namespace) -> dict[str, str]:
+def sourceOptions(arguments: Namespace) -> dict[str, str]:
     """Return what was chosen by the options of :func:`addSource`, as options of Spark's source ``fleximq``.
 
     :raises OptionRefused: neither a journal nor a broker was named, or what excludes each other.
     """
     for one, other in INSTEAD:
-        if getattr(chosen, one) and getattr(chosen, other):
+        if getattr(arguments, one) and getattr(arguments, other):
             raise OptionRefused(f"--{one} and --{other} exclude each other")
-    options = brokerOptions(chosen)
-    if chosen.journal:
-        options["path"] = chosen.journal[0] if len(chosen.journal) == 1 else json.dumps(chosen.journal)
-    elif not chosen.url:
+    options = brokerOptions(arguments)
+    if arguments.journal:
+        options["path"] = arguments.journal[0] if len(arguments.journal) == 1 else json.dumps(arguments.journal)
+    elif not arguments.url:
         raise OptionRefused("--journal FOLDER or --url URL is needed: it says what is to be read")
     for name in ("subscribe", "topics"):
-        if getattr(chosen, name):
-            options[name] = ",".join(getattr(chosen, name))
+        if getattr(arguments, name):
+            options[name] = ",".join(getattr(arguments, name))
     return options
 
 
-def brokerOptions(chosen: Namespace) -> dict[str, str]:
+def brokerOptions(arguments: Namespace) -> dict[str, str]:
     """Return how the chosen brokers are reached, as options of Spark's source and sink; none where none is chosen."""
-    options = {"url": ",".join(chosen.url)} if chosen.url else {}
+    options = {"url": ",".join(arguments.url)} if arguments.url else {}
     for name, written in (
-        ("token", chosen.token),
-        ("caFile", chosen.ca_file),
-        ("certFile", chosen.cert_file),
-        ("keyFile", chosen.key_file),
+        ("token", arguments.token),
+        ("caFile", arguments.ca_file),
+        ("certFile", arguments.cert_file),
+        ("keyFile", arguments.key_file),
     ):
         if written is not None:
             options[name] = written

@@ -33,7 +33,7 @@ class ProgressLine:
         self._width = 0
         self._lock = Lock()
 
-    def say(self, text: str) -> None:
+    def writeLine(self, text: str) -> None:
         """Write one line."""
         with self._lock:
             self._clear()
@@ -112,11 +112,11 @@ class JobRun:
     :param brief: whether the job ends soon by itself, so that what makes the next start quicker may be made at its end.
     """
 
-    def __init__(self, chosen: Namespace, brief: bool) -> None:
+    def __init__(self, arguments: Namespace, brief: bool) -> None:
         self.out: TextIO = sys.stdout
         self.stopping = Event()
         self.failed = False
-        self._chosen = chosen
+        self._chosen = arguments
         self._brief = brief
         self._progress = ProgressLine(sys.stderr)
         self._session: SparkLauncher | None = None
@@ -131,7 +131,9 @@ class JobRun:
             self._progress.end()
             if self._session is not None:
                 if self._session.isRecording and not (self.stopping.is_set() or self.failed or raised[0]):
-                    self.say("making Spark start sooner from now on, this takes some seconds once (--no-cache: never)")
+                    self.writeLine(
+                        "making Spark start sooner from now on, this takes some seconds once (--no-cache: never)"
+                    )
                     self._session.end(keep=True)
                 else:
                     self._session.end()
@@ -148,12 +150,12 @@ class JobRun:
                 raise PipelineError(
                     f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it"
                 ) from error
-            chosen = self._chosen
+            arguments = self._chosen
             self._session = SparkLauncher(
-                chosen.master,
-                dict(each.split("=", 1) for each in chosen.conf or ()),
-                chosen.verbose,
-                not chosen.no_cache,
+                arguments.master,
+                dict(each.split("=", 1) for each in arguments.conf or ()),
+                arguments.verbose,
+                not arguments.no_cache,
                 self._brief,
             )
             # Spark has put its own in the place of ours.
@@ -161,9 +163,9 @@ class JobRun:
                 signal.signal(number, self._asked)
         return self._session.spark
 
-    def say(self, text: str) -> None:
+    def writeLine(self, text: str) -> None:
         """Write one line to standard error."""
-        self._progress.say(text)
+        self._progress.writeLine(text)
 
     def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
         """Say how far the job is."""

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from fleximq.limits import GIBIBYTE, MEBIBYTE
 from fleximq.pipeline.command import java
-from fleximq.pipeline.command.java import Archive, cacheFolder
+from fleximq.pipeline.command.java import ClassArchive, cacheFolder
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.source import FlexiMQSource
 
@@ -66,7 +66,7 @@ class SparkLauncher:
         record: bool = False,
     ) -> None:
         self._folder = tempfile.mkdtemp(prefix="fleximq-pipeline-")
-        self._archive: Archive | None = None
+        self._archive: ClassArchive | None = None
         self._before = {name: os.environ.get(name) for name in _ENVIRONMENT}
         try:
             # A Java that notes what belongs into the archive says so at its end, whatever it is told.
@@ -83,7 +83,7 @@ class SparkLauncher:
         settings = dict(COMMON)
         if not submitted:
             found = java.find()
-            os.environ["JAVA_HOME"] = java.homeOf(found, f"{self._folder}/java")
+            os.environ["JAVA_HOME"] = java.javaHome(found, f"{self._folder}/java")
             master = master or conf.get("spark.master", LOCAL)
             settings |= self._driver(found, master, conf, verbose, archive, record)
         builder: Any = SparkSession.builder.appName("fleximq-pipeline")
@@ -98,7 +98,7 @@ class SparkLauncher:
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
         try:
-            with java.anyName():
+            with java.utf8FileNames():
                 spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
@@ -124,7 +124,7 @@ class SparkLauncher:
             options.append(f"-Dlog4j2.configurationFile={self._quiet()}")
         cache = cacheFolder() if archive else None
         if cache is not None:
-            self._archive = Archive(cache, found, str(Path(pyspark.__file__).parent))
+            self._archive = ClassArchive(cache, found, str(Path(pyspark.__file__).parent))
             options.append(self._archive.options(record))
             if not record or self._archive.path.exists():
                 self._archive = None

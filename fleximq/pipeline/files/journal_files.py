@@ -79,7 +79,7 @@ class JournalFiles:
             for extent, sketch in self._sketches.all(end.position):
                 if sketch.highest < time:
                     continue
-                piece = SegmentRange(sketch.base, sketch.beforeTime(time), extent.until, 0, end.offset)
+                piece = SegmentRange(sketch.base, sketch.positionBeforeTime(time), extent.until, 0, end.offset)
                 slice = Slice(self.path, self.id, 0, end.offset, end.position, (piece,))
                 for offsets, times in SliceReader(self._folder, slice, _ignored).offsetsAndTimes():
                     later = times >= time
@@ -105,7 +105,7 @@ class JournalFiles:
                 window = self._folder.window(sketch.base, extent.until, LARGE)
                 if window is None:
                     continue
-                for found in framesOf(window, None, sketch.before(counter.reached.offset)):
+                for found in framesOf(window, None, sketch.positionBefore(counter.reached.offset)):
                     if not isinstance(found, Whole):
                         continue
                     if found.header.baseOffset >= end:
@@ -159,8 +159,8 @@ class JournalFiles:
         try:
             for _, sketch in self._sketches.all(segment.limit):
                 if sketch.base == piece.base:
-                    until = min(sketch.behind(end), piece.until) if end < segment.end else piece.until
-                    piece = SegmentRange(piece.base, sketch.before(start), until, start, end)
+                    until = min(sketch.positionAfter(end), piece.until) if end < segment.end else piece.until
+                    piece = SegmentRange(piece.base, sketch.positionBefore(start), until, start, end)
             return segment._replace(start=start, end=end, pieces=(piece,))
         finally:
             self._folder.close()
@@ -237,7 +237,7 @@ def _piece(sketch: SegmentLookup, start: int, end: int, until: int, span: tuple[
     first, next = span
     if next <= start:
         return None
-    position, behind = sketch.before(start), min(sketch.behind(end), until)
+    position, behind = sketch.positionBefore(start), min(sketch.positionAfter(end), until)
     if position >= behind:
         return None
     return SegmentRange(sketch.base, position, behind, max(first, start), min(next, end))

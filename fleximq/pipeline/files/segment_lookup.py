@@ -62,17 +62,17 @@ class SegmentLookup:
                 self.highest = max(self.highest, header.firstTime, header.lastTime)
         self.end = window.end
 
-    def before(self, offset: int) -> int:
+    def positionBefore(self, offset: int) -> int:
         """Return the position of a frame at or before the one that has this offset."""
         place = bisect_right(self.offsets, offset) - 1
         return self.positions[place] if place >= 0 else self.base
 
-    def beforeTime(self, time: int) -> int:
+    def positionBeforeTime(self, time: int) -> int:
         """Return the position of a frame at or before the first one that has a record of this time or later."""
         place = bisect_left(self.times, time) - 1
         return self.positions[place] if place >= 0 else self.base
 
-    def behind(self, offset: int) -> int:
+    def positionAfter(self, offset: int) -> int:
         """Return a position behind all frames with smaller offsets than this one."""
         place = bisect_left(self.offsets, offset)
         return self.positions[place] if place < len(self.positions) else self.end

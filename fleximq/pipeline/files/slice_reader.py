@@ -18,7 +18,7 @@ from fleximq.pipeline.files.frame_columns import Numbers, PlacedFrame, decodeFra
 from fleximq.pipeline.files.selection import Selection, Slice
 
 #: How much is read at once, which is what a batch has: more leaves the processor's cache before it is looked at.
-PORTION = 4 << 20
+BLOCK_BYTES = 4 << 20
 
 
 class FrameBlock(NamedTuple):
@@ -28,8 +28,8 @@ class FrameBlock(NamedTuple):
     frames: list[tuple[int, FrameHeader]]
 
 
-def portionsOf(
-    window: Window, start: int, until: int, damaged: Callable[[str], None], size: int = PORTION
+def frameBlocks(
+    window: Window, start: int, until: int, damaged: Callable[[str], None], size: int = BLOCK_BYTES
 ) -> Iterator[FrameBlock]:
     """Yield what stands from one position on, where a frame begins, up to another.
 
@@ -167,7 +167,7 @@ class SliceReader:
                 start = frameFrom(window, piece.position, piece.until)
                 if start > piece.position:
                     self._thinned(piece.first, piece.next)
-                for portion in portionsOf(window, start, piece.until, self._damaged):
+                for portion in frameBlocks(window, start, piece.until, self._damaged):
                     yield from self._placed(portion)
                 if window.end < piece.until:
                     self._damaged("the file ends too early")
@@ -228,7 +228,7 @@ class SliceReader:
             held.append(staged)
             places.append(PlacedFrame(size, first))
             size += len(staged)
-            if size >= PORTION:
+            if size >= BLOCK_BYTES:
                 yield memoryview(b"".join(held)), places
                 held, places, size = [], [], 0
         if places:

@@ -6,7 +6,7 @@ Spark is not needed for it.
 from argparse import ArgumentParser, Namespace
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, JobContext, addTables, counted, duration, option
+from fleximq.pipeline.command.job import Job, JobContext, addTables, duration, option, positiveNumber
 from fleximq.pipeline.lake.table.file_names import tablesOf
 
 
@@ -31,14 +31,14 @@ def _prepare(parser: ArgumentParser) -> None:
     option(
         parser,
         "--many",
-        read=counted,
+        read=positiveNumber,
         metavar="NUMBER",
         default=100,
         help="... unless they have so many small files (100)",
     )
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobContext) -> None:
     """Compact the tables.
 
     :raises PipelineError: a table cannot be written, or is of a format that compacts itself.
@@ -47,15 +47,15 @@ def _run(chosen: Namespace, run: JobContext) -> None:
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
 
-    wanted = CompactionGoal(chosen.target_bytes, chosen.older_than / 1_000_000, chosen.many)
-    for table in tablesOf(chosen.lake, chosen.table):
+    wanted = CompactionGoal(arguments.target_bytes, arguments.older_than / 1_000_000, arguments.many)
+    for table in tablesOf(arguments.lake, arguments.table):
         partitions = before = after = 0
         for done in compact(table, wanted):
             partitions, before, after = partitions + 1, before + done.before, after + done.after
             run.progress(table, partitions, None, "partitions")
             if run.stopping.is_set():
                 break
-        run.say(f"{table}: {before} files became {after} in {partitions} partitions")
+        run.writeLine(f"{table}: {before} files became {after} in {partitions} partitions")
         if run.stopping.is_set():
             break
 

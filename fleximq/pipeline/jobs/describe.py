@@ -33,7 +33,7 @@ def _lower(name: str, value: object) -> str:
     return option_values.text(name, value).lower()
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobContext) -> None:
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -41,13 +41,13 @@ def _run(chosen: Namespace, run: JobContext) -> None:
     except ImportError as error:
         raise PipelineError(f"{error.name} is not installed: pip install 'fleximq[spark]' brings it") from error
     facts: Facts = {}
-    if chosen.lake is None or chosen.journal or chosen.url:
-        facts |= _journals(sourceOptions(chosen), run)
-    if chosen.url:
-        facts["groups"] = _groups(sourceOptions(chosen))
-    if chosen.lake is not None:
-        facts["tables"] = list(_tables(os.path.abspath(os.path.expanduser(chosen.lake))))
-    if chosen.format == "json":
+    if arguments.lake is None or arguments.journal or arguments.url:
+        facts |= _journals(sourceOptions(arguments), run)
+    if arguments.url:
+        facts["groups"] = _groups(sourceOptions(arguments))
+    if arguments.lake is not None:
+        facts["tables"] = list(_tables(os.path.abspath(os.path.expanduser(arguments.lake))))
+    if arguments.format == "json":
         json.dump(facts, run.out, ensure_ascii=False, indent=2)
         run.out.write("\n")
     else:

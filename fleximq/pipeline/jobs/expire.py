@@ -52,23 +52,23 @@ def _prepare(parser: ArgumentParser) -> None:
     )
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobContext) -> None:
     """Let the tables lose what is older.
 
     :raises PipelineError: a table cannot be written.
     """
     # What needs pyarrow is not needed for --help.
-    from fleximq.pipeline.lake.expiration import agedOut
+    from fleximq.pipeline.lake.expiration import expireDays
 
-    if not chosen.keep:
+    if not arguments.keep:
         raise OptionRefused("--keep AGE is needed: it says what stays, such as 90d")
-    rules = [(each.pattern, each.seconds) for each in chosen.keep]
-    tables = tablesOf(chosen.lake, chosen.table)
+    rules = [(each.pattern, each.seconds) for each in arguments.keep]
+    tables = tablesOf(arguments.lake, arguments.table)
     _sayUnmatched(rules, tables, run)
     for table in tables:
-        gone = agedOut(table, rules, time.time())
+        gone = expireDays(table, rules, time.time())
         rows = sum(sum(each.rows.values()) for each in gone)
-        run.say(f"{table}: {rows} rows in {len(gone)} partitions have expired")
+        run.writeLine(f"{table}: {rows} rows in {len(gone)} partitions have expired")
         if run.stopping.is_set():
             break
 
@@ -83,7 +83,7 @@ def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: JobContex
     topics = {topic for table in tables for topic in topicsOf(table)}
     for pattern in [each for each, _ in rules if each in patterns]:
         if not any(map(anyOf([pattern]), topics)):
-            run.say(f"--keep {pattern}=... matches no topic of {', '.join(tables)}")
+            run.writeLine(f"--keep {pattern}=... matches no topic of {', '.join(tables)}")
 
 
 EXPIRE = Job("expire", "Remove old days from lake tables.", _prepare, _run)

@@ -17,13 +17,13 @@ from fleximq.pipeline.command.job import (
     JobContext,
     addSource,
     checkSource,
-    counted,
     duration,
     interval,
     option,
     place,
+    positiveNumber,
     sourceOptions,
-    starting,
+    streamStart,
 )
 from fleximq.pipeline.errors import OptionRefused
 
@@ -86,7 +86,7 @@ def _addPace(group: Any) -> None:
         help="how often it looks for messages (1s)",
     )
     option(group, "--once", action="store_true", help="end when all is in that is there now")
-    option(group, "--max-offsets", read=counted, metavar="NUMBER", help="the most messages of a batch")
+    option(group, "--max-offsets", read=positiveNumber, metavar="NUMBER", help="the most messages of a batch")
     option(
         group,
         "--max-bytes",
@@ -98,7 +98,7 @@ def _addPace(group: Any) -> None:
     option(
         group,
         "--starting",
-        read=starting,
+        read=streamStart,
         default="earliest",
         metavar="WHERE",
         help="where it begins the first time: earliest, latest or an offset (earliest)",
@@ -128,29 +128,29 @@ def _format(name: str, written: object) -> str:
     return text
 
 
-def run(chosen: Namespace, run: JobContext) -> None:
+def run(arguments: Namespace, run: JobContext) -> None:
     """Ingest until told to stop, or until all is in.
 
     :raises OptionRefused: an option is missing, or cannot be.
     :raises LakeRefused: a table cannot be written, or is not what it should be.
     """
-    if not chosen.lake:
+    if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
 
-    lake = abspath(expanduser(chosen.lake))
-    specs = _tables(chosen)
-    options = _source(chosen, specs)
+    lake = abspath(expanduser(arguments.lake))
+    specs = _tables(arguments)
+    options = _source(arguments, specs)
     # Before there are folders of tables: what was misspelled, or a Java that is not there, is to leave nothing behind.
     checkSource(options)
     run.session()
     with ExitStack() as held:
-        checkpoint = chosen.checkpoint or held.enter_context(_ownCheckpoint(lake))
-        feeding = held.enter_context(TableIngest(lake, specs, {"format": chosen.format}, chosen.allow_data_loss))
-        ingest = Ingest(feeding, checkpoint, run, _reporter(chosen, options))
+        checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
+        tables = held.enter_context(TableIngest(lake, specs, {"format": arguments.format}, arguments.allow_data_loss))
+        ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options))
         try:
-            ingest.start(options, None if chosen.once else interval(chosen.trigger))
+            ingest.start(options, None if arguments.once else interval(arguments.trigger))
             ingest.follow()
         finally:
             ingest.end()
@@ -160,12 +160,12 @@ def run(chosen: Namespace, run: JobContext) -> None:
 def _ownCheckpoint(lake: str) -> Iterator[str]:
     """Hold the lake's own checkpoint for one query."""
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.table.lock import feeding
+    from fleximq.pipeline.lake.table.lock import writerLock
 
     with ExitStack() as held:
         try:
             makedirs(f"{lake}/_fleximq", exist_ok=True)
-            held.enter_context(feeding(lake))
+            held.enter_context(writerLock(lake))
         except OSError as error:
             raise LakeRefused(f"the lake {lake} cannot be written: {(error.strerror or str(error)).lower()}") from error
         except LakeRefused as error:
@@ -176,10 +176,12 @@ def _ownCheckpoint(lake: str) -> Iterator[str]:
         yield f"{lake}/_fleximq/checkpoint"
 
 
-def _tables(chosen: Namespace) -> "list[TableSpec]":
+def _tables(arguments: Namespace) -> "list[TableSpec]":
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
-    specs = [_completed(spec, chosen.decode, chosen.schema) for spec in chosen.table or [TableSpec("messages")]]
+    specs = [
+        _completed(spec, arguments.decode, arguments.schema) for spec in arguments.table or [TableSpec("messages")]
+    ]
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -189,47 +191,47 @@ def _tables(chosen: Namespace) -> "list[TableSpec]":
 
 def _completed(spec: "TableSpec", decode: str | None, schema: str | None) -> "TableSpec":
     """Return a table with what is said for all of them, where it says nothing itself."""
-    if decode is not None and not spec.isSaid:
+    if decode is not None and not spec.isExplicit:
         spec = replace(spec, decode=decode)
     # What is said to be raw has no columns, whatever the others have.
-    isPlain = spec.isSaid and spec.decode == "raw"
+    isPlain = spec.isExplicit and spec.decode == "raw"
     return spec if schema is None or spec.schema or isPlain else replace(spec, schema=schema)
 
 
-def _source(chosen: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
+def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
     """Return the options of the source of the stream."""
-    from fleximq.pipeline.lake.table.table_spec import allWanted
+    from fleximq.pipeline.lake.table.table_spec import topicPatterns
 
-    options = sourceOptions(chosen)
-    patterns = allWanted(specs)
+    options = sourceOptions(arguments)
+    patterns = topicPatterns(specs)
     if patterns and not {"subscribe", "topics"} & set(options):
         options["topics"] = ",".join(patterns)
     options |= {
-        "startingOffsets": chosen.starting,
-        "maxBytesPerTrigger": str(chosen.max_bytes),
+        "startingOffsets": arguments.starting,
+        "maxBytesPerTrigger": str(arguments.max_bytes),
         "partitionBytes": str(TASK_BYTES),
-        "failOnDataLoss": str(not chosen.allow_data_loss).lower(),
+        "failOnDataLoss": str(not arguments.allow_data_loss).lower(),
     }
-    if chosen.max_offsets:
-        options["maxOffsetsPerTrigger"] = str(chosen.max_offsets)
+    if arguments.max_offsets:
+        options["maxOffsetsPerTrigger"] = str(arguments.max_offsets)
     if "path" in options:
         options = {name: value for name, value in options.items() if name not in _BROKER}
     return options
 
 
-def _reporter(chosen: Namespace, options: Mapping[str, str]) -> "Reporter | None":
+def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | None":
     """Return what tells brokers how far the ingest is."""
-    if chosen.consumer_group is None:
+    if arguments.consumer_group is None:
         return None
     from fleximq.pipeline.broker_link import Place
     from fleximq.pipeline.command.job import brokerOptions
     from fleximq.pipeline.lag import Reporter
 
-    brokers = brokerOptions(chosen)
-    urls = [chosen.lag_url] if chosen.lag_url else chosen.url
+    brokers = brokerOptions(arguments)
+    urls = [arguments.lag_url] if arguments.lag_url else arguments.url
     if not urls:
         raise OptionRefused("--consumer-group needs --url or --lag-url: the broker that is told")
-    return Reporter(chosen.consumer_group, [Place.of(brokers, url) for url in urls])
+    return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
 
 
 INGEST = Job("ingest", "Keep topics as lake tables, once or for ever.", prepare, run)

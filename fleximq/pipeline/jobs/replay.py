@@ -93,72 +93,74 @@ def _number(name: str, written: object) -> float:
     return number
 
 
-def run(chosen: Namespace, run: JobContext) -> None:
+def run(arguments: Namespace, run: JobContext) -> None:
     """Publish what is not published yet.
 
     :raises OptionRefused: an option is missing, or cannot be.
     """
-    if not chosen.into:
+    if not arguments.into:
         raise OptionRefused("--into URL is needed: it says where the messages are published")
-    if chosen.rate and chosen.speed:
+    if arguments.rate and arguments.speed:
         raise OptionRefused("--rate and --speed exclude each other")
-    if "{topic}" not in chosen.to_topic and not chosen.to_topic:
+    if "{topic}" not in arguments.to_topic and not arguments.to_topic:
         raise OptionRefused("--to-topic is empty")
-    if unknown := _NAMED.search(chosen.to_topic.replace("{topic}", "")):
+    if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
         raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} stands for something")
-    source = {} if chosen.lake else _source(chosen)
-    if chosen.lake and (chosen.journal or chosen.url or chosen.sealed):
+    source = {} if arguments.lake else _source(arguments)
+    if arguments.lake and (arguments.journal or arguments.url or arguments.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
-    start, end = getattr(chosen, "from") or EARLIEST, chosen.to or LATEST
+    start, end = getattr(arguments, "from") or EARLIEST, arguments.to or LATEST
     if start.kind is end.kind and start.value >= end.value and end.kind in (StartKind.OFFSET, StartKind.TIME):
         raise OptionRefused("--from is not before --to: there is nothing between them")
-    into = _into(chosen)
+    into = _into(arguments)
     what = {
-        "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or chosen.lake,
-        "sealed": chosen.sealed,
-        "topics": [chosen.subscribe, chosen.topics],
+        "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or arguments.lake,
+        "sealed": arguments.sealed,
+        "topics": [arguments.subscribe, arguments.topics],
         "from": [start.kind.value, start.value],
         "to": [end.kind.value, end.value],
-        "where": chosen.where,
-        "into": [into["url"], chosen.to_topic],
+        "where": arguments.where,
+        "into": [into["url"], arguments.to_topic],
     }
-    name = chosen.name or hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+    name = arguments.name or hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     if not _NAME.fullmatch(name):
         raise OptionRefused("--name must have 1 to 100 letters, digits, dots, hyphens and underscores")
-    state = ReplayState(chosen.state or _stateFolder(), name, what)
+    state = ReplayState(arguments.state or _stateFolder(), name, what)
     with state as progress:
         if progress.over:
-            run.say(f"the replay {name} is over: {progress.rows} messages were published; another --name does it again")
+            run.writeLine(
+                f"the replay {name} is over: {progress.rows} messages were published; another --name does it again"
+            )
             return
-        if source and not chosen.sealed:
+        if source and not arguments.sealed:
             # What is sealed may have outlived its journal.
             checkSource(source)
         _look(into, run)
         spark = run.session()
-        if chosen.lake:
-            topics = {each: found for each in ("subscribe", "topics") if (found := getattr(chosen, each))}
-            span = ofLake(spark, chosen.lake, topics, start, end)
+        if arguments.lake:
+            topics = {each: found for each in ("subscribe", "topics") if (found := getattr(arguments, each))}
+            span = ofLake(spark, arguments.lake, topics, start, end)
         else:
             from fleximq.pipeline.source import FlexiMQSource
 
             spark.dataSource.register(FlexiMQSource)
-            span = ofJournals(spark, source, start, end, chosen.sealed)
-        replay = Replay(Origin(span, ReplayFilter(chosen.where, chosen.to_topic)), into, state, progress, run)
-        replay.all(ReplaySchedule(chosen.rate, chosen.speed))
+            span = ofJournals(spark, source, start, end, arguments.sealed)
+        replay = Replay(Origin(span, ReplayFilter(arguments.where, arguments.to_topic)), into, state, progress, run)
+        replay.all(ReplaySchedule(arguments.rate, arguments.speed))
 
 
-def _source(chosen: Namespace) -> dict[str, str]:
-    source = sourceOptions(chosen)
+def _source(arguments: Namespace) -> dict[str, str]:
+    source = sourceOptions(arguments)
     if "path" in source:
         source = {name: value for name, value in source.items() if name not in _BROKERS}
     return source
 
 
-def _into(chosen: Namespace) -> dict[str, str]:
+def _into(arguments: Namespace) -> dict[str, str]:
     """Return the options of the sink; what lets in at the source lets in here as well, unless said otherwise."""
-    given = (chosen.into_token, chosen.into_ca_file, chosen.into_cert_file, chosen.into_key_file)
+    given = (arguments.into_token, arguments.into_ca_file, arguments.into_cert_file, arguments.into_key_file)
     options = {name: value for name, value in zip(_BROKERS[1:], given, strict=True) if value is not None}
-    return {**brokerOptions(chosen), **options, "url": chosen.into, "valueFormat": "original"}
+    return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
 
 
 def _stateFolder() -> str:
@@ -172,7 +174,7 @@ def _look(into: Mapping[str, str], run: JobContext) -> None:
     """
     with BrokerLink(Place.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
-            run.say(f"the broker at {into['url']} has no journal: messages may come twice if this is interrupted")
+            run.writeLine(f"the broker at {into['url']} has no journal: messages may come twice if this is interrupted")
 
 
 class Replay:
@@ -200,17 +202,19 @@ class Replay:
         left = sum(piece.rows for piece in pieces)
         if progress.ends is None:
             progress.ends, progress.total = {piece.journal: piece.stop for piece in pieces}, left
-        self._run.say(f"{left} messages to {self._into['url']}")
+        self._run.writeLine(f"{left} messages to {self._into['url']}")
         for piece in pieces:
             if not self._piece(piece, pace):
-                self._run.say(f"stopped after {progress.rows} messages; the same command goes on")
+                self._run.writeLine(f"stopped after {progress.rows} messages; the same command goes on")
                 return
         progress.over = True
         self._state.write(progress)
-        self._run.say(f"{progress.rows} messages were published")
+        self._run.writeLine(f"{progress.rows} messages were published")
         if progress.rows < progress.total:
             missing = progress.total - progress.rows
-            self._run.say(f"{missing} that were there at the beginning are not any more: they were removed meanwhile")
+            self._run.writeLine(
+                f"{missing} that were there at the beginning are not any more: they were removed meanwhile"
+            )
 
     def _again(self) -> None:
         """Publish once more what may have been published already."""

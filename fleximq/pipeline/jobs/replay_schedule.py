@@ -15,7 +15,7 @@ TICK = 0.1
 Numbers = npt.NDArray[Any]
 
 
-class Paced(NamedTuple):
+class ScheduledSlice(NamedTuple):
     """The rows from ``start`` up to ``stop``, which are due so many seconds after the beginning."""
 
     start: int
@@ -37,7 +37,7 @@ class ReplaySchedule:
         self._first: int | None = None
         self._latest = 0
 
-    def slices(self, times: Numbers) -> Iterator[Paced]:
+    def slices(self, times: Numbers) -> Iterator[ScheduledSlice]:
         """Yield the slices of the next rows.
 
         :param times: when they came, in microseconds. A clock that was put back makes no pause: what seems earlier than
@@ -46,13 +46,13 @@ class ReplaySchedule:
         if not len(times):
             return
         if self._rate is None and self._speed is None:
-            yield Paced(0, len(times), 0.0)
+            yield ScheduledSlice(0, len(times), 0.0)
             return
         ticks = self._ticks(times)
         ends = [*(np.flatnonzero(np.diff(ticks)) + 1).tolist(), len(times)]
         start = 0
         for stop in ends:
-            yield Paced(start, stop, int(ticks[start]) * TICK)
+            yield ScheduledSlice(start, stop, int(ticks[start]) * TICK)
             start = stop
 
     def _ticks(self, times: Numbers) -> Numbers:

@@ -166,13 +166,13 @@ def ofJournals(
                 "startingOffsets": json.dumps(others | {journal: each[0] for journal, each in ranges.items()}),
                 "endingOffsets": json.dumps(others | {journal: each[1] for journal, each in ranges.items()}),
             }
-        chosen = {**options, **bounds, "columns": columns}
+        arguments = {**options, **bounds, "columns": columns}
         if sealed is None:
-            return spark.read.format("fleximq").options(**chosen).load()
+            return spark.read.format("fleximq").options(**arguments).load()
         from fleximq.pipeline import history
 
-        path = chosen.pop("path", None)
-        return history.read(spark, json.loads(path) if path and path.startswith("[") else path, sealed, **chosen)
+        path = arguments.pop("path", None)
+        return history.read(spark, json.loads(path) if path and path.startswith("[") else path, sealed, **arguments)
 
     return span
 

@@ -57,7 +57,7 @@ def _prepare(parser: ArgumentParser) -> None:
     )
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobContext) -> None:
     """Seal what is not sealed yet.
 
     :raises PipelineError: a segment could not be sealed; the others are.
@@ -65,20 +65,20 @@ def _run(chosen: Namespace, run: JobContext) -> None:
     # The parts that need pyarrow are not needed for --help.
     from fleximq.pipeline.lake.sealed_segments import sealedFiles
 
-    if not chosen.journal or not chosen.sealed:
+    if not arguments.journal or not arguments.sealed:
         raise OptionRefused("--journal FOLDER and --sealed FOLDER are needed: they say what is sealed, and where")
-    target = os.path.abspath(os.path.expanduser(chosen.sealed))
+    target = os.path.abspath(os.path.expanduser(arguments.sealed))
     failed = sealed = left = 0
-    for journal in _journals(chosen.journal):
+    for journal in _journals(arguments.journal):
         folder = f"{target}/{journal.id}"
         with _sealing(folder):
             try:
-                todo = _unsealed(journal, sealedFiles(target, journal.id), chosen.unfinished)
+                todo = _unsealed(journal, sealedFiles(target, journal.id), arguments.unfinished)
             except (JournalError, OSError) as error:
                 raise PipelineError(str(error)) from error
-            done, wrong = _seal(todo, folder, chosen.damaged, run)
+            done, wrong = _seal(todo, folder, arguments.damaged, run)
         sealed, failed, left = sealed + done, failed + wrong, left + len(todo) - done - wrong
-    run.say(f"{sealed} segments sealed" + (f", {left} left" if left else ""))
+    run.writeLine(f"{sealed} segments sealed" + (f", {left} left" if left else ""))
     if failed:
         raise PipelineError(f"{failed} segments are not sealed, for something of them is missing")
 
@@ -97,11 +97,11 @@ def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
 
 def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinished: bool) -> list[Slice]:
     """Return the segments that are not sealed, and of those that are in part what is not."""
-    from fleximq.pipeline.lake.sealed_segments import uncovered
+    from fleximq.pipeline.lake.sealed_segments import unsealedRanges
 
     found: list[Slice] = []
     for segment in journal.segments(unfinished):
-        for start, end in uncovered(sealed, segment.start, segment.end):
+        for start, end in unsealedRanges(sealed, segment.start, segment.end):
             whole = (start, end) == (segment.start, segment.end)
             found.append(segment if whole or end is None else journal.part(segment, start, end))
     return found
@@ -129,7 +129,7 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) ->
         for outcome in outcomes:
             done, wrong = done + outcome.segments, wrong + bool(outcome.why)
             if outcome.why:
-                run.say(f"not sealed: {outcome.why}")
+                run.writeLine(f"not sealed: {outcome.why}")
         run.progress("sealed", done + wrong, len(todo), "segments")
     return done, wrong
 

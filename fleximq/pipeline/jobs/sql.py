@@ -12,8 +12,8 @@ from fleximq.pipeline.command.job import (
     addSource,
     checkLake,
     checkSource,
-    counted,
     option,
+    positiveNumber,
     sourceOptions,
 )
 from fleximq.pipeline.errors import OptionRefused
@@ -39,7 +39,7 @@ def _prepare(parser: ArgumentParser) -> None:
     option(
         parser,
         "--limit",
-        read=counted,
+        read=positiveNumber,
         metavar="ROWS",
         help=f"the most rows that are written; {LIMIT} for a table if nothing is said",
     )
@@ -49,13 +49,15 @@ def _lower(name: str, value: object) -> str:
     return option_values.text(name, value).lower()
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
-    options = _source(chosen)
-    if options is not None and chosen.sealed is None:
+def _run(arguments: Namespace, run: JobContext) -> None:
+    options = _source(arguments)
+    if options is not None and arguments.sealed is None:
         # What is sealed may have outlived its journal, and decoding without a schema waits for a look at payloads.
-        checkSource({name: value for name, value in options.items() if name != "decode" or chosen.schema is not None})
-    if chosen.lake is not None:
-        checkLake(_path(chosen.lake) or "")
+        checkSource(
+            {name: value for name, value in options.items() if name != "decode" or arguments.schema is not None}
+        )
+    if arguments.lake is not None:
+        checkLake(_path(arguments.lake) or "")
     # Its own settings and tables are nobody else's.
     spark = run.session().newSession()
 
@@ -67,35 +69,35 @@ def _run(chosen: Namespace, run: JobContext) -> None:
     # Names of topics have dots, and shells take backticks for commands.
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
-    limit = LIMIT if chosen.limit is None and chosen.format == "table" else chosen.limit
+    limit = LIMIT if arguments.limit is None and arguments.format == "table" else arguments.limit
     finished = _cancelled(spark, run.stopping)
     try:
-        answer = Tables(spark, options, _path(chosen.sealed), _path(chosen.lake)).ask(chosen.query)
+        answer = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake)).ask(arguments.query)
         rows = (answer if limit is None else answer.limit(limit + 1)).toArrow()
     finally:
         finished.set()
     if not rows.num_columns:
         return
-    show(rows if limit is None else rows.slice(0, limit), chosen.format, run.out)
-    if chosen.format == "table":
+    show(rows if limit is None else rows.slice(0, limit), arguments.format, run.out)
+    if arguments.format == "table":
         isMore = limit is not None and rows.num_rows > limit
         run.out.write(f"(the first {limit} rows; --limit shows more)\n" if isMore else f"{_rows(rows.num_rows)}\n")
 
 
-def _source(chosen: Namespace) -> dict[str, str] | None:
+def _source(arguments: Namespace) -> dict[str, str] | None:
     """Return the options of the source; None if only a lake is asked.
 
     :raises OptionRefused: nothing is to be asked, or what is chosen does not go together.
     """
-    if chosen.schema is not None and chosen.decode is None:
+    if arguments.schema is not None and arguments.decode is None:
         raise OptionRefused("--schema belongs to --decode, which is missing")
-    if chosen.lake is not None and not chosen.journal and not chosen.url:
+    if arguments.lake is not None and not arguments.journal and not arguments.url:
         return None
-    options = sourceOptions(chosen)
-    if chosen.decode is not None:
-        options["decode"] = chosen.decode
-    if chosen.schema is not None:
-        options["decodeSchema"] = chosen.schema
+    options = sourceOptions(arguments)
+    if arguments.decode is not None:
+        options["decode"] = arguments.decode
+    if arguments.schema is not None:
+        options["decodeSchema"] = arguments.schema
     return options
 
 

@@ -21,7 +21,7 @@ from fleximq.pipeline.command.job import (
     option,
     place,
     sourceOptions,
-    starting,
+    streamStart,
 )
 from fleximq.pipeline.errors import OptionRefused
 
@@ -69,7 +69,7 @@ def prepare(parser: ArgumentParser) -> None:
     add(
         group,
         "--starting",
-        read=starting,
+        read=streamStart,
         default="earliest",
         metavar="WHERE",
         help="where it begins the first time: earliest, latest or an offset (earliest)",
@@ -101,48 +101,48 @@ def prepare(parser: ArgumentParser) -> None:
     add(group, "--once", action="store_true", help="end when everything is counted that is there now")
 
 
-def run(chosen: Namespace, run: JobContext) -> None:
+def run(arguments: Namespace, run: JobContext) -> None:
     """Count until told to stop, or until all is counted.
 
     :raises OptionRefused: an option is missing, or cannot be.
     """
-    source = sourceOptions(chosen)
-    checkpoint = chosen.checkpoint or (chosen.table and f"{chosen.table.rstrip('/')}/_checkpoint")
-    if not (chosen.table or chosen.publish):
+    source = sourceOptions(arguments)
+    checkpoint = arguments.checkpoint or (arguments.table and f"{arguments.table.rstrip('/')}/_checkpoint")
+    if not (arguments.table or arguments.publish):
         raise OptionRefused("--table FOLDER or --publish URL is needed: it says where the numbers go")
     if not checkpoint:
         raise OptionRefused("--checkpoint FOLDER is needed where there is no --table")
-    if chosen.gap % 1_000_000:
+    if arguments.gap % 1_000_000:
         raise OptionRefused("--gap must be whole seconds")
-    brokers = brokerOptions(chosen)
+    brokers = brokerOptions(arguments)
     if "path" in source:
         source = {name: value for name, value in source.items() if name not in _BROKERS}
-    source |= {"startingOffsets": chosen.starting}
+    source |= {"startingOffsets": arguments.starting}
     checkSource(source)
-    publish = {**brokers, "url": chosen.publish} if chosen.publish else None
-    query = start(run.session(), chosen, source, checkpoint, publish)
-    run.say(f"counting into {' and '.join(filter(None, (chosen.table, chosen.publish)))}")
+    publish = {**brokers, "url": arguments.publish} if arguments.publish else None
+    query = start(run.session(), arguments, source, checkpoint, publish)
+    run.writeLine(f"counting into {' and '.join(filter(None, (arguments.table, arguments.publish)))}")
     follow(query, run)
 
 
 def start(
-    spark: "SparkSession", chosen: Namespace, source: dict[str, str], checkpoint: str, publish: dict[str, str] | None
+    spark: "SparkSession", arguments: Namespace, source: dict[str, str], checkpoint: str, publish: dict[str, str] | None
 ) -> "StreamingQuery":
     """Return the query, which has begun."""
-    from fleximq.pipeline.jobs.topic_statistics import figures, published, written
+    from fleximq.pipeline.jobs.topic_statistics import published, windowStatistics, written
     from fleximq.pipeline.source import FlexiMQSource
 
     spark.dataSource.register(FlexiMQSource)
-    columns = "journal,topic,timestamp,publisher,value" + (",headers" if chosen.sent_at else "")
+    columns = "journal,topic,timestamp,publisher,value" + (",headers" if arguments.sent_at else "")
     rows = spark.readStream.format("fleximq").options(**source, columns=columns).load()
-    counted = figures(rows, chosen.window, chosen.late, chosen.gap, chosen.sent_at)
+    counted = windowStatistics(rows, arguments.window, arguments.late, arguments.gap, arguments.sent_at)
 
     def keep(batch: "DataFrame", number: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         batch.persist()
         try:
-            if chosen.table:
-                written(batch, chosen.table, f"{query}-{number:010d}")
+            if arguments.table:
+                written(batch, arguments.table, f"{query}-{number:010d}")
             if publish is not None:
                 published(batch, publish | {"txnAppId": f"stats-{query}", "txnVersion": str(number)})
         finally:
@@ -150,7 +150,9 @@ def start(
 
     writer = counted.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(keep)
     writer = (
-        writer.trigger(availableNow=True) if chosen.once else writer.trigger(processingTime=interval(chosen.trigger))
+        writer.trigger(availableNow=True)
+        if arguments.once
+        else writer.trigger(processingTime=interval(arguments.trigger))
     )
     return writer.start()
 

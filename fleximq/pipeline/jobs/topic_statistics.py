@@ -30,7 +30,7 @@ _SECOND = 1_000_000
 _ACCURACY = 1000
 
 
-def figures(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | None = None) -> "DataFrame":
+def windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | None = None) -> "DataFrame":
     """Return one row for each topic and window, as a stream that appends those of windows that are over.
 
     :param rows: as the source reads them: journal, topic, timestamp, publisher, value, and headers where ``sentAt``

@@ -80,7 +80,7 @@ class LagListener(StreamingQueryListener):
         """Tell how far the query is: a micro-batch is done."""
         progress = event.progress
         names = (progress.name, str(progress.id))
-        offsets = together([source.endOffset for source in progress.sources])
+        offsets = sourceOffsets([source.endOffset for source in progress.sources])
         if offsets and (self._query is None or self._query in names):
             self._tell(self._group or progress.name or str(progress.id), offsets)
 
@@ -90,7 +90,7 @@ class LagListener(StreamingQueryListener):
                 reporter = self._reporters.get(group)
                 if reporter is None:
                     reporter = self._reporters[group] = Reporter(group, self._places)
-                reporter.tell(offsets)
+                reporter.report(offsets)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Nothing has changed."""
@@ -102,7 +102,7 @@ class LagListener(StreamingQueryListener):
             self._changed.notify_all()
 
 
-def together(ends: Sequence[Any]) -> dict[str, int]:
+def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
     """Return the offsets at which a query's sources are, each as JSON; of a journal that is read twice, the lower one.
 
     Sources of another kind count for nothing.

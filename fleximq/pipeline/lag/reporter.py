@@ -96,7 +96,7 @@ class Reporter:
         self._group = group
         self._tellers = [_Teller(place) for place in places]
 
-    def tell(self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None) -> None:
+    def report(self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None) -> None:
         """Say that everything before these offsets is done with.
 
         :param offsets: the next offset of each journal, by its id.
@@ -109,21 +109,21 @@ class Reporter:
             for journal, next in offsets.items()
         ]
         for teller in self._tellers:
-            teller.tell(words)
+            teller.report(words)
 
-    def settle(self, seconds: float) -> bool:
+    def flush(self, seconds: float) -> bool:
         """Wait until all is told; False if a broker does not listen, or not within this time."""
         until = time.monotonic() + seconds
         settled = True
         for teller in self._tellers:
-            settled = teller.settle(max(0.0, until - time.monotonic())) and settled
+            settled = teller.flush(max(0.0, until - time.monotonic())) and settled
         return settled
 
     def close(self, seconds: float = 5.0) -> None:
         """Tell what is left, within this time, and end."""
         for teller in self._tellers:
-            teller.hurry()
-        self.settle(seconds)
+            teller.retryNow()
+        self.flush(seconds)
         for teller in self._tellers:
             teller.close()
 
@@ -138,7 +138,7 @@ class _Teller:
         self._busy = self._deaf = self._closed = self._hurries = self._warned = False
         self._thread: Thread | None = None
 
-    def tell(self, words: list[dict[str, Any]]) -> None:
+    def report(self, words: list[dict[str, Any]]) -> None:
         with self._changed:
             if self._closed:
                 return
@@ -148,7 +148,7 @@ class _Teller:
                 self._thread.start()
             self._changed.notify_all()
 
-    def settle(self, seconds: float) -> bool:
+    def flush(self, seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._deaf or self._quiet, seconds) and not self._deaf
 
@@ -156,7 +156,7 @@ class _Teller:
     def _quiet(self) -> bool:
         return not self._busy and self._waiting is None
 
-    def hurry(self) -> None:
+    def retryNow(self) -> None:
         """Try once more at once."""
         with self._changed:
             if self._deaf:

@@ -33,17 +33,17 @@ class StreamProgress:
         self._again = self._patientAgain = float("-inf")
         self._lost: dict[str, int] = {}
 
-    def reached(self, offsets: Mapping[str, int]) -> None:
+    def report(self, offsets: Mapping[str, int]) -> None:
         """Say that everything before these offsets is done with; wait a moment until that is heard."""
         words = dict(offsets), dict(self._lost)
         if not offsets or (words == self._told and self._now() < self._again):
             return
         self._told, self._again = words, self._now() + AGAIN
-        self._reporter.tell(offsets, words[1])
-        if self._now() >= self._patientAgain and not self._reporter.settle(_HEARD):
+        self._reporter.report(offsets, words[1])
+        if self._now() >= self._patientAgain and not self._reporter.flush(_HEARD):
             self._patientAgain = self._now() + _IN_VAIN
 
-    def passedOver(self, journal: str, start: int, begin: int) -> None:
+    def countLost(self, journal: str, start: int, begin: int) -> None:
         """Count records between two offsets that were not there any more, at least so many.
 
         Where numbering has leapt between the two, what is behind the leap counts.

@@ -17,10 +17,10 @@ from typing import Any
 
 from fleximq.journal.files.file_system import Files, putWhole, readWhole
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.day_removal import finishExpiry
+from fleximq.pipeline.lake.day_removal import finishRemoval
 from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
-from fleximq.pipeline.lake.table.lock import changing
+from fleximq.pipeline.lake.table.lock import changeLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, PlacedFile, StagedFile
 from fleximq.pipeline.lake.table_logs import logOf
 
@@ -48,7 +48,7 @@ class BatchCommit:
         try:
             _makeFolders(self._files, self._staged)
         except OSError as error:
-            raise cannot(self.table, error) from error
+            raise writeRefusal(self.table, error) from error
 
     def prepare(self) -> Ledger:
         """Make the table's folders, finish what was begun, remove what was staged in vain, and return the ledger.
@@ -60,9 +60,9 @@ class BatchCommit:
         try:
             with exclusive(self.table, self._files):
                 pass
-            self.sweep()
+            self.removeStaged()
         except OSError as error:
-            raise cannot(self.table, error) from error
+            raise writeRefusal(self.table, error) from error
         ledger = readLedger(self.table, self._files)
         if ledger == Ledger() and _hasFiles(self.table):
             raise LakeRefused(
@@ -91,9 +91,9 @@ class BatchCommit:
                 if isNew:
                     self._intend(ledger, batch, sorted(staged, key=_order), gaps)
                     finish(self.table, self._files)
-            self.sweep()
+            self.removeStaged()
         except OSError as error:
-            raise cannot(self.table, error) from error
+            raise writeRefusal(self.table, error) from error
         return isNew
 
     def _follows(self, ledger: Ledger, batch: BatchRange, lossAllowed: bool) -> bool:
@@ -147,7 +147,7 @@ class BatchCommit:
         }
         putWhole(files, f"{self.table}/{OWN}", RECORD, json.dumps(record).encode())
 
-    def sweep(self) -> None:
+    def removeStaged(self) -> None:
         """Remove what is staged; nothing of it is needed when no batch is being published."""
         for name in self._files.names(self._staged):
             with suppress(FileNotFoundError):
@@ -161,7 +161,7 @@ def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
     :raises LakeRefused: the table is damaged, or locked for too long by another process.
     :raises OSError: it cannot be written.
     """
-    with changing(table, files):
+    with changeLock(table, files):
         finish(table, files)
         yield
 
@@ -169,13 +169,13 @@ def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
 def finish(table: str, files: Files | None = None) -> None:
     """Finish the batch that a record of intent is there for; nothing happens where there is none.
 
-    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changing`).
+    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changeLock`).
 
     :raises LakeRefused: the table is damaged.
     :raises OSError: it cannot be written; the next one finishes it.
     """
     files = files or Files()
-    finishExpiry(table, files)
+    finishRemoval(table, files)
     own = f"{table}/{OWN}"
     try:
         record = json.loads(readWhole(files, f"{own}/{RECORD}"))
@@ -244,7 +244,7 @@ def _told(offsets: Mapping[str, int]) -> str:
     return ", ".join(f"offset {next} of journal {journal}" for journal, next in offsets.items()) or "nothing"
 
 
-def cannot(table: str, error: OSError) -> LakeRefused:
+def writeRefusal(table: str, error: OSError) -> LakeRefused:
     """Return what says in one sentence that a table cannot be written."""
     why = os.strerror(error.errno) if error.errno else str(error)
     return LakeRefused(f"the table {table} cannot be written: {why[:1].lower()}{why[1:]}")

@@ -19,11 +19,11 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import cannot, exclusive
+from fleximq.pipeline.lake.batch_commit import exclusive, writeRefusal
 from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import MergePart, carrierOf, groupsOf, join, partsOf
+from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, lastListed, merge, partsOf
 from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.lock import compacting
+from fleximq.pipeline.lake.table.lock import compactorLock
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal
 from fleximq.pipeline.lake.table_logs import logOf
 
@@ -76,7 +76,7 @@ def compact(
     files = files or Files()
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
-    with compacting(table, files):
+    with compactorLock(table, files):
         log = logOf(table, files)
         if log is not None:
             yield from log.compact(goal, aside, files, now, partial(exclusive, table, files))
@@ -88,7 +88,7 @@ def compact(
                 if found is not None:
                     yield found
         except OSError as error:
-            raise cannot(table, error) from error
+            raise writeRefusal(table, error) from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
@@ -107,13 +107,13 @@ def _compacted(
         raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
     groups = groupsOf(parts, goal.target)
     joined = sum(map(len, groups))
-    if goal.rests(joined, now - changed):
+    if goal.skips(joined, now - changed):
         return None
     columns = readColumns(table, files)
     os.makedirs(aside)
     try:
         for group in groups:
-            join(folder, group, f"{aside}/{carrierOf(group).name}", None if columns is None else columns.schema)
+            merge(folder, group, f"{aside}/{lastListed(group).name}", None if columns is None else columns.schema)
         with exclusive(table, files):
             if not _exchanged(folder, aside, groups, files):
                 return None
@@ -137,7 +137,7 @@ def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], f
         return False
     if any(there.get(name) != part.inode for name, part in gone.items()):
         return False
-    if any(order[carrierOf(group).name] < order[part.name] for group in groups for part in group):
+    if any(order[lastListed(group).name] < order[part.name] for group in groups for part in group):
         return False
     for name in there:
         if name not in gone:

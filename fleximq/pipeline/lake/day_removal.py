@@ -28,12 +28,12 @@ class RemovedDay(NamedTuple):
     rows: Mapping[str, int]
 
 
-def expire(
+def removeDays(
     table: str, leaving: Sequence[RemovedDay], files: Files | None = None, days: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Take folders out of a table; of a table with a log, topics with their days.
 
-    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changing`) and has finished what was
+    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changeLock`) and has finished what was
     begun
     (:func:`fleximq.pipeline.lake.batch_commit.finish`); what was counted is still so.
 
@@ -51,10 +51,10 @@ def expire(
     folders = [] if days else [each.partition for each in leaving]
     intent = {"partitions": folders, "expired": totals, "days": list(days)}
     putWhole(files, f"{table}/{OWN}", INTENT, json.dumps(intent).encode())
-    finishExpiry(table, files)
+    finishRemoval(table, files)
 
 
-def finishExpiry(table: str, files: Files) -> None:
+def finishRemoval(table: str, files: Files) -> None:
     """Finish what a record of intent says; nothing happens where there is none. The caller holds the table's lock.
 
     :raises LakeRefused: the table is damaged.

@@ -8,9 +8,9 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import cannot, exclusive
+from fleximq.pipeline.lake.batch_commit import exclusive, writeRefusal
 from fleximq.pipeline.lake.compaction import partitionsOf
-from fleximq.pipeline.lake.day_removal import RemovedDay, expire
+from fleximq.pipeline.lake.day_removal import RemovedDay, removeDays
 from fleximq.pipeline.lake.table.file_merge import MergePart, partsOf
 from fleximq.pipeline.lake.table.file_names import partitionOf
 from fleximq.pipeline.lake.table.table_log import TableLog
@@ -22,7 +22,7 @@ Rule = tuple[str | None, float]
 _DATE = "date="
 
 
-def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
+def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
     """Take out of a table the days all of which is older than the rules keep; return what has gone.
 
     :param rules: the first one with a pattern that matches counts, or else the last one without; a topic for which
@@ -41,12 +41,12 @@ def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None =
                     found for each in partitionsOf(table) if (found := _leaving(table, each, rules, now)) is not None
                 ]
                 if leaving:
-                    expire(table, leaving, files)
+                    removeDays(table, leaving, files)
         if log is not None:
             log.cleanUp(now, files, partial(exclusive, table, files))
         return leaving
     except OSError as error:
-        raise cannot(table, error) from error
+        raise writeRefusal(table, error) from error
 
 
 def topicsOf(table: str) -> set[str]:
@@ -85,7 +85,7 @@ def _agedOutOfLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, 
     if days:
         rows = log.rows(days)
         leaving = [RemovedDay(partitionOf(*day), rows[day]) for day in days]
-        expire(table, leaving, files, days)
+        removeDays(table, leaving, files, days)
     return leaving
 
 

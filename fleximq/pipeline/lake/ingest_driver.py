@@ -15,15 +15,15 @@ import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import BatchCommit, cannot
+from fleximq.pipeline.lake.batch_commit import BatchCommit, writeRefusal
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.format import setFormat
 from fleximq.pipeline.lake.table.ledger import Gap
-from fleximq.pipeline.lake.table.lock import feeding
+from fleximq.pipeline.lake.table.lock import writerLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, StagedFile
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.schema_inference import together
+from fleximq.pipeline.payloads.schema_inference import unionSchema
 
 
 @dataclass
@@ -82,12 +82,12 @@ class TableIngest:
             for spec in self.specs:
                 publishing = self._tables[spec.name]
                 publishing.makeFolders()
-                held.enter_context(feeding(publishing.table, self._files))
+                held.enter_context(writerLock(publishing.table, self._files))
                 try:
                     setFormat(publishing.table, self._form, self._files)
                     self._setColumns(spec, publishing.table)
                 except OSError as error:
-                    raise cannot(publishing.table, error) from error
+                    raise writeRefusal(publishing.table, error) from error
                 publishing.prepare()
             self._held = held.pop_all()
         return self
@@ -121,11 +121,11 @@ class TableIngest:
             had = requiredColumns(table, self._files)
             fields = had.fields
             for each in found:
-                fields = together(fields, each)
+                fields = unionSchema(fields, each)
             try:
                 writeColumns(table, had._replace(fields=fields), self._files)
             except OSError as error:
-                raise cannot(table, error) from error
+                raise writeRefusal(table, error) from error
         return bool(told.fields)
 
     def publish(self, number: int, told: TaskReports) -> int:
@@ -142,7 +142,7 @@ class TableIngest:
         return rows
 
 
-def keepOffsets(checkpoint: str, number: int) -> None:
+def syncOffsets(checkpoint: str, number: int) -> None:
     """See that what Spark has written of a batch's offsets outlives a power loss, before the batch is in.
 
     Else a batch could be planned anew with other offsets. Where Spark keeps them elsewhere, that is not our affair.

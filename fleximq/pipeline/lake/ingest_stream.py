@@ -27,12 +27,12 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.selection import Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter
-from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, keepOffsets
+from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, syncOffsets
 from fleximq.pipeline.lake.ingest_task import stage
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, unpacked
 from fleximq.pipeline.reader.broker_journal import readRemote
-from fleximq.pipeline.reader.journals import SlicePartition, teller
+from fleximq.pipeline.reader.journals import SlicePartition, missingReporter
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
 
@@ -122,7 +122,7 @@ class IngestReader(StreamReader):
 
     def _stage(self, slice: Slice, broker: Place | None) -> Iterator[str]:
         missing: list[Missing] = []
-        tell = teller(slice.journal, self._options.failOnDataLoss)
+        tell = missingReporter(slice.journal, self._options.failOnDataLoss)
 
         def miss(found: Missing) -> None:
             tell(found)
@@ -170,7 +170,7 @@ class Ingest:
         writer = writer.trigger(availableNow=True) if interval is None else writer.trigger(processingTime=interval)
         self._query = writer.start()
         names = ", ".join(spec.name for spec in self._feeding.specs)
-        self._run.say(f"ingesting into {self._feeding.lake}: {names}")
+        self._run.writeLine(f"ingesting into {self._feeding.lake}: {names}")
 
     def take(self, batch: DataFrame, number: int) -> None:
         """Stage a batch and make it visible."""
@@ -181,11 +181,11 @@ class Ingest:
                     raise InterruptedError("nobody may take the batch for done")
                 if self._feeding.evolve(told):
                     continue
-                keepOffsets(self._checkpoint, number)
+                syncOffsets(self._checkpoint, number)
                 self._rows += self._feeding.publish(number, told)
             if self._reporter is not None:
                 lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
-                self._reporter.tell(told.end, {id: number for id, number in lost.items() if number})
+                self._reporter.report(told.end, {id: number for id, number in lost.items() if number})
             return
         raise LakeRefused(f"the columns of {', '.join(told.fields)} come to no end: give the table a schema")
 
@@ -205,7 +205,7 @@ class Ingest:
         if not self._run.stopping.is_set():
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
-            self._run.say(f"{self._rows} rows are in, {rate:,.0f} rows/s")
+            self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s")
 
     def _show(self, progress: Any) -> None:
         """Say how many rows are in, and how many messages wait."""

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.lake.batch_commit import STAGED, cannot
+from fleximq.pipeline.lake.batch_commit import STAGED, writeRefusal
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
 from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.parquet_writer import Writer
+from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
 from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.schema_inference import inferred, together
+from fleximq.pipeline.payloads.schema_inference import inferred, unionSchema
 
 #: Of so many payloads of a batch of records the columns are found; of more of them, of these, evenly spread.
 SAMPLE = 5000
@@ -69,7 +69,7 @@ class _Stage:
         self._schema = known.schema
         self._decoder = spec.decoder(known)
         self._found = known.fields
-        self._writer = Writer(f"{self._table}/{OWN}/{STAGED}", self._schema, journal, number)
+        self._writer = StagingWriter(f"{self._table}/{OWN}/{STAGED}", self._schema, journal, number)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the rows of this table's topics."""
@@ -83,7 +83,7 @@ class _Stage:
         try:
             self._writer.add(self._decoded(rows))
         except OSError as error:
-            raise cannot(self._table, error) from error
+            raise writeRefusal(self._table, error) from error
 
     @property
     def _isKnown(self) -> bool:
@@ -106,7 +106,7 @@ class _Stage:
         known = self._columns.fields if len(self._columns.fields) else None
         found = inferred(self._spec.decode, values, known, self._spec.identity, dialects, contents, known is None)
         if found != self._columns.fields:
-            self._found = together(self._found, found)
+            self._found = unionSchema(self._found, found)
 
     def _decoded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with all columns of the table; what does not fit is a dead letter."""
@@ -135,7 +135,7 @@ class _Stage:
         try:
             found = self._writer.close()
         except OSError as error:
-            raise cannot(self._table, error) from error
+            raise writeRefusal(self._table, error) from error
         for each in found:
             yield json.dumps({"table": self._spec.name, "staged": each})
 

@@ -78,7 +78,7 @@ def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
     return files
 
 
-def uncovered(files: Iterable[SealedFile], start: int, end: int | None) -> list[tuple[int, int | None]]:
+def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> list[tuple[int, int | None]]:
     """Return the ranges of offsets from ``start`` up to before ``end`` that no file has; without an end, the last has
     none either.
     """

@@ -19,7 +19,7 @@ from fleximq.pipeline.payloads.dialect_payloads import (
     Identity,
     divided,
     packedAt,
-    takenApart,
+    splitBodies,
 )
 from fleximq.pipeline.payloads.map_columns import Maps
 from fleximq.pipeline.payloads.payload_formats import Json, MessagePack, Raw, Text
@@ -82,7 +82,7 @@ class Decoder:
             are. Without both columns, all payloads are bytes of the format.
         """
         errors: dict[int, str] = {}
-        body, metadata = takenApart(values, dialects, self._identity, errors)
+        body, metadata = splitBodies(values, dialects, self._identity, errors)
         packed = packedAt(self.format, dialects, contents)
         if packed is None:
             columns = self._columns.columns(body, errors)

@@ -37,7 +37,7 @@ class Identity(NamedTuple):
 VERBATIM = Identity()
 
 
-def metadataApart(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
+def splitMetadata(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
     """Return bodies, and the metadata that stood behind them; null where there are none.
 
     :param where: which rows may have some; None is all of them.
@@ -75,7 +75,7 @@ def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
         message = body
 
 
-def bodiesDecoded(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> pa.Array:
+def decodeBase64(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> pa.Array:
     """Return the bytes that bodies in base64 stand for."""
     bodies: list[bytes | None] = values.to_pylist()
     for place, body in enumerate(bodies):
@@ -107,7 +107,7 @@ class Divided(NamedTuple):
     packed: Payloads | None
 
 
-def takenApart(
+def splitBodies(
     values: pa.Array, dialects: pa.Array | None, identity: Identity, errors: dict[int, str]
 ) -> tuple[pa.Array, pa.Array | None]:
     """Return bodies, and metadata if these are asked for; what cannot be taken apart is null and has an error."""
@@ -116,9 +116,9 @@ def takenApart(
         where = pc.equal(dialects, "identity").to_pylist()
     metadata = None
     if identity.metadata:
-        values, metadata = metadataApart(values, where, errors)
+        values, metadata = splitMetadata(values, where, errors)
     if identity.base64:
-        values = bodiesDecoded(values, where, errors)
+        values = decodeBase64(values, where, errors)
     return values, metadata
 
 

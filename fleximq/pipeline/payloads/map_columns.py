@@ -30,7 +30,7 @@ class Misfit(Exception):
     """A payload does not fit its schema; the text is one clause."""
 
 
-def said(error: BaseException) -> str:
+def faultOf(error: BaseException) -> str:
     """Return what is wrong with bytes that raised one of :data:`FAULTS`."""
     if isinstance(error, UnicodeError):
         return "a text in it is not UTF-8"
@@ -42,7 +42,7 @@ def said(error: BaseException) -> str:
     return text.replace("Expected", "expected", 1) if text.startswith("Expected") else text
 
 
-class Fields:
+class StrictFields:
     """Reads the fields of a map, each by itself."""
 
     def __init__(self, format: Format, fields: Sequence[pa.Field]) -> None:
@@ -65,7 +65,7 @@ class Fields:
         try:
             found = self._split(packed)
         except FAULTS as error:
-            raise Misfit(f"the payload is no {self._format.name} map: {said(error)}"[:LONGEST]) from None
+            raise Misfit(f"the payload is no {self._format.name} map: {faultOf(error)}"[:LONGEST]) from None
         return self._each(found, "")
 
     def nested(self, packed: bytes, where: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class _Value:
         try:
             return self._read(packed, where)
         except FAULTS as error:
-            raise Misfit(f"'{where}' is no {self._type}: {said(error)}"[:LONGEST]) from None
+            raise Misfit(f"'{where}' is no {self._type}: {faultOf(error)}"[:LONGEST]) from None
 
 
 def _reading(format: Format, type: pa.DataType) -> Callable[[bytes, str], Any]:
@@ -106,7 +106,7 @@ def _reading(format: Format, type: pa.DataType) -> Callable[[bytes, str], Any]:
     if pa.types.is_binary(type):
         return lambda packed, where: format.binary(packed)
     if pa.types.is_struct(type):
-        return Fields(format, list(type)).nested
+        return StrictFields(format, list(type)).nested
     if pa.types.is_list(type):
         return _list(format, type.value_type)
     if pa.types.is_map(type):
@@ -178,7 +178,7 @@ class Maps:
     def __init__(self, format: Format, schema: pa.Schema) -> None:
         self._names = schema.names
         self._types = schema.types
-        self._checked = Fields(format, list(schema))
+        self._checked = StrictFields(format, list(schema))
         self._empty = format.empty
         self._exact = [exact(type) for type in schema.types]
         row = _dicts(schema) if any(map(_REFUSED.search, schema.names)) else _structs(schema)
@@ -246,5 +246,5 @@ def _alone(value: Any, type: pa.DataType, place: int, errors: dict[int, str]) ->
     try:
         return pa.array([value], type)
     except (*FAULTS, pa.ArrowException) as error:
-        errors[place] = said(error)[:LONGEST]
+        errors[place] = faultOf(error)[:LONGEST]
         return pa.nulls(1, type)

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import NESTING
 from fleximq.pipeline.payloads.decoder import STRUCTURED, Decoder
-from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity, divided, packedAt, takenApart
+from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity, divided, packedAt, splitBodies
 from fleximq.pipeline.payloads.typed_values import FAULTS
 
 #: Columns, and fields of a STRUCT, at most; what has more keys is better a MAP, which a schema can say.
@@ -72,7 +72,7 @@ def inferred(
     """
     if format not in STRUCTURED:
         return Decoder(format, known).schema
-    body, _ = takenApart(values, dialects, identity, {})
+    body, _ = splitBodies(values, dialects, identity, {})
     own, packed = divided(format, body, packedAt(format, dialects, contents))
     decode = msgspec.msgpack.decode if format == "messagepack" else msgspec.json.decode
     kinds = _kinds(own, decode) | _kinds(packed or (), msgspec.msgpack.decode)
@@ -86,7 +86,7 @@ def inferred(
     return pa.schema(_admitted(_merged(fields, seen, _takes if widen else _everything), fields))
 
 
-def together(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+def unionSchema(one: pa.Schema, other: pa.Schema) -> pa.Schema:
     """Return one schema for what two were found for: the columns of both, those of two types as wide as both need.
 
     Of names that differ only in capitals, those of the first one stay.

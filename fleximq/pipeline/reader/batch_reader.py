@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from fleximq.pipeline.files.selection import Selection
-from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read, settle
+from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, freezeImports, read
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, checked, resolved
 from fleximq.pipeline.reader.source_options import SourceOptions
 
@@ -100,7 +100,7 @@ def _narrowedRange(filter: Any, selection: Selection, value: int, low: str, high
     return replace(selection, **{name: bounds[name](getattr(selection, name), each) for name, each in changes.items()})
 
 
-class Push:
+class PushDown:
     """What stands in a reader's attribute ``pushFilters``.
 
     Spark refuses every read of a source that has a method ``pushFilters`` of its own while the setting
@@ -136,8 +136,8 @@ class BatchReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Any:
-        """Where Spark offers filters (see :class:`fleximq.pipeline.reader.batch_reader.Push`)."""
-        return Push(self._pushed)
+        """Where Spark offers filters (see :class:`fleximq.pipeline.reader.batch_reader.PushDown`)."""
+        return PushDown(self._pushed)
 
     def _pushed(self, filters: list[Filter]) -> Iterable[Filter]:
         if not self._options.pushFilters:
@@ -150,7 +150,7 @@ class BatchReader(DataSourceReader):
 
         :raises RecordsMissing: an offset was named that is not kept.
         """
-        settle()
+        freezeImports()
         journals = _journalsOf(self._options)
         try:
             found: list[SlicePartition] = []

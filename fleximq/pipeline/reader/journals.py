@@ -47,7 +47,7 @@ _CALLS = 2
 _calls = count()
 
 
-def settle() -> None:
+def freezeImports() -> None:
     """Let imports alone and keep memory, if this is one of Spark's processes.
 
     Called where a task begins. The second call lets alone what the first task has imported: pyarrow imports pandas
@@ -163,10 +163,10 @@ def read(
     :param decoding: how the columns that are made of payloads are made, where there are such.
     :raises RecordsMissing: something is missing that was there, and that matters.
     """
-    settle()
+    freezeImports()
     if not isinstance(partition, SlicePartition):
         return
-    slice, tell = partition.slice, teller(partition.slice.journal, failOnDataLoss)
+    slice, tell = partition.slice, missingReporter(partition.slice.journal, failOnDataLoss)
     if partition.broker is not None:
         batches = readRemote(slice, partition.broker, needed(columns), wanted, tell)
     else:
@@ -174,7 +174,7 @@ def read(
     yield from decoded(batches, columns, decoding)
 
 
-def teller(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
+def missingReporter(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
     """Return what raises or logs that records are missing."""
 
     def tell(missing: Missing) -> None:

@@ -45,7 +45,7 @@ class Point(NamedTuple):
 EARLIEST, LATEST = Point(StartKind.EARLIEST), Point(StartKind.LATEST)
 
 
-class Kept(Protocol):
+class OffsetSource(Protocol):
     """What a journal says of its offsets."""
 
     def bounds(self) -> Any:
@@ -131,7 +131,7 @@ def _time(name: str, written: Any) -> Point:
     return Point(StartKind.TIME, (moment - _EPOCH) // timedelta(microseconds=1))
 
 
-def resolved(point: Point, journal: Kept) -> int:
+def resolved(point: Point, journal: OffsetSource) -> int:
     """Return the offset at which a point is."""
     if point.kind is StartKind.EARLIEST:
         return int(journal.bounds().first)
@@ -190,7 +190,7 @@ class BatchLimit(Protocol):
 Advance = Callable[[str, int, int, int | None, int | None], BatchLimit]
 
 
-def admitted(
+def batchEnd(
     start: Mapping[str, int], end: Mapping[str, int], records: int | None, size: int | None, advance: Advance
 ) -> Offsets:
     """Return how far a micro-batch goes that begins at ``start`` and must not go beyond ``end``.

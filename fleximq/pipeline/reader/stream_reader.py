@@ -27,7 +27,7 @@ from fleximq.pipeline.reader.offsets import (
     Points,
     RecordsMissing,
     StartKind,
-    admitted,
+    batchEnd,
     checked,
     ordered,
     resolved,
@@ -107,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = {journal: max(offset, begin[journal]) for journal, offset in ends.items() if journal in begin}
         self._checkGone(begin, journals)
         records, size = self._limits(limit)
-        return admitted(
+        return batchEnd(
             begin,
             {journal: end.get(journal, offset) for journal, offset in begin.items()},
             records,
@@ -120,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.group is not None:
             if self._progress is None:
                 self._progress = StreamProgress(self._options.group, self._options.told)
-            self._progress.reached(start)
+            self._progress.report(start)
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         if isinstance(limit, ReadMaxRows):
@@ -161,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if id in start:
                 begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss, _log.warning)
                 if self._progress is not None:
-                    self._progress.passedOver(id, start[id], begin)
+                    self._progress.countLost(id, start[id], begin)
             found += self._all().partitions(journal, begin, until, self._options, self._wanted)
         return found
 

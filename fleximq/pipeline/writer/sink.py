@@ -41,7 +41,7 @@ _said: set[tuple[str, bool]] = set()
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class StagedRows(WriterCommitMessage):
     """What an attempt of a task has staged: ``tokens`` in their order; none where rows were published at once."""
 
     query: str
@@ -88,20 +88,20 @@ class _Sink:
                 _log.warning("Rows are published to %s at least once: the broker has no journal", url)
         return journalled
 
-    def _write(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _write(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> StagedRows:
         context = TaskContext.get()
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         options = self._options
         portions = Rows(options.topic, options.packed, options.portion, options.original).portions(batches)
         with BrokerLink(options.place) as link:
             if not (self._isJournalled(link) if self._stages is None else self._stages):
-                return Written(query, batch, partition, _publish(link, portions))
+                return StagedRows(query, batch, partition, _publish(link, portions))
             rows, tokens = 0, []
             for records in portions:
                 told = {"query": query, "batch": batch, "part": f"{partition}-{attempt}", "records": records}
                 tokens.append(link.ask("/sink/stage", told)["token"])
                 rows += len(records)
-            return Written(query, batch, partition, rows, tuple(tokens))
+            return StagedRows(query, batch, partition, rows, tuple(tokens))
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what was staged; without harm once more, and for nothing."""
@@ -148,7 +148,7 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._sink = _Sink(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of one task."""
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
@@ -180,7 +180,7 @@ class BatchSink(DataSourceArrowWriter):
         asked = self._sink._options
         self._query, self._batch = asked.query or f"batch-{uuid.uuid4()}", asked.batch
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of one task."""
         return self._sink._write(self._query, self._batch, iterator)
 
@@ -193,8 +193,8 @@ class BatchSink(DataSourceArrowWriter):
         self._sink._abort(messages)
 
 
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    return [message for message in messages if isinstance(message, Written) and message.tokens]
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedRows]:
+    return [message for message in messages if isinstance(message, StagedRows) and message.tokens]
 
 
 def _publish(link: BrokerLink, portions: Iterator[list[Record]]) -> int:

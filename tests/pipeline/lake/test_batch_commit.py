@@ -14,7 +14,7 @@ if not skip:
     from fleximq.pipeline.lake.batch_commit import BatchCommit, finish
     from fleximq.pipeline.lake.completeness import audit
     from fleximq.pipeline.lake.table.ledger import Covered, Gap, readLedger
-    from fleximq.pipeline.lake.table.lock import changing
+    from fleximq.pipeline.lake.table.lock import changeLock
     from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage, staged
 
@@ -219,7 +219,7 @@ class FailureTests(PublishingCase):
     def test_compacted(self) -> None:
         """A file that was moved and taken away since does not come back, nor is it missed."""
         self.publish(0, 1, 11)
-        with changing(self.table):
+        with changeLock(self.table):
             finish(self.table)
             for path in Path(self.table).rglob("topic=a/*/*.parquet"):
                 path.unlink()

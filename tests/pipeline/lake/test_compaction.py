@@ -20,8 +20,8 @@ if not skip:
     from fleximq.pipeline.lake.compaction import compact, exchange
     from fleximq.pipeline.lake.table import file_merge
     from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
-    from fleximq.pipeline.lake.table.file_merge import carrierOf, groupsOf, partsOf
-    from fleximq.pipeline.lake.table.lock import compacting as locked
+    from fleximq.pipeline.lake.table.file_merge import groupsOf, lastListed, partsOf
+    from fleximq.pipeline.lake.table.lock import compactorLock as locked
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
 
@@ -139,7 +139,7 @@ class CompactTests(CompactCase):
         folder = f"{self.table}/topic=t/date=2023-11-14"
         order = os.listdir(folder)
         (group,) = groupsOf(partsOf(folder), 1 << 20)
-        self.assertEqual(carrierOf(group).name, order[-1])
+        self.assertEqual(lastListed(group).name, order[-1])
         sizes = {part.bytes for part in group}
         list(compact(self.table, AT_ONCE))
         (path,) = [path for path in self.files() if path.parent == Path(folder)]
@@ -160,7 +160,7 @@ class MeanwhileTests(CompactCase):
 
     def during(self, what: Any) -> None:
         """Let something happen when a partition has been written anew, before it is exchanged."""
-        wrote = file_merge.join
+        wrote = file_merge.merge
 
         def join(*arguments: Any) -> None:
             wrote(*arguments)

@@ -22,9 +22,16 @@ from pyiceberg.table import Table
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
-from fleximq.pipeline.lake.iceberg.snapshots import LiveFile, change, liveOf, opened, rowsAreDeleted, told
+from fleximq.pipeline.lake.iceberg.snapshots import (
+    LiveFile,
+    icebergErrors,
+    liveOf,
+    openTable,
+    replaceFiles,
+    rowsAreDeleted,
+)
 from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, join, partOf
+from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, merge, partOf
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive
 
 #: So many partitions become one snapshot, at most.
@@ -47,7 +54,7 @@ def compactIceberg(
     :param aside: a folder for what is joined, which only this run uses.
     :raises LakeRefused: it cannot be done.
     """
-    with told(table):
+    with icebergErrors(table):
         shutil.rmtree(aside, ignore_errors=True)
         try:
             os.makedirs(aside)
@@ -69,7 +76,7 @@ def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
 
     :raises LakeRefused: somebody else says of rows that they do not count, and what is joined would have them again.
     """
-    found = opened(table)
+    found = openTable(table)
     if found is None:
         return []
     _check(table, found)
@@ -96,13 +103,13 @@ def _joined(
     groups = groupsOf(parts, goal.target)
     gone = tuple(part.name for group in groups for part in group)
     changed = max((os.stat(each.path).st_mtime for each in live), default=now)
-    if goal.rests(len(gone), now - changed):
+    if goal.skips(len(gone), now - changed):
         return None
     columns = readColumns(table, files)
     made = []
     for group in groups:
         name = f"{group[0].spans[0].journal}-{uuid.uuid4().hex}.parquet"
-        join(folder, group, f"{aside}/{name}", None if columns is None else columns.schema)
+        merge(folder, group, f"{aside}/{name}", None if columns is None else columns.schema)
         made.append(name)
     return MergedFiles(folder, gone, tuple(made))
 
@@ -135,7 +142,7 @@ def _published(
         # Files may have columns that no batch has added to the table yet.
         tableWithColumns(table)
         try:
-            isDone = change(table, wanted)
+            isDone = replaceFiles(table, wanted)
         except (CommitFailedException, ValidationException, LakeRefused):
             # Nothing of it was committed; after any other error that is not known.
             _remove(moved, files)

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.lake.iceberg.snapshots import localPath, opened, told
+from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, localPath, openTable
 from fleximq.pipeline.lake.table.table_log import Exclusive
 
 #: For so many seconds what has gone from a table stays on disk.
@@ -30,12 +30,12 @@ def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> 
     :param now: in seconds since 1970.
     :raises LakeRefused: it cannot be done.
     """
-    with told(table):
+    with icebergErrors(table):
         with exclusive():
-            found = opened(table)
+            found = openTable(table)
             if found is None:
                 return 0
-            over = overOf(found.metadata, now)
+            over = expiredSnapshots(found.metadata, now)
             if over:
                 found.maintenance.expire_snapshots().by_ids(over).commit()
         # What is that old cannot come into a snapshot any more, so nobody has to wait meanwhile.
@@ -53,7 +53,7 @@ def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> 
     return len(unnamed)
 
 
-def overOf(metadata: TableMetadata, now: float) -> list[int]:
+def expiredSnapshots(metadata: TableMetadata, now: float) -> list[int]:
     """Return the ids of the snapshots that nobody can have begun to read for a week; never one that has a name."""
     ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
     followed = [(each.parent_snapshot_id, each.timestamp_ms) for each in metadata.snapshots]

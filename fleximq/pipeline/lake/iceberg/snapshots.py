@@ -37,7 +37,7 @@ Change = Callable[[Table], tuple[Sequence[DataFile], Sequence[DataFile]]]
 
 
 @contextmanager
-def told(table: str) -> Iterator[None]:
+def icebergErrors(table: str) -> Iterator[None]:
     """Let whatever goes wrong with a table be one sentence.
 
     :raises LakeRefused: something did.
@@ -50,7 +50,7 @@ def told(table: str) -> Iterator[None]:
         raise LakeRefused(f"the table {table} cannot be changed by Iceberg: {error}") from error
 
 
-def opened(table: str) -> Table | None:
+def openTable(table: str) -> Table | None:
     """Return a table as it is now; None before its first batch.
 
     :raises LakeRefused: its metadata say that it stands elsewhere, so nobody could tell which files they name.
@@ -107,7 +107,7 @@ def rowsAreDeleted(found: Table) -> bool:
     )
 
 
-def change(table: str, wanted: Change) -> bool:
+def replaceFiles(table: str, wanted: Change) -> bool:
     """Replace files by one snapshot; what to replace is asked for anew when somebody else has changed the table.
 
     The caller holds the table's lock. Returns False if nothing was wanted, or there is no table yet.
@@ -116,7 +116,7 @@ def change(table: str, wanted: Change) -> bool:
     :raises ValidationException: likewise.
     """
     for left in reversed(range(TRIES)):
-        found = opened(table)
+        found = openTable(table)
         if found is None:
             return False
         gone, made = wanted(found)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.lake.table.parquet_writer import GROUP_BYTES, Span, parquetOptions, spansOf, written
+from fleximq.pipeline.lake.table.parquet_writer import GROUP_BYTES, Span, fileMetadata, parquetOptions, spansOf
 
 _MAGIC = b"PAR1"
 
@@ -69,7 +69,7 @@ def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
     return [group for group in groups if len(group) > 1]
 
 
-def carrierOf(group: Sequence[MergePart]) -> MergePart:
+def lastListed(group: Sequence[MergePart]) -> MergePart:
     """Return the file whose name the joined one gets: the one that a listing gives last.
 
     Who has the names of all, and looks at the files one after the other while they are exchanged, has then either
@@ -78,7 +78,7 @@ def carrierOf(group: Sequence[MergePart]) -> MergePart:
     return max(group, key=lambda part: part.place)
 
 
-def join(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
+def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
     """Write the rows of some files as one, whole and on disk.
 
     :param schema: that of the table; None: what the files have.
@@ -92,7 +92,9 @@ def join(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema |
         spans = _together([span for part in group for span in part.spans])
         # One that listed before must not take the new file for the old one, which had its length from the listing.
         for padding in range(8):
-            _write(files, schema, path, {**written(spans, group[0].topic), b"fleximq.joined": b"." * (padding + 1)})
+            _write(
+                files, schema, path, {**fileMetadata(spans, group[0].topic), b"fleximq.joined": b"." * (padding + 1)}
+            )
             if not any(_looksLike(path, end) for end in ends):
                 break
     finally:

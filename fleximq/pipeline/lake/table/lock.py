@@ -20,7 +20,7 @@ _WHO = {"writer": "another ingest feeds it", "compactor": "another run compacts 
 
 
 @contextmanager
-def changing(
+def changeLock(
     table: str,
     files: Files | None = None,
     patience: float = PATIENCE,
@@ -35,7 +35,7 @@ def changing(
 
 
 @contextmanager
-def feeding(table: str, files: Files | None = None) -> Iterator[None]:
+def writerLock(table: str, files: Files | None = None) -> Iterator[None]:
     """Hold the lock of the one ingest that feeds a table.
 
     :raises LakeRefused: another one does, or it cannot be made.
@@ -45,7 +45,7 @@ def feeding(table: str, files: Files | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def compacting(table: str, files: Files | None = None) -> Iterator[None]:
+def compactorLock(table: str, files: Files | None = None) -> Iterator[None]:
     """Hold the lock of the one run that compacts a table.
 
     :raises LakeRefused: another one does, or it cannot be made.

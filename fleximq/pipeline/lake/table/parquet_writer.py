@@ -38,13 +38,13 @@ class Span(NamedTuple):
     batch: int
 
 
-def written(spans: Sequence[Span], topic: str) -> dict[bytes, bytes]:
+def fileMetadata(spans: Sequence[Span], topic: str) -> dict[bytes, bytes]:
     """Return what a file says of itself, for its metadata."""
     return {TOPIC: topic.encode(), SPANS: json.dumps(spans).encode()}
 
 
 def spansOf(metadata: Any) -> tuple[str, list[Span]]:
-    """Return a file's topic and its spans; takes the mapping that :func:`written` has made.
+    """Return a file's topic and its spans; takes the mapping that :func:`fileMetadata` has made.
 
     :raises KeyError: it is no file of a lake.
     """
@@ -80,7 +80,7 @@ class _Rows:
         self.open: _Open | None = None
 
 
-class Writer:
+class StagingWriter:
     """Stages the rows of one journal that one attempt of a task reads, in a folder on its machine or shared.
 
     :param folder: where files are staged.
@@ -175,7 +175,7 @@ class Writer:
         del self._opened[key]
         topic, day = key
         span = Span(self._journal, rows.first, rows.last, rows.number, self._batch)
-        writer.add_key_value_metadata(written([span], topic))
+        writer.add_key_value_metadata(fileMetadata([span], topic))
         writer.close()
         size = _synced(f"{self._folder}/{name}")
         self._staged.append(

@@ -70,7 +70,7 @@ class CompactionGoal(NamedTuple):
     olderThan: float = OLDER_THAN
     many: int = MANY
 
-    def rests(self, joined: int, age: float) -> bool:
+    def skips(self, joined: int, age: float) -> bool:
         """Tell whether a partition is left alone that changed ``age`` seconds ago, with ``joined`` small files."""
         return not joined or (age < self.olderThan and joined < self.many)
 

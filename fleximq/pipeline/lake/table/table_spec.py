@@ -30,7 +30,7 @@ _KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-ba
 class TableSpec:
     """One table. ``topics`` are patterns, none of them means all topics; ``schema`` is DDL, None: it is found out.
 
-    ``isSaid`` tells that ``decode`` was asked for and is not the default.
+    ``isExplicit`` tells that ``decode`` was asked for and is not the default.
     """
 
     name: str
@@ -39,7 +39,7 @@ class TableSpec:
     schema: str | None = None
     metadata: bool = False
     base64: bool = False
-    isSaid: bool = field(default=False, compare=False)
+    isExplicit: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isTableName(self.name):
@@ -110,7 +110,7 @@ def tableOf(name: str, written: object) -> TableSpec:
         raise OptionRefused(
             f"{name} is {text!r}, but must be NAME=PATTERN[,PATTERN][:FORMAT], e.g. sensors=sensors.#:json"
         )
-    return TableSpec(table.strip(), topics, decode, isSaid=bool(colon))
+    return TableSpec(table.strip(), topics, decode, isExplicit=bool(colon))
 
 
 def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
@@ -130,7 +130,7 @@ def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
     )
 
 
-def allWanted(specs: Iterable[TableSpec]) -> tuple[str, ...]:
+def topicPatterns(specs: Iterable[TableSpec]) -> tuple[str, ...]:
     """Return patterns for all topics that become rows somewhere; none means every topic."""
     patterns: dict[str, None] = {}
     for spec in specs:

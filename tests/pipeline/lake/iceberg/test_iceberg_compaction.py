@@ -13,7 +13,7 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import batch_commit
     from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.expiration import agedOut
+    from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.iceberg import iceberg_compaction
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
@@ -143,7 +143,7 @@ class ConflictTests(RewriteCase):
 
         def join(*arguments: Any) -> None:
             real(*arguments)
-            agedOut(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0)
+            expireDays(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0)
 
         self.patch(iceberg_compaction, "join", join)
         self.assertEqual(self.compact(), [(2, 1)])
