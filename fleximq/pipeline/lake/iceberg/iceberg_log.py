@@ -1,4 +1,4 @@
-"""The log of an Iceberg table: a batch is one snapshot, whose number is a property of the table."""
+"""The log of an Iceberg table: a batch is one snapshot, and its number is a property of the table."""
 
 from collections.abc import Iterator, Sequence
 
@@ -66,7 +66,7 @@ class IcebergLog(TableLog):
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted]:
-        """Merge small files, a snapshot for many partitions; then delete what no reader can need."""
+        """Merge small files with a snapshot for many partitions, then clean up."""
         yield from compactIceberg(self._table, goal, aside, files, now, exclusive)
         self.cleanUp(now, files, exclusive)
 

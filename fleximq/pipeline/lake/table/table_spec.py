@@ -1,4 +1,4 @@
-"""What becomes one table: which topics, and what is made of their payloads."""
+"""The specification of one table: its topics, and how their payloads are decoded."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,20 +17,20 @@ from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
 
-#: What is behind the name of a topic whose messages do not fit the table.
+#: Suffix of the topic for messages that do not fit the table.
 DEAD = "~dlq"
 #: The column of payloads that are no maps.
 _ONE = {"text": pa.schema([("text", pa.string())]), "raw": pa.schema([("body", pa.binary())])}
-#: What tells payloads that are none of their format, before anything is known of them.
+#: The schema that detects malformed payloads before any column is known.
 _UNKNOWN = pa.schema([("value", pa.string())])
 _KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-base64")
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table. ``topics`` are patterns, none of them means all topics; ``schema`` is DDL, None: it is found out.
+    """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None.
 
-    ``isExplicit`` tells that ``decode`` was asked for and is not the default.
+    ``isExplicit`` tells that ``decode`` was given and is not the default.
     """
 
     name: str
@@ -58,12 +58,12 @@ class TableSpec:
 
     @property
     def identity(self) -> Identity:
-        """What is taken apart of the Identity dialect's messages."""
+        """The parts that messages of the Identity dialect are split into."""
         return Identity(self.metadata, self.base64)
 
     @property
     def isInferred(self) -> bool:
-        """Whether the columns are found by looking at payloads."""
+        """Whether the columns are inferred from payloads."""
         return self.decode in STRUCTURED and self.schema is None
 
     @cached_property
@@ -73,16 +73,17 @@ class TableSpec:
 
     @property
     def fields(self) -> pa.Schema:
-        """The columns that payloads are known to have from the beginning."""
+        """The columns that are known before any payload is read."""
         if self.schema is not None:
             return ddl.parsed(self.schema)
         isApart = self.decode == "text" or (self.decode == "raw" and (self.metadata or self.base64))
         return _ONE[self.decode] if isApart else pa.schema([])
 
     def decoder(self, columns: TableColumns) -> Decoder | None:
-        """Return what makes columns of payloads; None where nothing is made.
+        """Return the decoder for payloads, None if they stay as they are.
 
-        Where no column is known yet, it makes one that the table has not, and tells what does not fit.
+        Before any column is known, it decodes to a column that the table does not have, and only reports malformed
+        payloads.
         """
         identity = Identity(columns.metadata, self.base64)
         if len(columns.fields):
@@ -93,7 +94,7 @@ class TableSpec:
 def tableOf(name: str, written: object) -> TableSpec:
     """Read ``NAME=PATTERN[,PATTERN][:FORMAT]``, or a table of the settings file.
 
-    :raises OptionRefused: it is none.
+    :raises OptionRefused: it is neither.
     """
     if isinstance(written, Mapping):
         return _ofMapping(name, written)
@@ -131,7 +132,7 @@ def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
 
 
 def topicPatterns(specs: Iterable[TableSpec]) -> tuple[str, ...]:
-    """Return patterns for all topics that become rows somewhere; none means every topic."""
+    """Return patterns for all topics of these tables; none means every topic."""
     patterns: dict[str, None] = {}
     for spec in specs:
         if not spec.topics:
