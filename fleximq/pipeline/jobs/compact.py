@@ -1,6 +1,5 @@
-"""``compact``: the small files of lake tables become large ones, while readers read and ``ingest`` goes on.
-
-Spark is not needed for it.
+"""``compact``: merges the small files of lake tables into large ones, while readers and ``ingest`` continue. Runs
+without Spark.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -43,7 +42,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
 
     :raises PipelineError: a table cannot be written, or is of a format that compacts itself.
     """
-    # What needs pyarrow is not needed for --help.
+    # Imports of pyarrow are not needed for --help.
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
 

@@ -1,6 +1,6 @@
-"""``expire``: what a lake need not keep any longer leaves its tables, a day of a topic at a time.
+"""``expire``: removes the days of topics that are past their retention from lake tables. Runs without Spark.
 
-Spark is not needed for it. What has gone stays counted, so that a reader can still prove that nothing else is missing.
+Removed rows stay counted, so that a reader can still prove that no other row is missing.
 """
 
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Keep(NamedTuple):
-    """For how many seconds the topics that match a pattern are kept; None: all topics that no other one matches."""
+    """The retention in seconds for topics that match a pattern; None: for all topics without a matching one."""
 
     pattern: str | None
     seconds: float
@@ -53,11 +53,11 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:
-    """Let the tables lose what is older.
+    """Remove old days from the tables.
 
     :raises PipelineError: a table cannot be written.
     """
-    # What needs pyarrow is not needed for --help.
+    # Imports of pyarrow are not needed for --help.
     from fleximq.pipeline.lake.expiration import expireDays
 
     if not arguments.keep:
@@ -74,7 +74,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
 
 
 def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: JobContext) -> None:
-    """Say which patterns match no topic of the tables: they may be written wrong, and no topic be kept for so long."""
+    """Report patterns that match no topic of the tables: they may be misspelled, so that the rule has no effect."""
     from fleximq.pipeline.lake.expiration import topicsOf
 
     patterns = {pattern for pattern, _ in rules if pattern is not None}

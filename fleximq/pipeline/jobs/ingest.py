@@ -1,6 +1,6 @@
-"""``fleximq-pipeline ingest``: topics become tables of a lake, for ever or until all is in, each message once.
+"""``fleximq-pipeline ingest``: writes topics to tables of a lake, continuously or once, each message exactly once.
 
-What the tables are and what is promised: docs/pipeline-lake.rst.
+Tables and guarantees: docs/pipeline-lake.rst.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
 FORMATS = ("parquet", "delta", "iceberg")
-#: About so many bytes of journals make a batch, and so many of them a task, unless something else is said.
+#: Default approximate size of a batch in bytes of journals, and of a task.
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
 _BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 
@@ -129,10 +129,10 @@ def _format(name: str, written: object) -> str:
 
 
 def run(arguments: Namespace, run: JobContext) -> None:
-    """Ingest until told to stop, or until all is in.
+    """Ingest until stopped, or until all messages are ingested.
 
-    :raises OptionRefused: an option is missing, or cannot be.
-    :raises LakeRefused: a table cannot be written, or is not what it should be.
+    :raises OptionRefused: an option is missing or invalid.
+    :raises LakeRefused: a table cannot be written, or is damaged.
     """
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
@@ -142,7 +142,7 @@ def run(arguments: Namespace, run: JobContext) -> None:
     lake = abspath(expanduser(arguments.lake))
     specs = _tables(arguments)
     options = _source(arguments, specs)
-    # Before there are folders of tables: what was misspelled, or a Java that is not there, is to leave nothing behind.
+    # Before folders of tables are created: a misspelled option or a missing Java must leave no trace.
     checkSource(options)
     run.session()
     with ExitStack() as held:
@@ -190,10 +190,10 @@ def _tables(arguments: Namespace) -> "list[TableSpec]":
 
 
 def _completed(spec: "TableSpec", decode: str | None, schema: str | None) -> "TableSpec":
-    """Return a table with what is said for all of them, where it says nothing itself."""
+    """Return a table with the common settings where it has none of its own."""
     if decode is not None and not spec.isExplicit:
         spec = replace(spec, decode=decode)
-    # What is said to be raw has no columns, whatever the others have.
+    # A table that is explicitly raw has no columns, regardless of the common settings.
     isPlain = spec.isExplicit and spec.decode == "raw"
     return spec if schema is None or spec.schema or isPlain else replace(spec, schema=schema)
 
@@ -220,7 +220,7 @@ def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
 
 
 def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | None":
-    """Return what tells brokers how far the ingest is."""
+    """Return the reporter of the ingest's progress to brokers."""
     if arguments.consumer_group is None:
         return None
     from fleximq.pipeline.broker_link import Place

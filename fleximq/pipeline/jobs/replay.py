@@ -1,8 +1,8 @@
-"""``fleximq-pipeline replay``: what was kept, published again, once, at the broker and in the topics of one's choice.
+"""``fleximq-pipeline replay``: publishes stored messages again, once, at a chosen broker and in chosen topics.
 
-Each slice of rows is one transaction. Before it is published, the state says which rows it has; after a crash the
-last one is done again, and the broker publishes it only if it had not. Without a journal at the broker, the rows of
-that one slice may come twice.
+Each slice of rows is one transaction. Before it is published, its rows are recorded in the state; after a crash the
+last slice is repeated, and the broker publishes it only if it had not. Without a journal at the broker, the rows of
+that one slice may be published twice.
 """
 
 import hashlib
@@ -94,9 +94,9 @@ def _number(name: str, written: object) -> float:
 
 
 def run(arguments: Namespace, run: JobContext) -> None:
-    """Publish what is not published yet.
+    """Publish the remaining rows.
 
-    :raises OptionRefused: an option is missing, or cannot be.
+    :raises OptionRefused: an option is missing or invalid.
     """
     if not arguments.into:
         raise OptionRefused("--into URL is needed: it says where the messages are published")
@@ -133,7 +133,7 @@ def run(arguments: Namespace, run: JobContext) -> None:
             )
             return
         if source and not arguments.sealed:
-            # What is sealed may have outlived its journal.
+            # Sealed history may have outlived its journal.
             checkSource(source)
         _look(into, run)
         spark = run.session()
@@ -157,7 +157,7 @@ def _source(arguments: Namespace) -> dict[str, str]:
 
 
 def _into(arguments: Namespace) -> dict[str, str]:
-    """Return the options of the sink; what lets in at the source lets in here as well, unless said otherwise."""
+    """Return the options of the sink; credentials of the source apply here too, unless others are given."""
     given = (arguments.into_token, arguments.into_ca_file, arguments.into_cert_file, arguments.into_key_file)
     options = {name: value for name, value in zip(_BROKERS[1:], given, strict=True) if value is not None}
     return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
@@ -168,9 +168,9 @@ def _stateFolder() -> str:
 
 
 def _look(into: Mapping[str, str], run: JobContext) -> None:
-    """Say what is promised.
+    """Report the delivery guarantee.
 
-    :raises PipelineError: the broker is away, or lets nobody in.
+    :raises PipelineError: the broker is away, or refuses the login.
     """
     with BrokerLink(Place.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
@@ -178,9 +178,9 @@ def _look(into: Mapping[str, str], run: JobContext) -> None:
 
 
 class Replay:
-    """One replay, from where it is to its end.
+    """One replay, from its present progress to its end.
 
-    :param progress: how far it is; written to ``state`` before each transaction.
+    :param progress: written to ``state`` before each transaction.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Replay:
         self._beginning: float | None = None
 
     def all(self, pace: ReplaySchedule) -> None:
-        """Publish everything, or as much as comes before it is told to stop."""
+        """Publish all rows, or as many as possible before the run is stopped."""
         progress = self._progress
         if progress.begun:
             self._again()
@@ -217,17 +217,17 @@ class Replay:
             )
 
     def _again(self) -> None:
-        """Publish once more what may have been published already."""
+        """Repeat the transaction that may have been published already."""
         progress = self._progress
         rows = self._origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
         self._publish(rows.toArrow().sort_by("offset"), rows.schema)
 
     def _piece(self, piece: ReplaySlice, pace: ReplaySchedule) -> bool:
-        """Publish the slices of a piece, each when it is due; return False if told to stop."""
+        """Publish the slices of a piece on schedule; return False if stopped."""
         rows = self._origin.rows(piece)
         table, progress = rows.toArrow().sort_by("offset"), self._progress
         if self._beginning is None:
-            # Only now: what is due while Spark still reads the first rows would come all at once.
+            # Start the clock only now: rows due while Spark reads the first ones would be published in one burst.
             self._beginning = time.monotonic()
         offsets = table["offset"].to_numpy()
         times = table["timestamp"].cast("int64").to_numpy()

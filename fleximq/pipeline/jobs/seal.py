@@ -1,7 +1,7 @@
-"""``seal``: segments of journals that have their end become Parquet, for long history to be read natively.
+"""``seal``: writes finished segments of journals to Parquet, as history that Spark reads natively.
 
-A segment is sealed once, in one file with its neighbours that the same run seals; or in parts, where what it has is
-wanted before it has its end. What retention takes out of the journal later stays sealed: that is what history is for.
+A segment is sealed once, in one file with its neighbours of the same run; or in parts, if ``--unfinished`` seals its
+first records earlier. Sealed records outlive the journal's retention.
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fleximq.pipeline.files.journal_files import JournalFiles
     from fleximq.pipeline.lake.sealed_segments import SealedFile
 
-#: About so many bytes of neighbouring segments are a file at most: Spark needs time for each, and divides large ones.
+#: Approximate maximum size of a file in bytes: Spark needs time for each file, and divides large ones.
 FILE_BYTES = 256 * MEBIBYTE
 
 
@@ -58,7 +58,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:
-    """Seal what is not sealed yet.
+    """Seal the remaining segments.
 
     :raises PipelineError: a segment could not be sealed; the others are.
     """
@@ -96,7 +96,7 @@ def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
 
 
 def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinished: bool) -> list[Slice]:
-    """Return the segments that are not sealed, and of those that are in part what is not."""
+    """Return the segments that are not sealed, and the unsealed parts of others."""
     from fleximq.pipeline.lake.sealed_segments import unsealedRanges
 
     found: list[Slice] = []
@@ -108,14 +108,14 @@ def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinishe
 
 
 def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) -> tuple[int, int]:
-    """Seal segments, those of a file in a task; return how many are, and how many cannot be."""
+    """Seal segments, those of a file in one task; return the numbers of sealed and of failed ones."""
     from fleximq.pipeline.lake.segment_export import sealSegments
 
     if not todo:
         return 0, 0
     context = run.session().sparkContext
     tasks = max(1, context.defaultParallelism)
-    # Every task gets as many files, both here and where they are read.
+    # Every task gets as many files, both here and for readers.
     rounds = -(-sum(each.bytes for each in todo) // (FILE_BYTES * tasks))
     files = neighbours(todo, rounds * tasks)
     done = wrong = 0
@@ -135,9 +135,9 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) ->
 
 
 def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
-    """Return segments in about so many groups of about equally many bytes, whose offsets go on from one to the next.
+    """Return segments in about so many groups of about equal size, each with consecutive offsets.
 
-    Where they do not there is a group more, and where there are fewer segments there are fewer.
+    A gap in the offsets adds a group; fewer segments make fewer groups.
     """
     groups: list[list[Slice]] = []
     total = sum(each.bytes for each in segments)
@@ -154,7 +154,7 @@ def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
 
 @contextmanager
 def _sealing(folder: str) -> Iterator[None]:
-    """Hold the lock of whoever seals a journal, and remove what earlier ones have left unfinished."""
+    """Hold the lock for sealing a journal, and remove unfinished files of earlier runs."""
     from fleximq.pipeline.lake.segment_export import STAGED
 
     files = Files()

@@ -1,4 +1,4 @@
-"""``fleximq-pipeline sql "select ..."``: asks the topics a question, and prints the answer."""
+"""``fleximq-pipeline sql "select ..."``: runs a query over topics, and prints the result."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -21,10 +21,10 @@ from fleximq.pipeline.errors import OptionRefused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The most rows of a table, if nothing is said; CSV and JSON have all.
+#: Default maximum rows of a table; CSV and JSON have all.
 LIMIT = 1000
 _FORMATS = ("table", "csv", "json")
-#: How payloads may be decoded, in the words of the source's option.
+#: The formats for payloads, as in the source's option.
 _DECODED = ("messagepack", "json", "text", "raw")
 
 
@@ -52,13 +52,13 @@ def _lower(name: str, value: object) -> str:
 def _run(arguments: Namespace, run: JobContext) -> None:
     options = _source(arguments)
     if options is not None and arguments.sealed is None:
-        # What is sealed may have outlived its journal, and decoding without a schema waits for a look at payloads.
+        # Sealed history may have outlived its journal, and decoding without a schema has to sample payloads.
         checkSource(
             {name: value for name, value in options.items() if name != "decode" or arguments.schema is not None}
         )
     if arguments.lake is not None:
         checkLake(_path(arguments.lake) or "")
-    # Its own settings and tables are nobody else's.
+    # A session of its own isolates settings and tables.
     spark = run.session().newSession()
 
     from fleximq.pipeline.query.query_output import show
@@ -66,7 +66,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
     from fleximq.pipeline.source import FlexiMQSource
 
     spark.dataSource.register(FlexiMQSource)
-    # Names of topics have dots, and shells take backticks for commands.
+    # Names of topics have dots, and shells treat backticks as commands.
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
     limit = LIMIT if arguments.limit is None and arguments.format == "table" else arguments.limit
@@ -85,9 +85,9 @@ def _run(arguments: Namespace, run: JobContext) -> None:
 
 
 def _source(arguments: Namespace) -> dict[str, str] | None:
-    """Return the options of the source; None if only a lake is asked.
+    """Return the options of the source; None if only a lake is queried.
 
-    :raises OptionRefused: nothing is to be asked, or what is chosen does not go together.
+    :raises OptionRefused: no source is named, or options contradict each other.
     """
     if arguments.schema is not None and arguments.decode is None:
         raise OptionRefused("--schema belongs to --decode, which is missing")
@@ -110,7 +110,7 @@ def _rows(number: int) -> str:
 
 
 def _cancelled(spark: "SparkSession", stopping: Event) -> Event:
-    """Let what Spark does be cancelled when the run is to end; return what says that it has ended."""
+    """Cancel Spark's jobs when the run is stopped; return an event to set when the query has ended."""
     finished = Event()
 
     def watch() -> None:

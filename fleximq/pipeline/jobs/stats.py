@@ -1,8 +1,7 @@
-"""``fleximq-pipeline stats``: what went through each topic in each window of time, as a table and back into topics.
+"""``fleximq-pipeline stats``: windowed statistics of each topic, written to a table and published to topics.
 
-A window is over when the newest message is so much later than its end as messages may be late; then its row is written,
-once, and nothing that comes for it afterwards counts. What a row says is in
-:mod:`fleximq.pipeline.jobs.topic_statistics`.
+A window is over when the newest message is later than its end by the allowed lateness; then its row is written once,
+and later messages of the window are ignored. :mod:`fleximq.pipeline.jobs.topic_statistics` describes the rows.
 """
 
 import time
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: What says how a broker is reached; a source that reads a folder has nothing of it.
+#: The options for the connection to a broker; a source that reads a folder has none of them.
 _BROKERS = ("url", "token", "caFile", "certFile", "keyFile")
-#: Seconds between two looks at what the query does.
+#: Seconds between two checks of the query's state.
 _LOOK = 0.5
-#: Seconds for which a batch may go on that had begun when the job was told to stop.
+#: Seconds to wait for the current batch when the job is stopped.
 _PATIENCE = 10.0
 
 
@@ -102,9 +101,9 @@ def prepare(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, run: JobContext) -> None:
-    """Count until told to stop, or until all is counted.
+    """Count until stopped, or until all is counted.
 
-    :raises OptionRefused: an option is missing, or cannot be.
+    :raises OptionRefused: an option is missing or invalid.
     """
     source = sourceOptions(arguments)
     checkpoint = arguments.checkpoint or (arguments.table and f"{arguments.table.rstrip('/')}/_checkpoint")
@@ -128,7 +127,7 @@ def run(arguments: Namespace, run: JobContext) -> None:
 def start(
     spark: "SparkSession", arguments: Namespace, source: dict[str, str], checkpoint: str, publish: dict[str, str] | None
 ) -> "StreamingQuery":
-    """Return the query, which has begun."""
+    """Return the started query."""
     from fleximq.pipeline.jobs.topic_statistics import published, windowStatistics, written
     from fleximq.pipeline.source import FlexiMQSource
 
@@ -158,14 +157,14 @@ def start(
 
 
 def follow(query: "StreamingQuery", run: JobContext) -> None:
-    """Return when a query has ended, or was told to; say meanwhile what it does.
+    """Report progress until the query has ended or the job is stopped.
 
     :raises StreamingQueryException: it has failed.
     """
     done, last = 0, ""
     try:
         while query.isActive and not run.stopping.wait(_LOOK):
-            # Several batches may have ended since the last look; one without rows has the number of the next one.
+            # Several batches may have ended since the last check; an empty one has the number of the next one.
             new = [each for each in query.recentProgress if each["timestamp"] > last]
             if new:
                 last = new[-1]["timestamp"]
@@ -178,7 +177,7 @@ def follow(query: "StreamingQuery", run: JobContext) -> None:
 
 
 def _settle(query: "StreamingQuery") -> None:
-    """Return between two batches, if that does not take too long: a batch that is interrupted is done again."""
+    """Wait a limited time for the end of the current batch: an interrupted batch would be repeated."""
     deadline = time.monotonic() + _PATIENCE
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(_LOOK / 10)

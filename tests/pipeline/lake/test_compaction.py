@@ -117,7 +117,7 @@ class CompactTests(CompactCase):
             with pq.ParquetWriter(path, BASE) as writer:
                 writer.write_table(table)
                 span = file_merge.Span(other, number + 1, number + 1, 1, self.batches)
-                writer.add_key_value_metadata(file_merge.written([span], "t"))
+                writer.add_key_value_metadata(file_merge.fileMetadata([span], "t"))
             self.publishing.publish(BatchRange(self.batches, {other: number + 1}, {other: number + 2}), found, {})
             self.batches += 1
         self.assertEqual([each[1:] for each in compact(self.table, AT_ONCE)], [(15, 2), (12, 1)])
@@ -166,7 +166,7 @@ class MeanwhileTests(CompactCase):
             wrote(*arguments)
             what()
 
-        self.patch(compaction, "join", join)
+        self.patch(compaction, "merge", join)
 
     def test_ingest(self) -> None:
         """What is published meanwhile is there afterwards."""
@@ -277,7 +277,7 @@ class CrashTests(CompactCase):
 
     def test_steps(self) -> None:
         """Before and behind each of the others."""
-        for name in ("join", "exchange"):
+        for name in ("merge", "exchange"):
             real = getattr(compaction, name)
 
             def before(*arguments: Any) -> None:
