@@ -36,7 +36,7 @@ class SlowJournal:
     id = "5e"
 
     def __init__(self) -> None:
-        self.appended = self.safe = 0
+        self.appended = self.decided = 0
         self.end = self._next = 1
         self.now = 1_000_000
         self.notes: list[Any] = []
@@ -79,42 +79,42 @@ class SlowJournal:
 
     def commit(self, reason: str | None = None, runs: int | None = None) -> None:
         """Say of everything appended so far, or of so many runs, that it is safe, or why it is not kept."""
-        last = self.appended if runs is None else self.safe + runs
+        last = self.appended if runs is None else self.decided + runs
         while self._waiting and self._waiting[0].number <= last:
             next = self._waiting.pop(0)
-            self.safe = max(self.safe, next.number)
+            self.decided = max(self.decided, next.number)
             next.told(reason)
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call behind the run of this number, or behind all."""
         number = self.appended if number is None else number
-        if number <= self.safe:
+        if number <= self.decided:
             call()
             return
         places = [place for place, waiting in enumerate(self._waiting) if waiting.number <= number]
         self._waiting.insert(places[-1] + 1, _Waiting(number, lambda reason: call()))
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether nobody should publish."""
         return self._crowded
 
-    @crowded.setter
-    def crowded(self, crowded: bool) -> None:
-        self._crowded = crowded
-        if not crowded:
+    @overloaded.setter
+    def overloaded(self, overloaded: bool) -> None:
+        self._crowded = overloaded
+        if not overloaded:
             calls, self._room = self._room, []
             for call in calls:
                 call()
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        """Call when ``crowded`` is set to False."""
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call when ``overloaded`` is set to False."""
         if self._crowded:
             self._room.append(call)
         else:
             call()
 
-    def note(self, event: Any) -> None:
+    def appendState(self, event: Any) -> None:
         """Remember what was noted."""
         self.notes.append(event)
 
@@ -201,7 +201,7 @@ class SlowJournal:
             found[record.topic] = TopicBounds(first, record.offset, time, record.time, count + 1, total + size)
         return found
 
-    def behind(self, offset: int) -> BacklogSize:
+    def backlogFrom(self, offset: int) -> BacklogSize:
         """Count the records that are committed."""
         waiting = [record for record in self.records if record.offset >= offset]
         return BacklogSize(len(waiting), sum(len(record.payload) for record in waiting))
@@ -271,7 +271,7 @@ class SlowJournal:
             raise NotKept(self.readOnly)
         done = self._done.get((query, batch))
         if done is not None:
-            self.whenSafe(lambda: committed(done, None))
+            self.whenCommitted(lambda: committed(done, None))
             return
         unknown = [token for token in tokens if self._staged.get(token, ("", 0))[:2] != (query, batch)]
         if unknown:

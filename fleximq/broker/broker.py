@@ -337,7 +337,7 @@ class Broker:
         """Take a subscription back, named as it was given; nothing happens where there is none."""
         self._listening.unsubscribe(client, name)
 
-    def whenSafe(self, call: Callable[[], None], client: Client | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], client: Client | None = None) -> None:
         """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
 
         At once without a journal on disk. What it is told of refusals comes before. What this client has acknowledged
@@ -346,34 +346,34 @@ class Broker:
         consumed = client is not None and client.consumed
         if client is not None:
             client.consumed = False
-        if consumed and self.queues.whenLearnt(partial(self.whenSafe, call)):
+        if consumed and self.queues.whenLearnt(partial(self.whenCommitted, call)):
             return
         self.keeper.flush()
-        self.journal.whenSafe(call, None if client is None or consumed else client.unsafe)
+        self.journal.whenCommitted(call, None if client is None or consumed else client.unsafe)
 
     def whenKept(self, call: Callable[[], None], client: Client) -> None:
         """Call when what this client has published so far is kept or refused, and brought; wait for no more."""
-        self.journal.whenSafe(call, client.unsafe)
+        self.journal.whenCommitted(call, client.unsafe)
 
     def isSafe(self, client: Client) -> bool:
         """Tell whether :meth:`whenKept` would call at once."""
-        return client.unsafe <= self.journal.safe  # type: ignore[no-any-return]
+        return client.unsafe <= self.journal.decided  # type: ignore[no-any-return]
 
     def isUnderWay(self, client: Client) -> bool:
         """Tell whether something that a client has published may wait for the disk, or for a transaction before it."""
-        return client.unsafe > self.journal.safe or self.transactions.holds(client)
+        return client.unsafe > self.journal.decided or self.transactions.holds(client)
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether so much waits, for the disk or a transaction, that those who publish such should not be read."""
-        return self.transactions.crowded or self._recording.crowded
+        return self.transactions.overloaded or self._recording.overloaded
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        """Call when it is worth looking again whether it is ``crowded``."""
-        if self.transactions.crowded:
-            self.transactions.whenRoom(call)
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call when it is worth looking again whether it is ``overloaded``."""
+        if self.transactions.overloaded:
+            self.transactions.whenRelieved(call)
         else:
-            self._recording.whenRoom(call)
+            self._recording.whenRelieved(call)
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
         """Bring a copy of what is published to topics that match to somebody who is no client, see :class:`Taps`.
@@ -442,7 +442,7 @@ class Broker:
         permit(sender, Action.BROADCAST, "")
         for client, peer in tuple(self.clients.peers.values()):
             if client is not sender or self.rules.echoBroadcast:
-                peer.hear(message)
+                peer.receiveBroadcast(message)
 
     def waiting(self, client: Client) -> int:
         """Return how many answers a client waits for."""
@@ -506,7 +506,7 @@ class Broker:
     def acknowledge(self, owner: str | None, id: int, tag: int, client: Client | None = None) -> bool:
         """Be done with a message taken from a subscription; False if the tag is unknown.
 
-        :param client: whose :meth:`whenSafe` says when that is on disk.
+        :param client: whose :meth:`whenCommitted` says when that is on disk.
         :raises NotFound: there is no such subscription, or it is another owner's.
         :raises NotPermitted: the client may not subscribe to its topic any more.
         """
@@ -580,7 +580,7 @@ class Broker:
 
         So are those of messages in queues from which the client may not consume.
 
-        :param client: whose :meth:`whenSafe` says when that is on disk.
+        :param client: whose :meth:`whenCommitted` says when that is on disk.
         """
         self._workQueues.acknowledge(id, client)
 

@@ -28,9 +28,9 @@ def pausePublisher(session: Session, client: Client, reader: PausablePublisher) 
     broker = session.broker
     reading = reader.reading
     client.reader = reader
-    if broker.crowded:
+    if broker.overloaded:
         reading.stop(PublisherPause.CROWDED)
-        broker.whenRoom(lambda: reading.go(PublisherPause.CROWDED))
+        broker.whenRelieved(lambda: reading.go(PublisherPause.CROWDED))
     if 0 < session.owed > session.outbox.room:
         reading.stop(PublisherPause.UNSENT)
         broker.whenKept(lambda: reading.go(PublisherPause.UNSENT), client)

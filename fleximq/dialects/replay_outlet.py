@@ -52,7 +52,7 @@ class ReplayOutlet:
         """Whether the connection should get no more for now."""
         return self._outbox.waiting > LOW_WATER
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when the connection has taken what it was given, in a moment: this may be the middle of a write."""
         self._outbox.whenRelieved(lambda: self.soon(call))
 

@@ -346,12 +346,12 @@ class DiskJournal:
         return self._group.appended
 
     @property
-    def safe(self) -> int:
-        return self._group.safe
+    def decided(self) -> int:
+        return self._group.decided
 
     @property
-    def crowded(self) -> bool:
-        return self._group.crowded
+    def overloaded(self) -> bool:
+        return self._group.overloaded
 
     @property
     def end(self) -> int:
@@ -362,21 +362,21 @@ class DiskJournal:
             self._room.check(count, self._group.waiting)
         return self._group.append(envelope, body, count, committed)
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
-        self._group.whenSafe(call, number)
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
+        self._group.whenCommitted(call, number)
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        self._group.whenRoom(call)
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        self._group.whenRelieved(call)
 
-    def note(self, event: StateRecord) -> None:
+    def appendState(self, event: StateRecord) -> None:
         if isinstance(event, ClientIdsReserved):
             self._clientIds = max(self._clientIds, event.until)
-        self._group.note(event)
+        self._group.appendState(event)
 
     def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
         """Note that client ids below ``until`` may be given out, and call when that is on disk."""
-        self.note(ClientIdsReserved(until))
-        self._group.whenSafe(safe)
+        self.appendState(ClientIdsReserved(until))
+        self._group.whenCommitted(safe)
 
     def stage(
         self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
@@ -412,8 +412,8 @@ class DiskJournal:
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()
 
-    def behind(self, offset: int) -> BacklogSize:
-        return self._weights.behind(offset)
+    def backlogFrom(self, offset: int) -> BacklogSize:
+        return self._weights.backlogFrom(offset)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         self._reader.offsetAt(time, found)

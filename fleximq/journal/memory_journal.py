@@ -22,8 +22,8 @@ class MemoryJournal:
 
     onDisk = False
     id = ""
-    appended = safe = 0
-    crowded = False
+    appended = decided = 0
+    overloaded = False
     end = 1
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
@@ -31,15 +31,15 @@ class MemoryJournal:
         committed(0, None)
         return 0
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call before returning."""
         call()
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call before returning."""
         call()
 
-    def note(self, event: Any) -> None:
+    def appendState(self, event: Any) -> None:
         """Nothing outlives the process, so there is nothing to note."""
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
@@ -56,7 +56,7 @@ class MemoryJournal:
         """No topic has anything."""
         return {}
 
-    def behind(self, offset: int) -> BacklogSize:
+    def backlogFrom(self, offset: int) -> BacklogSize:
         """Nothing is kept."""
         return BacklogSize(0, 0)
 

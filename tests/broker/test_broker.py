@@ -264,9 +264,9 @@ class DurableTests(BrokerCase):
         [delivery] = self.broker.poll(self.alice, None, subscription.id, 1)
         self.publish("b", durable=True)
         called: list[str] = []
-        self.broker.whenSafe(lambda: called.append("before"), self.bob)
+        self.broker.whenCommitted(lambda: called.append("before"), self.bob)
         self.broker.acknowledge(None, subscription.id, delivery.tag, self.bob)
-        self.broker.whenSafe(lambda: called.append("behind"), self.bob)
+        self.broker.whenCommitted(lambda: called.append("behind"), self.bob)
         self.assertEqual(called, ["before"])
         self.journal.commit()
         self.assertEqual(called, ["before", "behind"])
@@ -280,7 +280,7 @@ class DurableTests(BrokerCase):
         for subscription, number, word in ((fleeting, 1, "qos0"), (kept, 1, "handed"), (kept, 1, "nothing")):
             self.publish("more", name="other", durable=True)
             self.broker.poll(self.bob, None, subscription.id, number)
-            self.broker.whenSafe(partial(called.append, word), self.bob)
+            self.broker.whenCommitted(partial(called.append, word), self.bob)
         self.assertEqual(called, ["qos0", "nothing"])
         self.journal.commit()
         self.assertEqual(called, ["qos0", "nothing", "handed"])
@@ -311,7 +311,7 @@ class DurableTests(BrokerCase):
                 self.broker.consume(self.bob, "q")
             else:
                 self.broker.consumeMany(self.bob, "q", 2)
-            self.broker.whenSafe(partial(called.append, word), self.bob)
+            self.broker.whenCommitted(partial(called.append, word), self.bob)
         self.assertEqual(called, [])
         self.journal.commit()
         self.assertEqual(called, ["one", "several"])
@@ -336,7 +336,7 @@ class DurableTests(BrokerCase):
         """Whether all is safe is the journal's word."""
         said: list[int] = []
         self.publish("a", durable=True)
-        self.broker.whenSafe(lambda: said.append(1))
+        self.broker.whenCommitted(lambda: said.append(1))
         self.assertEqual(said, [])
         self.journal.commit()
         self.assertEqual(said, [1])

@@ -285,14 +285,14 @@ class FlexiDurableTests(FlexiCase):
 
     def test_crowded(self) -> None:
         """While too much waits for the disk, those who publish what is durable are not read, and others are."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         self.alice.publish("d", 1)
         self.bob.publish("t", 2)
         self.assertEqual((self.alice.paused, self.bob.paused), (True, False))
         self.clock.pump([30] * 10)  # without listening there is no silence
         self.assertEqual((self.alice.closed, self.bob.closed), (False, True))
         self.commit()
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertFalse(self.alice.paused)
         self.alice.publish("d", 3)
         self.assertFalse(self.alice.paused)
@@ -312,7 +312,7 @@ class FlexiDurableTests(FlexiCase):
             self.alice.publish("d", said.to_bytes(4, "big") + bytes(size))
             self.commit()
             said += 1
-        self.assertTrue(16_384 < broker.transactions.held < 16_384 + 4 * size)
+        self.assertTrue(16_384 < broker.transactions.buffered < 16_384 + 4 * size)
         self.assertEqual((1 < said <= 17, self.bob.messages(), self.bob.paused), (True, [], False))
         self.bob.publish("t", 1)
         self.assertFalse(self.bob.paused)
@@ -321,7 +321,7 @@ class FlexiDurableTests(FlexiCase):
         self.clock.advance(0)
         got = [int.from_bytes(each.value[:4], "big") for each in self.bob.messages()[1:]]
         self.assertEqual(got, list(range(said)))
-        self.assertEqual((broker.transactions.held, self.alice.paused), (0, False))
+        self.assertEqual((broker.transactions.buffered, self.alice.paused), (0, False))
 
     def test_blocked(self) -> None:
         """A consumer that does not keep up holds up its publisher also where the messages came through the journal."""
@@ -340,9 +340,9 @@ class FlexiDurableTests(FlexiCase):
 
     def test_crowdedAndLost(self) -> None:
         """A connection that is lost meanwhile is no trouble."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         self.alice.publish("d", 1).leave()
-        self.journal.crowded = False
+        self.journal.overloaded = False
 
 
 class BlipDurableTests(BlipCase):
@@ -428,13 +428,13 @@ class BlipDurableTests(BlipCase):
 
     def test_crowded(self) -> None:
         """While too much waits for the disk, those who publish what is durable are not read, and others are."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         peer, other = self.login(), self.login()
         peer.say(publish("t", b"a"))
         other.say(publish("t2", b"a", 0))
         self.assertEqual((peer.paused, other.paused), (True, False))
         self.commit()
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertFalse(peer.paused)
 
     def test_manyPings(self) -> None:
@@ -524,13 +524,13 @@ class MiniDurableTests(MiniCase):
 
     def test_crowded(self) -> None:
         """While too much waits for the disk, those who publish are not read, and others are."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         peer, other = self.peer(), self.peer()
         peer.say(b"PRODUCE:1:::t:::x\n")
         self.assertEqual(other.ask(b"PING:\n"), b"PONG:\n")
         self.assertEqual((peer.paused, other.paused), (True, False))
         self.commit()
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertEqual((peer.paused, peer.heard()), (False, b"1\n"))
 
     def test_notOnce(self) -> None:
@@ -615,7 +615,7 @@ class IdentityDurableTests(IdentityCase):
 
     def test_crowded(self) -> None:
         """While too much waits for the disk, those who publish what is durable are not read, and never silent."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         user, other = self.user("d"), self.user("t")
         user.sayText("PUBLISH:d:a")
         other.sayText("PUBLISH:t:a")
@@ -623,7 +623,7 @@ class IdentityDurableTests(IdentityCase):
         self.clock.pump([30] * 10)
         self.assertEqual((user.closed, other.closed), (False, True))
         self.commit()
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertFalse(user.paused)
 
 
@@ -647,12 +647,12 @@ class FlexiWebSocketDurableTests(FlexiWebSocketCase):
 
     def test_crowded(self) -> None:
         """A connection that publishes what is durable is not read while too much waits for the disk."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         peer, other = self.arrive().join(), self.arrive().join()
         peer.tell("PUB", {"topic": "d"})
         other.tell("PUB", {"topic": "t"})
         self.assertEqual((peer.paused, other.paused), (True, False))
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertFalse(peer.paused)
 
 

@@ -12,11 +12,11 @@ from tests.dialects.connection.test_slow_consumer import Publisher
 class _Broker:
     """Says whether it is crowded, and keeps what is to be called."""
 
-    def __init__(self, crowded: bool) -> None:
-        self.crowded = crowded
+    def __init__(self, overloaded: bool) -> None:
+        self.overloaded = overloaded
         self.calls: list[Any] = []
 
-    def whenRoom(self, call: Any) -> None:
+    def whenRelieved(self, call: Any) -> None:
         """Keep it."""
         self.calls.append(call)
 
@@ -44,10 +44,10 @@ class _Session:
 class HoldBackTests(SynchronousTestCase):
     """After a read whose publications are on their way to the disk."""
 
-    def read(self, crowded: bool = False, owed: int = 0) -> tuple[Publisher, list[Any]]:
+    def read(self, overloaded: bool = False, owed: int = 0) -> tuple[Publisher, list[Any]]:
         """Hold somebody back if need be; return him, and what may let him go on."""
         publisher = Publisher()
-        broker = _Broker(crowded)
+        broker = _Broker(overloaded)
         self.client = Client(1000, "any", "any-1000")
         session: Any = _Session(broker, owed)
         reader: Any = publisher
@@ -63,8 +63,8 @@ class HoldBackTests(SynchronousTestCase):
 
     def test_each(self) -> None:
         """When the journal is crowded, or his answers are more than he may leave unread, not until that is over."""
-        for crowded, owed in ((True, 0), (False, 101)):
-            publisher, [call] = self.read(crowded, owed)
+        for overloaded, owed in ((True, 0), (False, 101)):
+            publisher, [call] = self.read(overloaded, owed)
             self.assertFalse(publisher.read)
             call()
             self.assertEqual((publisher.read, publisher.listened), (True, [False, True]))

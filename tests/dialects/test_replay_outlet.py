@@ -36,7 +36,7 @@ class ReplayingTests(SynchronousTestCase):
         self.assertFalse(self.replaying.full)
         self.replaying.send(b"x")
         self.assertTrue(self.replaying.full)
-        self.replaying.whenRoom(lambda: called.append(1))
+        self.replaying.whenRelieved(lambda: called.append(1))
         self.outbox.resumeProducing()
         self.assertEqual(called, [])
         self.clock.advance(0)

@@ -262,7 +262,7 @@ class Load:
                 )
             )
         self.queues.add(note)
-        self.journal.note(note)
+        self.journal.appendState(note)
 
     def _barrier(self) -> None:
         barrier = Barrier({fact for fact in self.queues.facts() if fact[2] or fact[0] == "open"}, NEVER)
@@ -276,7 +276,7 @@ class Load:
 
         if self.journal._group.readOnly is None:
             self.barriers.append(barrier)
-            self.journal.whenSafe(safe)
+            self.journal.whenCommitted(safe)
 
     def _stage(self) -> None:
         payloads = [self._payload() for _ in range(3)]

@@ -26,14 +26,14 @@ class MemoryJournalTests(SynchronousTestCase):
         said: list[int] = []
         journal = MemoryJournal()
         journal.append(None, b"body", 3, lambda offset, reason: None)
-        journal.whenSafe(lambda: said.append(1))
+        journal.whenCommitted(lambda: said.append(1))
         self.assertEqual(said, [1])
 
     def test_nothing(self) -> None:
         """What is read back is nothing, and nothing can be staged."""
         journal = MemoryJournal()
         said: list[object] = []
-        journal.note("a note")
+        journal.appendState("a note")
         journal.fetch([1], 10, said.append)
         journal.read(1, lambda topic: True, 10, lambda batches, end: said.append((list(batches), end)))
         journal.offsetAt(0, said.append)

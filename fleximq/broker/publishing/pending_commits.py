@@ -64,16 +64,16 @@ class Recording:
         self._waiting = 0
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether so much waits for the disk that those who publish should not be read."""
-        return self._waiting > CROWDED or self._journal.crowded
+        return self._waiting > CROWDED or self._journal.overloaded
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when it is worth looking again whether it is crowded."""
         if self._waiting > CROWDED:
-            self._journal.whenSafe(call)
+            self._journal.whenCommitted(call)
         else:
-            self._journal.whenRoom(call)
+            self._journal.whenRelieved(call)
 
     def keep(
         self, envelope: Envelope, body: Any, count: int, size: int = 0, told: Callable[[str | None], None] | None = None

@@ -79,7 +79,7 @@ class Transactions:
         self.held = 0
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether so much waits for a transaction that those who publish should not be read.
 
         They have one read each before they notice, and what is on its way to the disk then comes as well; so ``held``,
@@ -91,9 +91,9 @@ class Transactions:
         """Tell whether something that a client published may wait here."""
         return publisher in self._publishers
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        """Call once it is not ``crowded``; at once if it is not."""
-        if self.crowded:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call once it is not ``overloaded``; at once if it is not."""
+        if self.overloaded:
             self._room.append(call)
         else:
             call()
@@ -171,7 +171,7 @@ class Transactions:
     def _makeRoom(self) -> None:
         if not self._waiting:
             self._publishers.clear()
-        if not self.crowded:
+        if not self.overloaded:
             calls, self._room = self._room, []
             for call in calls:
                 call()

@@ -74,7 +74,7 @@ class Outlet(Protocol):
     def full(self) -> bool:
         """Whether the connection has so much left to take that it should get no more for now."""
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once it is not full any more; never, if the connection ends."""
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -110,7 +110,7 @@ class Cover:
         self.start = start
         self.known = known
 
-    def takes(self, topic: Topic) -> bool:
+    def accepts(self, topic: Topic) -> bool:
         """Tell whether publications to a topic come this way; a pattern covers durable topics only."""
         return (self.literal or topic.durable) and self.matches(topic.name)
 
@@ -195,9 +195,9 @@ class Feed:
         self._proceed()
         return True
 
-    def takes(self, topic: Topic) -> bool:
+    def accepts(self, topic: Topic) -> bool:
         """Tell whether publications to a topic come this way."""
-        return any(cover.takes(topic) for cover in self.covers.values())
+        return any(cover.accepts(topic) for cover in self.covers.values())
 
     def brings(self, name: str) -> bool:
         """Tell whether what the journal has of a topic comes this way."""
@@ -258,7 +258,7 @@ class Feed:
             return
         if self.outlet.full:
             self._busy = True
-            self.outlet.whenRoom(self._room)
+            self.outlet.whenRelieved(self._room)
         elif self._singles:
             offset = self._singles[0][0]
             names = {name for _, name in self._singles}

@@ -243,9 +243,9 @@ class Replays:
         """Let the feeds that there are take the connection's place in what they cover, the lasting one first."""
         feeds = tuple(feeds[client] for feeds in (self._lasting, self._passing) if client in feeds)
         if feeds:
-            self._topics.standIns[outlet.subscriber] = feeds
+            self._topics.proxies[outlet.subscriber] = feeds
         else:
-            self._topics.standIns.pop(outlet.subscriber, None)
+            self._topics.proxies.pop(outlet.subscriber, None)
 
     def _lost(self, client: Client, outlet: Outlet, name: str, error: BrokerError) -> None:
         self._unsubscribe(client, name)

@@ -92,7 +92,7 @@ class _Bound:
 class TopicTable:
     """All topics and all wildcard subscriptions.
 
-    ``standIns`` holds the feeds (:mod:`fleximq.broker.replay.feed`) that take a subscriber's place in what they bring,
+    ``proxies`` holds the feeds (:mod:`fleximq.broker.replay.feed`) that take a subscriber's place in what they bring,
     the
     first that does; call :meth:`rearranged` when what they bring changes. ``publishedBefore`` is how many messages were
     published to topics that were forgotten since.
@@ -121,7 +121,7 @@ class TopicTable:
         self._same: dict[Takers, Takers] = {}
         self._channels: list[str] | None = None
         self.publishedBefore = 0
-        self.standIns: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
+        self.proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
         self._bounds: dict[ISubscriber, _Bound] = {}
 
     def __len__(self) -> int:
@@ -292,7 +292,7 @@ class TopicTable:
     def listens(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
         """Tell whether somebody is among those who take what is published to this topic, himself or by a feed."""
         return subscriber in members or any(
-            feed in members and feed.takes(topic) for feed in self.standIns.get(subscriber, ())
+            feed in members and feed.accepts(topic) for feed in self.proxies.get(subscriber, ())
         )
 
     def rearranged(self) -> None:
@@ -302,9 +302,9 @@ class TopicTable:
     def _takers(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return everybody who is handed what is published to this topic: feeds instead of those they stand in for."""
         members = self.subscribers(topic)
-        for subscriber, feeds in self.standIns.items():
+        for subscriber, feeds in self.proxies.items():
             for feed in feeds:
-                if feed.takes(topic):
+                if feed.accepts(topic):
                     if members.pop(subscriber, False) is None:
                         members[feed] = None
                     break

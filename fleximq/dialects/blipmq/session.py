@@ -104,9 +104,9 @@ class BlipSession(StreamSession):
         self._steps = _STEPS[phase]
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of an unfinished frame."""
-        return self._scanner.held
+        return self._scanner.buffered
 
     def received(self, data: bytes) -> None:
         """Work through what was read, run by run, as far as the peer reads the answers; later go on with b""."""
@@ -243,7 +243,7 @@ class BlipSession(StreamSession):
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
         if subscription.kept:
             answer = [encodeFrame(FrameType.ACK, asked[0], encodeSubscription(subscription.id))]
-            self.broker.whenSafe(partial(self._subscribed, asked, answer, self.answers.laterList(answer)))
+            self.broker.whenCommitted(partial(self._subscribed, asked, answer, self.answers.laterList(answer)))
         else:
             self._acknowledge(asked[0], subscription.id)
 
@@ -308,7 +308,7 @@ class BlipSession(StreamSession):
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 
     def _ping(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
-        self.broker.whenSafe(self.answers.later(encodeFrame(FrameType.PONG, asked[0])), self._me)
+        self.broker.whenCommitted(self.answers.later(encodeFrame(FrameType.PONG, asked[0])), self._me)
 
     def _ignore(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         """A client's NACK or PONG answers nothing that was asked."""

@@ -233,7 +233,7 @@ class FlexiMessages(FlexiReplies):
         if self.broker.isSafe(self._me):
             self.answers.take(pong)
         else:
-            self.broker.whenSafe(self.answers.later(pong), self._me)
+            self.broker.whenCommitted(self.answers.later(pong), self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Nothing to do: that it came is what counts."""

@@ -330,7 +330,7 @@ class MiniSession(StreamSession):
             return
         batch, self._batch = self._batch, []
         if self._confirming:
-            self.broker.whenSafe(self.answers.laterList(batch), self._me)
+            self.broker.whenCommitted(self.answers.laterList(batch), self._me)
         elif self._promising and not self.broker.isSafe(self._me):
             self.broker.whenKept(self.answers.laterList(batch), self._me)
         else:

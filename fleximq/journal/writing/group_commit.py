@@ -30,7 +30,7 @@ class GroupCommit:
     ``readOnly`` is the reason why nothing is taken, None while all is well.
 
     :param now: microseconds since 1970.
-    :param crowdedAt: bytes that may wait before ``crowded`` is True.
+    :param crowdedAt: bytes that may wait before ``overloaded`` is True.
     :param settled: is given each commit that is safe, before anybody is told of it.
     :param failed: is given the first one that is not.
     :param rollDue: tells whether the next commit should begin a new segment.
@@ -51,8 +51,8 @@ class GroupCommit:
         onError: Callable[[Exception], None],
     ) -> None:
         self.next = self.end = next
-        self.appended = self.safe = 0
-        self.crowded = False
+        self.appended = self.decided = 0
+        self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
         self._now = now
         self._crowdedAt = crowdedAt
@@ -111,19 +111,19 @@ class GroupCommit:
         pending.size += size
         self._bytes += size
         if self._bytes > self._crowdedAt:
-            self.crowded = True
+            self.overloaded = True
         if self._writing is None:
             self.handOver()
         return self.appended
 
-    def note(self, event: StateRecord) -> None:
+    def appendState(self, event: StateRecord) -> None:
         """See :class:`fleximq.interfaces.IJournal`; while nothing can be kept a later checkpoint says it all."""
         if self.readOnly is None:
             self._pending.noted.add(event)
             if self._writing is None:
                 self.handOver()
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
         commit = self._lastWith() if number is None else self._commitOf(number)
         if commit is None:
@@ -138,16 +138,16 @@ class GroupCommit:
         return pending if pending.waits or pending.noted else self._writing or self._telling
 
     def _commitOf(self, number: int) -> Commit | None:
-        if number <= self.safe:
+        if number <= self.decided:
             return None
         for commit in (self._telling, self._writing):
             if commit is not None and number <= commit.last:
                 return commit
         return self._pending if number <= self._pending.last else None
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
-        if self.crowded:
+        if self.overloaded:
             self._room.append(call)
         else:
             call()
@@ -262,7 +262,7 @@ class GroupCommit:
         if commit is None and self._writing is not None:
             return
         behind, self._pending = self._pending, Commit(last=self.appended, next=self.next)
-        commit = commit or Commit(last=self.safe, next=self.end, reason=reason)
+        commit = commit or Commit(last=self.decided, next=self.end, reason=reason)
         self._bytes -= commit.size + behind.size
         if not self._faulty:
             self._faulty = True
@@ -278,7 +278,7 @@ class GroupCommit:
                 if offset < 0:
                     call()
                     continue
-                self.safe += 1
+                self.decided += 1
                 if reason is not None:
                     call(0, reason)
                     continue
@@ -290,12 +290,12 @@ class GroupCommit:
         self._telling = None
 
     def _makeRoom(self) -> None:
-        if not self.crowded or self._bytes > self._crowdedAt:
+        if not self.overloaded or self._bytes > self._crowdedAt:
             return
-        self.crowded = False
+        self.overloaded = False
         waiting, self._room = self._room, []
         for place, call in enumerate(waiting):
-            if self.crowded:
+            if self.overloaded:
                 self._room = waiting[place:] + self._room
                 return
             try:

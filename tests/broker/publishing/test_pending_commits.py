@@ -41,7 +41,7 @@ class DurableCase(BrokerCase):
     def safe(self) -> list[int]:
         """Return what gets an entry when what Alice published is safe."""
         said: list[int] = []
-        self.broker.whenSafe(lambda: said.append(1), self.alice)
+        self.broker.whenCommitted(lambda: said.append(1), self.alice)
         return said
 
 
@@ -152,7 +152,7 @@ class CommitTests(DurableCase):
         """What is safe for one client does not wait for another's."""
         self.bring("a")
         said: list[int] = []
-        self.broker.whenSafe(lambda: said.append(1), self.bob)
+        self.broker.whenCommitted(lambda: said.append(1), self.bob)
         self.assertEqual((said, self.broker.isSafe(self.bob), self.broker.isSafe(self.alice)), ([1], True, False))
         mine = self.safe()
         self.assertEqual(mine, [])
@@ -165,7 +165,7 @@ class CommitTests(DurableCase):
         note = lambda reason, places: said.append(reason)  # noqa: E731
         for reason in ("first", "second"):
             self.broker.publish(self.envelope("d"), text(reason), 1, note)
-            self.broker.whenSafe(lambda reason=reason: said.append(f"after {reason}"), self.alice)  # type: ignore
+            self.broker.whenCommitted(lambda reason=reason: said.append(f"after {reason}"), self.alice)  # type: ignore
         self.journal.commit("no")
         self.assertEqual(said, ["no", "after first", "no", "after second"])
 
@@ -203,7 +203,7 @@ class OrderTests(DurableCase):
         envelope = self.envelope()._replace(publisher=self.bob)
         self.broker.publish(envelope, text("b"), 1)
         said: list[list[bytes]] = []
-        self.broker.whenSafe(lambda: said.append(taker.payloads()), self.bob)
+        self.broker.whenCommitted(lambda: said.append(taker.payloads()), self.bob)
         self.assertEqual(said, [])
         self.journal.commit()
         self.assertEqual(said, [[b"a", b"b"]])
@@ -324,7 +324,7 @@ class OrderTests(DurableCase):
             elif step == "narrowed":
                 self.broker.publishNarrowed(self.envelope(), text(content), 1, [carol.id])
                 line.append((content, False))
-            elif step == "one" and self.journal.safe < self.journal.appended:
+            elif step == "one" and self.journal.decided < self.journal.appended:
                 self.journal.commit(runs=1)
                 decide(1, True)
             elif step in ("commit", "refuse"):
@@ -417,7 +417,7 @@ class OnceTests(DurableCase):
         envelope = self.envelope("d")._replace(publisher=self.bob)
         self.broker.publishOnce(envelope, text("a"), ["a"])
         said: list[int] = []
-        self.broker.whenSafe(lambda: said.append(1), self.bob)
+        self.broker.whenCommitted(lambda: said.append(1), self.bob)
         self.assertEqual(said, [])
         self.journal.commit()
         self.assertEqual((said, len(self.journal.kept)), ([1], 1))
@@ -493,13 +493,13 @@ class CrowdTests(DurableCase):
     def test_journal(self) -> None:
         """When the journal says so."""
         said: list[int] = []
-        self.assertFalse(self.broker.crowded)
-        self.journal.crowded = True
-        self.assertTrue(self.broker.crowded)
-        self.broker.whenRoom(lambda: said.append(1))
+        self.assertFalse(self.broker.overloaded)
+        self.journal.overloaded = True
+        self.assertTrue(self.broker.overloaded)
+        self.broker.whenRelieved(lambda: said.append(1))
         self.assertEqual(said, [])
-        self.journal.crowded = False
-        self.assertEqual((said, self.broker.crowded), ([1], False))
+        self.journal.overloaded = False
+        self.assertEqual((said, self.broker.overloaded), ([1], False))
 
     def test_behind(self) -> None:
         """And when too much waits behind what it has, though it is not kept itself."""
@@ -509,11 +509,11 @@ class CrowdTests(DurableCase):
         half = Message(bytes(CROWDED // 2), Content.BYTES)
         self.broker.publish(envelope, [half], 1)
         self.broker.publish(envelope, [half], 1)
-        self.assertFalse(self.broker.crowded)
+        self.assertFalse(self.broker.overloaded)
         self.publish("b")
-        self.assertTrue(self.broker.crowded)
+        self.assertTrue(self.broker.overloaded)
         said: list[bool] = []
-        self.broker.whenRoom(lambda: said.append(self.broker.crowded))
+        self.broker.whenRelieved(lambda: said.append(self.broker.overloaded))
         self.assertEqual(said, [])
         self.journal.commit()
         self.assertEqual(said, [False])

@@ -37,17 +37,17 @@ class WaitingTests(DurableCase):
     def test_crowded(self) -> None:
         """Nobody publishes beyond the bound, until the transaction was brought."""
         said: list[str] = []
-        self.assertFalse(self.broker.crowded)
+        self.assertFalse(self.broker.overloaded)
         self.send(CROWDED)
-        self.assertEqual((self.transactions.held, self.broker.crowded), (CROWDED, False))
-        self.broker.whenRoom(lambda: said.append("room"))
+        self.assertEqual((self.transactions.held, self.broker.overloaded), (CROWDED, False))
+        self.broker.whenRelieved(lambda: said.append("room"))
         self.publish("x")
         self.journal.commit()
-        self.assertTrue(self.broker.crowded)
-        self.broker.whenRoom(lambda: said.append(f"{len(self.taker.messages)} of 3"))
+        self.assertTrue(self.broker.overloaded)
+        self.broker.whenRelieved(lambda: said.append(f"{len(self.taker.messages)} of 3"))
         self.assertEqual(said, ["room"])
         self.journal.answer()
-        self.assertEqual((said, self.transactions.held, self.broker.crowded), (["room", "3 of 3"], 0, False))
+        self.assertEqual((said, self.transactions.held, self.broker.overloaded), (["room", "3 of 3"], 0, False))
 
     def test_emptyOnes(self) -> None:
         """Runs of nothing count as well, for what they take."""
@@ -59,7 +59,7 @@ class WaitingTests(DurableCase):
         """Where the next transaction follows, there is room as soon as what stood before it was brought."""
         said: list[int] = []
         self.send(CROWDED + 1)
-        self.broker.whenRoom(lambda: said.append(self.transactions.held))
+        self.broker.whenRelieved(lambda: said.append(self.transactions.held))
         self.transact("r", "1")
         self.send(1000)
         self.journal.answer()
@@ -72,7 +72,7 @@ class WaitingTests(DurableCase):
         said: list[int] = []
         self.transact("r", "1")
         self.send(CROWDED + 1)
-        self.broker.whenRoom(lambda: said.append(1))
+        self.broker.whenRelieved(lambda: said.append(1))
         self.journal.answer()
         self.assertEqual(said, [])
         self.journal.answer()

@@ -48,7 +48,7 @@ class Reader(Collector):
         self.waiting: list[Callable[[], None]] = []
         self.later: list[Callable[[], None]] = []
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Keep for :meth:`relieve`."""
         self.waiting.append(call)
 
@@ -204,7 +204,7 @@ class FeedTests(SynchronousTestCase):
         """A feed takes a subscriber's place, in a form that renders late."""
         machine = FeedMachine()
         machine.follow("d.a", 0)
-        [(feed,)] = machine.broker.topics.standIns.values()
+        [(feed,)] = machine.broker.topics.proxies.values()
         verifyObject(ISubscriberProxy, feed)
         verifyObject(IForm, feed.form)
 
@@ -233,7 +233,7 @@ class FeedTests(SynchronousTestCase):
         machine.follow("d.a", 0)
         machine.broker.leave(machine.client, "test")
         self.assertTrue(machine.reader.closed)
-        self.assertEqual(machine.broker.topics.standIns, {})
+        self.assertEqual(machine.broker.topics.proxies, {})
 
     def test_failingJournal(self) -> None:
         """What the journal raises ends all subscriptions of the feed, each with the error."""
