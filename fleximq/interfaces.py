@@ -83,7 +83,7 @@ class IBrokerObserver(Interface):
     """Is told what happens in the broker: metrics, audit, presence. What it raises is logged and hurts nobody."""
 
     def clientJoined(client: Any) -> None:
-        """A :class:`fleximq.broker.envelope.Client` was given its id."""
+        """A :class:`fleximq.broker.envelope.ConnectedClient` was given its id."""
 
     def clientLeft(client: Any, reason: str) -> None:
         """A client is gone; ``reason`` is a short constant phrase, fit for counting."""

@@ -21,12 +21,14 @@ from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import Token
 from tests.attacks.case import AttackCase
 from tests.fuzz.run import resident
+from tests.nightly import nightly
 from tests.security.secrets_on_disk import CHEAP
 
 GUESSES = 100_000
 MEBIBYTE = 1 << 20
 
 
+@nightly
 class MemoryTests(SynchronousTestCase):
     """A broker's door with tokens, in memory: what guessing costs there."""
 
@@ -87,6 +89,7 @@ class MemoryTests(SynchronousTestCase):
         self.assertEqual(admitted.principal.name, "anna")
 
 
+@nightly
 class ProcessTests(AttackCase):
     """A running broker with passwords, guessed at from another machine."""
 

@@ -299,7 +299,7 @@ class FlexiDurableTests(FlexiCase):
 
     def test_behindTransaction(self) -> None:
         """What waits for a transaction that is read back stays within its bound; all of it comes, in order."""
-        self.patch(transactions, "CROWDED", 16_384)
+        self.patch(transactions, "OVERLOAD_BYTES", 16_384)
         broker, tokens = self.server.broker, ["1"]
         staged = [(Envelope(broker.topicFor(broker.itself, "d"), broker.itself, OneByOne()), text("first"), 1)]
         self.journal.stage("q", 1, "p", staged, lambda token, reason: None)

@@ -4,7 +4,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.publisher_backpressure import pausePublisher
 from tests.dialects.connection.test_slow_consumer import Publisher
 
@@ -20,7 +20,7 @@ class _Broker:
         """Keep it."""
         self.calls.append(call)
 
-    def whenKept(self, call: Any, client: Client) -> None:
+    def whenPublicationsDecided(self, call: Any, client: ConnectedClient) -> None:
         """Keep it."""
         self.calls.append(call)
 
@@ -48,7 +48,7 @@ class HoldBackTests(SynchronousTestCase):
         """Hold somebody back if need be; return him, and what may let him go on."""
         publisher = Publisher()
         broker = _Broker(overloaded)
-        self.client = Client(1000, "any", "any-1000")
+        self.client = ConnectedClient(1000, "any", "any-1000")
         session: Any = _Session(broker, owed)
         reader: Any = publisher
         pausePublisher(session, self.client, reader)

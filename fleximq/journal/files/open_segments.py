@@ -1,7 +1,7 @@
 """The segments' files as they are read: opened when they are first looked into, and closed when many are open."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from errno import EIO
 from typing import NamedTuple
 
@@ -121,14 +121,9 @@ class OpenSegments:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return _Placed(header, (), None, FrameError(_GONE))
-        counts: list[int | None] = []
-        why: Exception = FrameError(_GONE)
-        for position in transaction.staged:
-            try:
-                counts.append(self._count(position))
-            except (FrameError, OSError) as error:
-                why = _damage(error)
-                counts.append(None)
+        counts, why = self._counts(transaction.staged, self._count)
+        if None in counts or sum(filter(None, counts)) != header.count:
+            counts, why = self._counts(transaction.staged, self._checkedCount)
         offsets, gap = placed(counts, header.baseOffset, header.count)
         portions = [
             Portion(position, first, first + count)
@@ -155,6 +150,23 @@ class OpenSegments:
             return None
         batch.offsets = range(first, next)
         return batch
+
+    def _counts(self, positions: Iterable[int], count: Callable[[int], int]) -> tuple[list[int | None], Exception]:
+        """Return the number of records of each staged frame, None for a damaged one, and the last damage."""
+        counts: list[int | None] = []
+        why: Exception = FrameError(_GONE)
+        for position in positions:
+            try:
+                counts.append(count(position))
+            except (FrameError, OSError) as error:
+                why = _damage(error)
+                counts.append(None)
+        return counts, why
+
+    def _checkedCount(self, position: int) -> int:
+        """Return what :meth:`_count` does, of a frame whose check sum is right."""
+        segment = self._segmentAt(position)
+        return frameAt(self.window(segment), position, segment.id)[0].count
 
     def _count(self, position: int) -> int:
         """Return how many records were staged at a position."""

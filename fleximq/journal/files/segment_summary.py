@@ -209,16 +209,20 @@ def placed(counts: Sequence[int | None], base: int, count: int) -> tuple[list[in
     first, last = base, base + count
     place = 0
     for place, number in enumerate(counts):
-        if number is None or first + number > last:
+        if number is None:
             break
+        if first + number > last:
+            return [None] * len(counts), (base, base + count)
         offsets[place] = first
         first += number
     else:
         return (offsets, None) if first == last else ([None] * len(counts), (base, last))
     for behind in range(len(counts) - 1, place, -1):
         number = counts[behind]
-        if number is None or last - number < first:
+        if number is None:
             break
+        if last - number < first:
+            return [None] * len(counts), (base, base + count)
         last -= number
         offsets[behind] = last
     return offsets, (first, last)

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleximq.broker.publishing.pending_commits import CROWDED
+from fleximq.broker.publishing.pending_commits import OVERLOAD_BYTES
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
@@ -32,13 +32,13 @@ class DurableCase(BrokerCase):
     def bring(self, *contents: str, name: str = "d", **more: Any) -> None:
         """Publish a run as Alice, and note what is told of it."""
         envelope = self.envelope(name, **more)
-        self.broker.publish(envelope, text(*contents), len(contents), self.note)
+        self.broker.publish(envelope, text(*contents), len(contents), self.appendState)
 
-    def note(self, reason: str | None, places: Any) -> None:
+    def appendState(self, reason: str | None, places: Any) -> None:
         """Note what is told."""
         self.told.append((reason, list(places)))
 
-    def safe(self) -> list[int]:
+    def decided(self) -> list[int]:
         """Return what gets an entry when what Alice published is safe."""
         said: list[int] = []
         self.broker.whenCommitted(lambda: said.append(1), self.alice)
@@ -92,7 +92,7 @@ class WhichTests(DurableCase):
         self.begin(durable=("d",))
         taker = self.subscribe(self.bob, "d")
         self.bring("a", durable=True)
-        self.assertEqual((taker.payloads(), self.told, self.safe()), ([b"a"], [], [1]))
+        self.assertEqual((taker.payloads(), self.told, self.decided()), ([b"a"], [], [1]))
 
 
 class CommitTests(DurableCase):
@@ -125,7 +125,7 @@ class CommitTests(DurableCase):
         error = self.assertRaises(NotRecorded, self.bring, "a", "b")
         self.assertEqual((list(error.refused), error.reason), ([0, 1], "the journal is read-only"))
         self.assertEqual(str(error), "durable publish failed: the journal is read-only")
-        self.assertEqual((self.told, self.safe(), taker.payloads()), ([], [1], []))
+        self.assertEqual((self.told, self.decided(), taker.payloads()), ([], [1], []))
         self.assertFalse(self.broker.topics.get("d").line)
         self.journal.readOnly = ""
         self.bring("c")
@@ -153,11 +153,14 @@ class CommitTests(DurableCase):
         self.bring("a")
         said: list[int] = []
         self.broker.whenCommitted(lambda: said.append(1), self.bob)
-        self.assertEqual((said, self.broker.isSafe(self.bob), self.broker.isSafe(self.alice)), ([1], True, False))
-        mine = self.safe()
+        self.assertEqual(
+            (said, self.broker.arePublicationsDecided(self.bob), self.broker.arePublicationsDecided(self.alice)),
+            ([1], True, False),
+        )
+        mine = self.decided()
         self.assertEqual(mine, [])
         self.journal.commit()
-        self.assertEqual((mine, self.broker.isSafe(self.alice)), ([1], True))
+        self.assertEqual((mine, self.broker.arePublicationsDecided(self.alice)), ([1], True))
 
     def test_toldBeforeSafe(self) -> None:
         """A refusal is told before the client's answers are due, not before those to earlier messages."""
@@ -220,13 +223,13 @@ class OrderTests(DurableCase):
         self.subscribe(self.bob, "t")
         self.publish("a")
         topic = self.broker.topics.get("t")
-        before = topic.only, topic.takers, topic.routes
-        self.assertIsNotNone(topic.takers)
+        before = topic.onlyForm, topic.deliverCalls, topic.routes
+        self.assertIsNotNone(topic.deliverCalls)
         self.publish("b", durable=True)
-        self.assertEqual((topic.careful, topic.only, topic.takers), (True, None, None))
+        self.assertEqual((topic.needsSlowPath, topic.onlyForm, topic.deliverCalls), (True, None, None))
         self.journal.commit()
-        self.assertFalse(topic.careful)
-        self.assertEqual((topic.only, topic.takers, topic.routes), before)
+        self.assertFalse(topic.needsSlowPath)
+        self.assertEqual((topic.onlyForm, topic.deliverCalls, topic.routes), before)
 
     def test_keptInTheTable(self) -> None:
         """A topic with a line is not forgotten; afterwards it may be."""
@@ -333,7 +336,7 @@ class OrderTests(DurableCase):
             decide(0, True)
             self.assertEqual(friend.payloads(), expected)
         topic = self.broker.topics.get("t")
-        self.assertEqual((len(topic.line), topic.owed, topic.owedBytes, topic.careful), (0, 0, 0, False))
+        self.assertEqual((len(topic.line), topic.owed, topic.owedBytes, topic.needsSlowPath), (0, 0, 0, False))
 
 
 class GuardTests(DurableCase):
@@ -391,7 +394,7 @@ class OnceTests(DurableCase):
     def once(self, *ids: str, name: str = "d") -> None:
         """Publish messages with these ids, whose payloads are the ids, as Alice."""
         body = [Message(id.encode(), Content.TEXT, message_id=id) for id in ids]
-        self.broker.publishOnce(self.envelope(name), body, ids, self.note)
+        self.broker.publishOnce(self.envelope(name), body, ids, self.appendState)
 
     def test_repeated(self) -> None:
         """A repeat is neither stored nor delivered, and is safe at once."""
@@ -399,7 +402,7 @@ class OnceTests(DurableCase):
         self.once("a", "b")
         self.journal.commit()
         self.once("a")
-        self.assertEqual((self.safe(), len(self.journal.kept), taker.payloads()), ([1], 1, [b"a", b"b"]))
+        self.assertEqual((self.decided(), len(self.journal.kept), taker.payloads()), ([1], 1, [b"a", b"b"]))
         self.assertEqual(self.broker.counts.events["repeated publications"], 1)
 
     def test_partly(self) -> None:
@@ -482,7 +485,7 @@ class OnceTests(DurableCase):
         """Work queues take part where that is asked for."""
         envelope = self.envelope("d", durable=True)
         for _ in range(2):
-            self.broker.produceOnce(envelope, text("a"), ["a"], self.note)
+            self.broker.produceOnce(envelope, text("a"), ["a"], self.appendState)
         self.journal.commit()
         self.assertEqual((len(self.journal.kept), self.told), (1, [(None, [0]), (None, [0])]))
 
@@ -506,7 +509,7 @@ class CrowdTests(DurableCase):
         self.open(durable=())
         self.publish("a", durable=True)
         envelope = self.envelope()
-        half = Message(bytes(CROWDED // 2), Content.BYTES)
+        half = Message(bytes(OVERLOAD_BYTES // 2), Content.BYTES)
         self.broker.publish(envelope, [half], 1)
         self.broker.publish(envelope, [half], 1)
         self.assertFalse(self.broker.overloaded)

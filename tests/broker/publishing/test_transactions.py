@@ -1,6 +1,6 @@
 """What waits while a transaction is read back: in order, and not more than there is memory for."""
 
-from fleximq.broker.publishing.transactions import CROWDED
+from fleximq.broker.publishing.transactions import OVERLOAD_BYTES
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.values.message import Content, Message
 from tests.broker.parts import text
@@ -38,8 +38,8 @@ class WaitingTests(DurableCase):
         """Nobody publishes beyond the bound, until the transaction was brought."""
         said: list[str] = []
         self.assertFalse(self.broker.overloaded)
-        self.send(CROWDED)
-        self.assertEqual((self.transactions.held, self.broker.overloaded), (CROWDED, False))
+        self.send(OVERLOAD_BYTES)
+        self.assertEqual((self.transactions.held, self.broker.overloaded), (OVERLOAD_BYTES, False))
         self.broker.whenRelieved(lambda: said.append("room"))
         self.publish("x")
         self.journal.commit()
@@ -58,12 +58,12 @@ class WaitingTests(DurableCase):
     def test_nextTransaction(self) -> None:
         """Where the next transaction follows, there is room as soon as what stood before it was brought."""
         said: list[int] = []
-        self.send(CROWDED + 1)
+        self.send(OVERLOAD_BYTES + 1)
         self.broker.whenRelieved(lambda: said.append(self.transactions.held))
         self.transact("r", "1")
         self.send(1000)
         self.journal.answer()
-        self.assertEqual((said, self.broker.isUnderWay(self.alice)), ([1000], True))
+        self.assertEqual((said, self.broker.hasPendingPublications(self.alice)), ([1000], True))
         self.journal.answer()
         self.assertEqual((self.transactions.held, len(self.taker.messages)), (0, 4))
 
@@ -71,7 +71,7 @@ class WaitingTests(DurableCase):
         """There is none while more than the bound stands behind the next transaction."""
         said: list[int] = []
         self.transact("r", "1")
-        self.send(CROWDED + 1)
+        self.send(OVERLOAD_BYTES + 1)
         self.broker.whenRelieved(lambda: said.append(1))
         self.journal.answer()
         self.assertEqual(said, [])
@@ -80,10 +80,13 @@ class WaitingTests(DurableCase):
 
     def test_publishers(self) -> None:
         """Whoever has published something that waits is under way, though it is on disk; nobody else is."""
-        self.assertFalse(self.broker.isUnderWay(self.alice))
+        self.assertFalse(self.broker.hasPendingPublications(self.alice))
         self.publish("a")
         self.journal.commit()
-        self.assertEqual((self.broker.isSafe(self.alice), self.broker.isUnderWay(self.alice)), (True, True))
-        self.assertFalse(self.broker.isUnderWay(self.bob))
+        self.assertEqual(
+            (self.broker.arePublicationsDecided(self.alice), self.broker.hasPendingPublications(self.alice)),
+            (True, True),
+        )
+        self.assertFalse(self.broker.hasPendingPublications(self.bob))
         self.journal.answer()
-        self.assertFalse(self.broker.isUnderWay(self.alice))
+        self.assertFalse(self.broker.hasPendingPublications(self.alice))

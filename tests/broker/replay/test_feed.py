@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError
@@ -87,7 +87,7 @@ class Reader(Collector):
             call()
 
 
-_FORM = LateForm(_WithOffsets())
+_FORM = DeferredForm(_WithOffsets())
 
 
 class FeedMachine(RuleBasedStateMachine):
@@ -213,7 +213,7 @@ class FeedTests(SynchronousTestCase):
         machine = FeedMachine()
         form = AsMessages()
         readers = [Reader() for _ in range(3)]
-        late = LateForm(form)
+        late = DeferredForm(form)
         for reader in readers:
             reader.form = late  # type: ignore[assignment]
             client = machine.broker.join("fleximq")
