@@ -26,11 +26,11 @@ def pausePublisher(session: Session, client: Client, reader: PausablePublisher) 
     It is noted as their publisher, in case that somebody who gets them later holds it up.
     """
     broker = session.broker
-    reading = reader.reading
+    reading = reader.readPauses
     client.reader = reader
     if broker.crowded:
-        reading.stop(PublisherPause.CROWDED)
-        broker.whenRoom(lambda: reading.go(PublisherPause.CROWDED))
-    if 0 < session.owed > session.outbox.room:
-        reading.stop(PublisherPause.UNSENT)
-        broker.whenKept(lambda: reading.go(PublisherPause.UNSENT), client)
+        reading.pause(PublisherPause.CROWDED)
+        broker.whenRoom(lambda: reading.resume(PublisherPause.CROWDED))
+    if 0 < session.pendingAnswerBytes > session.outbox.space:
+        reading.pause(PublisherPause.UNSENT)
+        broker.whenKept(lambda: reading.resume(PublisherPause.UNSENT), client)

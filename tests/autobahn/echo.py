@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.session import Session
-from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
+from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.dialects.websocket.protocol import INVALID_PAYLOAD
 from fleximq.errors import BrokerError
 from fleximq.security.principal import Admitted
@@ -53,7 +53,7 @@ class EchoSession(Session):
         """There is no word for errors."""
 
 
-class TextFace(WebSocketFace):
+class TextFace(WebSocketSessionProtocol):
     """Takes texts quickly."""
 
     kinds: ClassVar[frozenset[int]] = frozenset({TEXT})
