@@ -49,7 +49,7 @@ class ISubscriber(Interface):
         """Take one run in the subscriber's form. Never raises, never waits, never calls the broker."""
 
 
-class IStandIn(ISubscriber):
+class ISubscriberProxy(ISubscriber):
     """A subscriber that takes another's place in some topics."""
 
     def takes(topic: Any) -> bool:
@@ -207,16 +207,15 @@ class IJournal(Interface):
     ) -> None:
         """Read what was committed from an offset on, of topics that are wanted, about ``most`` bytes.
 
-        ``found`` is given :class:`fleximq.values.records.Batch` objects and the offset to go on from, ``end`` at the
-        end, and
-        the same offset again if the journal could not be read.
+        ``found`` is given :class:`fleximq.values.records.StoredBatch` objects and the offset to go on from: ``end``
+        after the last one, the same offset again if the journal could not be read.
         """
 
     def bounds() -> Mapping[str, Any]:
-        """Return the :class:`fleximq.values.records.Bounds` of each topic that has messages."""
+        """Return the :class:`fleximq.values.records.TopicBounds` of each topic that has messages."""
 
     def behind(offset: int) -> Any:
-        """Return how much stands from an offset on, about: :class:`fleximq.values.records.Waiting`."""
+        """Return how much stands from an offset on, about: :class:`fleximq.values.records.BacklogSize`."""
 
     def offsetAt(time: int, found: Callable[[int], None]) -> None:
         """Find the first offset that was appended at this time (microseconds since 1970) or later, else ``end``."""

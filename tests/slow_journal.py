@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import Bounds, Waiting
+from fleximq.values.records import BacklogSize, TopicBounds
 from tests.journal_records import Record, batchOf, recordsOf
 
 
@@ -192,19 +192,19 @@ class SlowJournal:
 
     def bounds(self) -> Mapping[str, Any]:
         """Return the bounds of each topic that has a record."""
-        found: dict[str, Bounds] = {}
+        found: dict[str, TopicBounds] = {}
         for record in self.records:
             size = len(record.header) + len(record.payload)
             known = found.get(record.topic)
             first, time = (record.offset, record.time) if known is None else (known.first, known.firstTime)
             count, total = (0, 0) if known is None else (known.count, known.bytes)
-            found[record.topic] = Bounds(first, record.offset, time, record.time, count + 1, total + size)
+            found[record.topic] = TopicBounds(first, record.offset, time, record.time, count + 1, total + size)
         return found
 
-    def behind(self, offset: int) -> Waiting:
+    def behind(self, offset: int) -> BacklogSize:
         """Count the records that are committed."""
         waiting = [record for record in self.records if record.offset >= offset]
-        return Waiting(len(waiting), sum(len(record.payload) for record in waiting))
+        return BacklogSize(len(waiting), sum(len(record.payload) for record in waiting))
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Give the first offset of this time or later."""

@@ -8,7 +8,7 @@ from fleximq.cli.command import Command
 from fleximq.cli.credential_files import addArguments, change, inOneSentence, lineOfInput, without
 from fleximq.errors import SettingError
 from fleximq.security.checkers.passwords import LONGEST, faultOfHash, hashOf
-from fleximq.security.entries import Entries, Entry
+from fleximq.security.secret_files import CredentialEntry, CredentialFile
 
 
 def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | None = None) -> None:
@@ -19,9 +19,9 @@ def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | No
     """
     hash = hashOf(password)
 
-    def lines(found: Entries) -> tuple[Entry | str, ...]:
-        old = next((entry for entry in found.all() if entry.name == name), Entry(name, hash))
-        new = Entry(name, hash, old.roles if roles is None else roles)
+    def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
+        old = next((entry for entry in found.all() if entry.name == name), CredentialEntry(name, hash))
+        new = CredentialEntry(name, hash, old.roles if roles is None else roles)
         return (*(new if each is old else each for each in found.lines), *(() if old in found.lines else (new,)))
 
     change(path, faultOfHash, lines)

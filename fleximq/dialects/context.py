@@ -12,7 +12,7 @@ from fleximq.dialects.connection.slow_consumer import DISCONNECT, Policy
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IAdmission
 from fleximq.security.rates.client_rates import Rates
-from fleximq.security.rates.flapping import Flapping
+from fleximq.security.rates.flapping import FlappingLimit
 
 
 @dataclass(slots=True, eq=False)
@@ -34,5 +34,5 @@ class Context:
     reserved: int | None = None
     envelopeBudget: CacheBudget = field(default_factory=CacheBudget)
     rates: Rates = field(default_factory=Rates)
-    flapping: Flapping = field(default_factory=Flapping)
+    flapping: FlappingLimit = field(default_factory=FlappingLimit)
     logLimit: LogLimit = field(default_factory=LogLimit)

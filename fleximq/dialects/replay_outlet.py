@@ -14,7 +14,7 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import MEBIBYTE
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 
 #: So many bytes are read at a time.
 CHUNK_BYTES = MEBIBYTE
@@ -35,7 +35,7 @@ class ReplayOutlet:
         outbox: Outbox,
         clock: IReactorTime,
         form: LateForm,
-        render: Callable[[Sequence[Batch]], bytes],
+        render: Callable[[Sequence[StoredBatch]], bytes],
         failed: Callable[[BrokerError, str], None] = lambda error, name: None,
     ) -> None:
         self.subscriber = subscriber
@@ -65,7 +65,7 @@ class ReplayOutlet:
         self._lend(LOW_WATER + 2 * len(rendered))
         self._outbox.take(rendered)
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records."""
         self.send(self._render(batches))
 

@@ -34,7 +34,7 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError, TooLarge, Unauthorized
 from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
-from fleximq.security.peer_address import peerOf, whence
+from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
 
 #: Seconds that a closing connection has for taking its last answers.
@@ -207,7 +207,7 @@ class Session(metaclass=ABCMeta):
         if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
             raise Unauthorized(_EXPIRED)
         principal = None if who is None else who.name
-        place = whence(self.address)
+        place = peerAddress(self.address)
         client = self.broker.join(self.dialect, peer, principal, place, user, self.context.reserved, rights, who, self)
         self.client = client
         meter = self.context.rates.meter(principal)
@@ -381,7 +381,7 @@ class Session(metaclass=ABCMeta):
     def _flapped(self, client: Client) -> None:
         """Note that a client has left, if such clients are expected to stay."""
         if self.stays:
-            who = peerOf(client.principal, self.address)
+            who = clientKey(client.principal, self.address)
             self.context.flapping.left(who, self.context.clock.seconds() - client.joined)
 
     def _account(self) -> dict[str, object]:
@@ -389,7 +389,7 @@ class Session(metaclass=ABCMeta):
         client, traffic = self.client, self.traffic
         return {
             "dialect": self.dialect,
-            "address": whence(self.address),
+            "address": peerAddress(self.address),
             "client": None if client is None else client.name,
             "client_id": None if client is None else client.id,
             "principal": None if client is None else client.principal,
@@ -401,7 +401,7 @@ class Session(metaclass=ABCMeta):
         }
 
     def _label(self) -> str:
-        return self.client.name if self.client is not None else f"{self.dialect} peer at {whence(self.address)}"
+        return self.client.name if self.client is not None else f"{self.dialect} peer at {peerAddress(self.address)}"
 
     def _handshakeLate(self) -> None:
         self._deadline = None

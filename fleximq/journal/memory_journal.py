@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import Waiting
+from fleximq.values.records import BacklogSize
 
 _NONE = "there is no journal"
 
@@ -56,9 +56,9 @@ class MemoryJournal:
         """No topic has anything."""
         return {}
 
-    def behind(self, offset: int) -> Waiting:
+    def behind(self, offset: int) -> BacklogSize:
         """Nothing is kept."""
-        return Waiting(0, 0)
+        return BacklogSize(0, 0)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Nothing was ever appended."""

@@ -16,8 +16,8 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Ground, Listen, WebListen
-from fleximq.security.access_policy import Security
-from fleximq.security.anonymous_access import Protection
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
 from fleximq.services.health import Health, LagService, listenersOf
@@ -88,7 +88,7 @@ def compose(
     connectionLimit = ConnectionLimit(
         reactor, settings.limits, lambda: len(broker.clients), counted, rateLimits.connects, rateLimits.flapping
     )
-    security = Security.of(settings, reactor, counted)
+    security = AccessPolicy.of(settings, reactor, counted)
     brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
@@ -102,7 +102,7 @@ def compose(
         ExtensionService(extension, configuration, surroundings, abortStart).setServiceParent(brokerService)
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
-        protection = Protection(settings.allowAnonymous, listen.proxied)
+        protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
         context = _context(broker, settings, reactor, turn, security, protection, policy, rateLimits)
         contexts.append(context)
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
@@ -118,7 +118,7 @@ def compose(
         # It stays open as long as the broker, so that whoever asks is told that it stops.
         listenOn(place, brokerService, speaks=False)
     for line in settings.spawn:
-        context = _context(broker, settings, reactor, turn, security, Protection(), policy, rateLimits)
+        context = _context(broker, settings, reactor, turn, security, AnonymousAccess(), policy, rateLimits)
         child = ChildService(reactor, line, context, environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
@@ -164,8 +164,8 @@ def _context(
     settings: Settings,
     reactor: Any,
     turn: WriteTurn,
-    security: Security,
-    protection: Protection,
+    security: AccessPolicy,
+    protection: AnonymousAccess,
     policy: Policy,
     rateLimits: RateLimits,
 ) -> Context:
@@ -191,8 +191,8 @@ def _gated(
 def _entrance(
     reactor: Any,
     context: Context,
-    security: Security,
-    protection: Protection,
+    security: AccessPolicy,
+    protection: AnonymousAccess,
     web: Web,
     rateLimits: RateLimits,
     origins: Origins,

@@ -27,7 +27,7 @@ from fleximq.journal.retention.retention_rules import Rules
 from fleximq.journal.retention.segment_removal import Freed
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.patterns import anyOf
-from fleximq.values.records import ClientIds
+from fleximq.values.state_records import ClientIdsReserved
 
 if TYPE_CHECKING:
     from fleximq.journal.disk_journal import DiskJournal, Recovered
@@ -168,7 +168,7 @@ def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
     """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
     journal.keeper = broker.keeper
     broker.keeper.restore(found)
-    broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIds(until)))
+    broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:

@@ -19,7 +19,7 @@ from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.errors import Conflict, SettingError, Unauthorized
-from fleximq.security.access_policy import Security
+from fleximq.security.access_policy import AccessPolicy
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.startup.setting_changes import Difference, Refused, dangers, difference, merged
@@ -122,12 +122,12 @@ _securityLog = Logger("fleximq.services.parties")
 
 
 def securityParticipant(
-    security: Security, broker: Broker, reactor: Any, counted: Callable[[str, int], object]
+    security: AccessPolicy, broker: Broker, reactor: Any, counted: Callable[[str, int], object]
 ) -> Participant:
     """Let credentials and permissions change: who would not be let in any more is expelled, others get their rights."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
-        other = Security.of(settings, reactor, counted, security.attempts)
+        other = AccessPolicy.of(settings, reactor, counted, security.attempts)
 
         def follow() -> None:
             security.replace(other)
@@ -139,7 +139,7 @@ def securityParticipant(
     return prepare
 
 
-def review(security: Security, broker: Broker, client: Client) -> None:
+def review(security: AccessPolicy, broker: Broker, client: Client) -> None:
     """Look again at a client that was let in by what is replaced; one of an extension is left alone."""
     conversation = client.conversation
     if conversation is None:

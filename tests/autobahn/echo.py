@@ -81,7 +81,7 @@ class BinaryFace(TextFace):
 class TextEchoFactory(WebSocketFactory):
     """Builds connections that take texts quickly."""
 
-    face = TextFace
+    protocolClass = TextFace
     subprotocol = "echo_text"
 
     def __init__(self, context: Context) -> None:
@@ -91,5 +91,5 @@ class TextEchoFactory(WebSocketFactory):
 class BinaryEchoFactory(TextEchoFactory):
     """Builds connections that take binary messages quickly."""
 
-    face = BinaryFace
+    protocolClass = BinaryFace
     subprotocol = "echo_binary"

@@ -10,7 +10,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import Client, Delivery, Envelope
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from tests.broker.parts import OneByOne, makeBroker
 from tests.journal_records import batchOf
 from tests.slow_journal import SlowJournal
@@ -57,10 +57,10 @@ class LoggedJournal(SlowJournal):
         packed, _ = self.checkpoint
         return None if packed is None else msgpack.unpackb(packed, strict_map_key=False)
 
-    def replay(self, batches: Callable[[Batch], None], notes: Callable[[Any], None]) -> None:
+    def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[Any], None]) -> None:
         """Give what came after the last snapshot."""
         for entry in self.log[self.checkpoint[1] :]:
-            (batches if isinstance(entry, Batch) else notes)(entry)
+            (batches if isinstance(entry, StoredBatch) else notes)(entry)
 
     def killed(self) -> "LoggedJournal":
         """Return what the next process finds: offsets go on behind a gap."""

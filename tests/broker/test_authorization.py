@@ -20,7 +20,7 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
 from fleximq.values.patterns import anyOf, overlap
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from tests.broker.parts import AsMessages, Collector, Friend, OneByOne, makeBroker, text
 from tests.broker.replay.test_feed import Reader
 from tests.slow_journal import SlowJournal
@@ -487,7 +487,7 @@ class EagerJournal(SlowJournal):
 class TopicReader(Reader):
     """Keeps topics in place of offsets: those that came, in order."""
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Keep the topic of each record."""
         for batch in batches:
             self.offsets += [Message(batch.topics[place].encode(), Content.TEXT) for place in batch.topicOf]

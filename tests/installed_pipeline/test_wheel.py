@@ -18,6 +18,7 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests import readme
 from tests.installed_pipeline.tutorial import QUICKLY, TEXT, Tutorial
+from tests.nightly import nightly
 from tests.pipeline.installed import missing
 from tests.plugins.test_installed import ROOT, Environment
 
@@ -96,6 +97,7 @@ def installation() -> Installation:
     return Installation(environment, folder, str(folder / "journal"))
 
 
+@nightly
 class InstalledTests(SynchronousTestCase):
     """One environment for all tests, with the wheel and what it borrows of the packages that are here."""
 

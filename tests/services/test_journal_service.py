@@ -18,7 +18,7 @@ from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.journal.retention.segment_removal import Freed
 from fleximq.services.journal_service import CLEANING, JournalService, makeJournal, restore
 from fleximq.services.process.wakeup import Wakeup
-from fleximq.values.records import ClientIds
+from fleximq.values.state_records import ClientIdsReserved
 from tests.broker.parts import makeBroker
 
 
@@ -216,7 +216,7 @@ class JournalServiceTests(SynchronousTestCase):
         journal: Any = Steps(self.steps)
         found: Any = Found()
         restore(broker, journal, found)
-        self.assertEqual((broker.join("any").id, self.steps), (4000, [ClientIds(6000)]))
+        self.assertEqual((broker.join("any").id, self.steps), (4000, [ClientIdsReserved(6000)]))
 
 
 class MakeJournalTests(SynchronousTestCase):

@@ -21,7 +21,8 @@ from fleximq.broker.queues.durable_queue import KeptQueue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.values.records import QOS1, Acknowledged, Batch, Closed, HandedOut, Note, Opened
+from fleximq.values.records import QOS1, StoredBatch
+from fleximq.values.state_records import QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened, StateRecord
 
 
 class Arrival(NamedTuple):
@@ -38,7 +39,7 @@ class Arrival(NamedTuple):
     time: int
 
     @classmethod
-    def of(cls, batch: Batch) -> "Arrival":
+    def of(cls, batch: StoredBatch) -> "Arrival":
         """Return this of a batch."""
         topics, offsets, contents = batch.topics, batch.offsets, batch.contents
         tracked = all(code & QOS1 for code in set(contents))
@@ -88,7 +89,7 @@ class Found(Protocol):
     def clean(self) -> bool:
         """Whether the last stop was an orderly one, so that nothing was left to be noted."""
 
-    def replay(self, batches: Callable[[Batch], None], notes: Callable[[Note], None]) -> None:
+    def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
         """Give all records and notes behind the snapshot, in order."""
 
 
@@ -189,7 +190,7 @@ class Keeper:
             self._idempotence.restore(snapshot["idempotence"])
             self._groups.restore(snapshot)
 
-    def restored(self, batch: Batch) -> None:
+    def restored(self, batch: StoredBatch) -> None:
         """Take in the next records of the log."""
         if not len(batch):
             return
@@ -198,18 +199,18 @@ class Keeper:
         self._idempotence.restored(batch)
         self._arrive(arrival, self._byTopic)
 
-    def noted(self, note: Note) -> None:
+    def noted(self, note: StateRecord) -> None:
         """Take in the next note of the log."""
-        if isinstance(note, Opened):
+        if isinstance(note, QueueOpened):
             self._open(note)
-        elif isinstance(note, Closed):
+        elif isinstance(note, QueueClosed):
             state = self._states.pop(note.key, None)
             if state is not None:
                 self._byTopic[state.topic].remove(state)
-        elif isinstance(note, HandedOut):
+        elif isinstance(note, QueueDelivered):
             if note.key in self._states:
                 self._states[note.key].handedOut(note)
-        elif isinstance(note, Acknowledged):
+        elif isinstance(note, QueueAcknowledged):
             if note.key in self._states:
                 self._states[note.key].acknowledged(note.offsets)
         else:
@@ -243,7 +244,7 @@ class Keeper:
         self._states[state.key] = state
         self._byTopic.setdefault(state.topic, []).append(state)
 
-    def _open(self, note: Opened) -> None:
+    def _open(self, note: QueueOpened) -> None:
         if note.key == IDS:
             self._idsGiven(note.id)
         elif note.key not in self._states:

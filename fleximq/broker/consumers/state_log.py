@@ -13,7 +13,7 @@ from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.queues.durable_queue import KeptQueue
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import Closed, Opened
+from fleximq.values.state_records import QueueClosed, QueueOpened
 
 #: The key of notes that say up to which id subscriptions may have been opened, those included that do not last.
 IDS = "i:"
@@ -43,7 +43,7 @@ class Openings:
     def subscriptionExpired(self, subscription: Subscription) -> None:
         """Note that a subscription has expired."""
         if subscription.kept:
-            self._journal.note(Closed(keyOfSubscription(subscription.id)))
+            self._journal.note(QueueClosed(keyOfSubscription(subscription.id)))
 
     def queueOpened(self, queue: TopicQueue) -> None:
         """Note that a topic has a queue."""
@@ -53,10 +53,10 @@ class Openings:
     def queueExpired(self, queue: TopicQueue) -> None:
         """Note that a topic's queue has expired."""
         if queue.kept:
-            self._journal.note(Closed(keyOfQueue(queue.name)))
+            self._journal.note(QueueClosed(keyOfQueue(queue.name)))
 
     def _opened(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
-        self._journal.note(Opened(key, topic, qos, id, owner, self._journal.end))
+        self._journal.note(QueueOpened(key, topic, qos, id, owner, self._journal.end))
 
 
 Bury = Callable[[str, Message, Callable[[str | None], None]], None]

@@ -19,7 +19,7 @@ from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKep
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Content, Message
-from fleximq.values.records import CONTENTS, Batch, Bounds, contentOf
+from fleximq.values.records import CONTENTS, StoredBatch, TopicBounds, contentOf
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
@@ -64,7 +64,7 @@ def bounds(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
     journal.readBytes(_BEHIND_ALL, 1, told)
 
 
-def _bounds(topic: str, kept: Bounds) -> dict[str, Any]:
+def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
     return {
         "topic": topic,
         "first": kept.first,
@@ -219,7 +219,7 @@ def _refusal(broker: "Broker", reason: str) -> BrokerError:
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
-def _runs(broker: "Broker", client: Client, records: list[Any]) -> list[tuple[Envelope, Batch, int]]:
+def _runs(broker: "Broker", client: Client, records: list[Any]) -> list[tuple[Envelope, StoredBatch, int]]:
     """Return records as neighbouring runs of one topic.
 
     :raises BadRequest: one of them is malformed.
@@ -229,7 +229,7 @@ def _runs(broker: "Broker", client: Client, records: list[Any]) -> list[tuple[En
     # One for all, for to make one takes longer than most records do; and not for longer, for it keeps its memory.
     pack = msgpack.Packer().pack
     checked = [_record(record, pack) for record in records]
-    runs: list[tuple[Envelope, Batch, int]] = []
+    runs: list[tuple[Envelope, StoredBatch, int]] = []
     for name, group in groupby(checked, key=itemgetter(0)):
         rows = list(group)
         permit(client, Action.PUBLISH, name)
@@ -278,11 +278,11 @@ def _payload(record: dict[Any, Any], pack: Callable[[Any], bytes]) -> tuple[byte
     return payload, code
 
 
-def _batchOf(topic: str, rows: list[tuple[str, bytes, bytes, int]]) -> Batch:
+def _batchOf(topic: str, rows: list[tuple[str, bytes, bytes, int]]) -> StoredBatch:
     number = len(rows)
     same = [0] * number
     headers, payloads, contents = [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]
-    return Batch(same, same, [topic], same, [(0, "")], same, same, contents, headers, payloads)
+    return StoredBatch(same, same, [topic], same, [(0, "")], same, same, contents, headers, payloads)
 
 
 def _batch(arguments: Arguments) -> tuple[str, int]:

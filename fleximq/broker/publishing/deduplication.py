@@ -25,7 +25,7 @@ from fleximq.broker.publishing.fan_out import Delivering
 from fleximq.broker.publishing.slow_path import Publishing
 from fleximq.broker.rules import Rules
 from fleximq.errors import BrokerError, NotKept
-from fleximq.values.records import DIALECTS, Batch, idsOf
+from fleximq.values.records import DIALECTS, StoredBatch, idsOf
 
 MOST_IDS = 1_000_000
 MOST_BYTES = 64 << 20
@@ -172,7 +172,7 @@ class Idempotence:
         for time, topic, id in sorted(known):
             self.remember(topic, id, time)
 
-    def restored(self, batch: Batch) -> None:
+    def restored(self, batch: StoredBatch) -> None:
         """Know the ids of what stands in the journal."""
         since = self._now() - self._window
         if not len(batch) or batch.timestamps[-1] < since or self._dialects.isdisjoint(batch.dialects):

@@ -18,7 +18,7 @@ from fleximq.broker.queues.waiting_messages import OVERHEAD, cost
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IJournal, IRunSource
 from fleximq.values.message import Message
-from fleximq.values.records import Batch, Run
+from fleximq.values.records import Run, StoredBatch
 
 #: So many bytes are read at a time.
 PORTION = 1 << 20
@@ -34,15 +34,15 @@ Deliver = Callable[[Envelope, Any, int], None]
 class RecordSource:
     """The source of records that were read back: a body is a batch of them."""
 
-    def messages(self, body: Batch) -> Sequence[Message]:
+    def messages(self, body: StoredBatch) -> Sequence[Message]:
         """Return the records as messages."""
         return body.messages()
 
-    def run(self, body: Batch) -> Run:
+    def run(self, body: StoredBatch) -> Run:
         """Return the records as they were kept."""
         return Run(body.headers, body.payloads, body.contents)
 
-    def pick(self, body: Batch, places: Sequence[int]) -> Batch:
+    def pick(self, body: StoredBatch, places: Sequence[int]) -> StoredBatch:
         """Return the records at these places."""
         return body.pick(places)
 
@@ -150,7 +150,7 @@ class Transactions:
     def _read(self, offset: int, end: int) -> None:
         self._journal.read(offset, lambda name: True, PORTION, partial(self._found, offset, end))
 
-    def _found(self, offset: int, end: int, batches: Sequence[Batch], next: int) -> None:
+    def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], next: int) -> None:
         """Bring what was read; it ends where what was committed behind it begins."""
         until = self._until(end)
         for batch in batches:
@@ -180,7 +180,7 @@ class Transactions:
         """Return the offset of the first that waits, at most ``end``; they wait in their order."""
         return next((min(waiting.offset, end) for waiting in self._waiting if waiting.offset), end)
 
-    def _bringRun(self, run: Batch) -> None:
+    def _bringRun(self, run: StoredBatch) -> None:
         id, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
         publisher = Client(id, "fleximq", name)
@@ -192,7 +192,7 @@ def _sizeOf(envelope: Envelope, body: Any) -> int:
     return OVERHEAD + (len(body) if isinstance(body, bytes) else cost(envelope.source.messages(body)))
 
 
-def _runs(batch: Batch) -> Iterator[Batch]:
+def _runs(batch: StoredBatch) -> Iterator[StoredBatch]:
     """Yield neighbouring records of one topic and publisher, with offsets that follow one another."""
     start, number = 0, len(batch)
     offsets = batch.offsets

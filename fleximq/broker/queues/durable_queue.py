@@ -20,7 +20,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.waiting_messages import ANY, cost, costOf
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Content, Message
-from fleximq.values.records import Acknowledged, HandedOut, Note
+from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
 
 #: What is counted when the journal does not give a message back.
 LOST = "lost: damaged journal"
@@ -435,18 +435,18 @@ class KeptQueue(Queue):
 
     # -- what the journal is told ------------------------------------------------------------------
 
-    def notes(self) -> list[Note]:
+    def notes(self) -> list[StateRecord]:
         """Return what has happened since the last call."""
         self._telling = False
         if self._closed:
             return []
-        notes: list[Note] = []
+        notes: list[StateRecord] = []
         if self._used or self.lastTag != self._noted or self._again:
             until = self._keeping.wall() + round(self._retryAfter * 1_000_000)
-            notes.append(HandedOut(self.key, self.lastTag - self._unkept, self._again, until))
+            notes.append(QueueDelivered(self.key, self.lastTag - self._unkept, self._again, until))
             self._noted, self._used, self._again = self.lastTag, False, array("Q")
         if self._acknowledged:
-            notes.append(Acknowledged(self.key, self._acknowledged))
+            notes.append(QueueAcknowledged(self.key, self._acknowledged))
             self._acknowledged = array("Q")
         return notes
 

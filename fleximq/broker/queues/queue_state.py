@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleximq.broker.queues.offset_ranges import HOLE, Offsets
-from fleximq.values.records import HandedOut, Opened
+from fleximq.values.state_records import QueueDelivered, QueueOpened
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class QueueState:
     gone: set[int] = field(default_factory=set)
 
     @classmethod
-    def opened(cls, note: Opened) -> "QueueState":
+    def opened(cls, note: QueueOpened) -> "QueueState":
         """Return the state of a queue that was just opened."""
         return cls(note.key, note.topic, note.qos, note.id, note.owner, note.offset)
 
@@ -67,7 +67,7 @@ class QueueState:
         if time is not None:
             self.ages.append((self.lastTag + len(self.far), time))
 
-    def handedOut(self, note: HandedOut) -> None:
+    def handedOut(self, note: QueueDelivered) -> None:
         """Note that messages were handed out."""
         self.used = 0
         self.consumed = True

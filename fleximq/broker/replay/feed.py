@@ -20,8 +20,8 @@ from zope.interface import implementer
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import BrokerError, NoLongerKept
-from fleximq.interfaces import IForm, IJournal, IStandIn, ISubscriber
-from fleximq.values.records import Batch, Bounds
+from fleximq.interfaces import IForm, IJournal, ISubscriber, ISubscriberProxy
+from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many bytes are read at a time where single messages are looked for.
 SEARCHED = 1 << 16
@@ -83,7 +83,7 @@ class Outlet(Protocol):
     def send(self, rendered: Any) -> None:
         """Send a run; it does not count against what the connection may leave unread."""
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records, likewise."""
 
     def failed(self, error: BrokerError, name: str) -> None:
@@ -102,7 +102,7 @@ class Cover:
     __slots__ = ("known", "literal", "matches", "name", "start")
 
     def __init__(
-        self, name: str, literal: bool, matches: Callable[[str], bool], start: int | None, known: dict[str, Bounds]
+        self, name: str, literal: bool, matches: Callable[[str], bool], start: int | None, known: dict[str, TopicBounds]
     ) -> None:
         self.name = name
         self.literal = literal
@@ -114,7 +114,7 @@ class Cover:
         """Tell whether publications to a topic come this way; a pattern covers durable topics only."""
         return (self.literal or topic.durable) and self.matches(topic.name)
 
-    def missed(self, position: int, bounds: Callable[[str], Bounds | None]) -> int | None:
+    def missed(self, position: int, bounds: Callable[[str], TopicBounds | None]) -> int | None:
         """Return the first offset that is left of a topic that has lost messages at this position or behind it."""
         for name, known in tuple(self.known.items()):
             if known.last < position:
@@ -128,7 +128,7 @@ class Cover:
         return None
 
 
-@implementer(IStandIn)
+@implementer(ISubscriberProxy)
 class Feed:
     """Follows the journal for one connection.
 
@@ -146,7 +146,7 @@ class Feed:
         journal: IJournal,
         outlet: Outlet,
         lasting: bool,
-        alive: Callable[[Sequence[Batch]], Sequence[Batch]],
+        alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]],
         elsewhere: Callable[[str], bool],
         waits: Callable[[Callable[[], None]], bool],
         done: Callable[[], None],
@@ -277,12 +277,12 @@ class Feed:
         self._proceed()
 
     def _read(
-        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Batch], int], None]
+        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[StoredBatch], int], None]
     ) -> None:
         self._busy = True
         round = self._round
 
-        def read(batches: Sequence[Batch], next: int) -> None:
+        def read(batches: Sequence[StoredBatch], next: int) -> None:
             self._busy = False
             if round == self._round:
                 found(batches, next)
@@ -295,7 +295,7 @@ class Feed:
             self._busy = False
             self._fail(error)
 
-    def _found(self, position: int, ahead: int, batches: Sequence[Batch], next: int) -> None:
+    def _found(self, position: int, ahead: int, batches: Sequence[StoredBatch], next: int) -> None:
         if next <= position:
             self._fail(BrokerError("the journal cannot be read"))
             return
@@ -310,7 +310,7 @@ class Feed:
                 cover.start = next
         self.outlet.soon(self._proceed)
 
-    def _foundSingles(self, batches: Sequence[Batch], next: int) -> None:
+    def _foundSingles(self, batches: Sequence[StoredBatch], next: int) -> None:
         singles = self._singles
         offset = singles[0][0]
         wanted = {offset for offset, name in singles if self.brings(name)}
@@ -319,7 +319,7 @@ class Feed:
             singles.popleft()
         self.outlet.soon(self._proceed)
 
-    def _send(self, batches: Sequence[Batch]) -> None:
+    def _send(self, batches: Sequence[StoredBatch]) -> None:
         if not self.lasting:
             batches = [batch.only(lambda name: not self._elsewhere(name)) for batch in batches]
         batches = [batch for batch in self._alive(batches) if len(batch)]
@@ -352,11 +352,11 @@ class Feed:
         self._busy = False
 
 
-def _before(batches: Sequence[Batch], offset: int) -> list[Batch]:
+def _before(batches: Sequence[StoredBatch], offset: int) -> list[StoredBatch]:
     """Return what is before an offset."""
     return [batch.pick(range(bisect_left(batch.offsets, offset))) for batch in batches]
 
 
-def _those(batch: Batch, offsets: set[int]) -> Batch:
+def _those(batch: StoredBatch, offsets: set[int]) -> StoredBatch:
     """Return the records that have one of these offsets."""
     return batch.pick([place for place, offset in enumerate(batch.offsets) if offset in offsets])

@@ -23,7 +23,7 @@ from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
 from fleximq.interfaces import IJournal
 from fleximq.rights import Action
 from fleximq.values.patterns import anyOf
-from fleximq.values.records import Batch, Bounds
+from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many bytes are read at a time.
 PORTION = 1 << 20
@@ -31,7 +31,7 @@ PORTION = 1 << 20
 _FURTHER = 8
 
 
-def latest(bounds: Mapping[str, Bounds], matches: Callable[[str], bool]) -> list[tuple[int, str]]:
+def latest(bounds: Mapping[str, TopicBounds], matches: Callable[[str], bool]) -> list[tuple[int, str]]:
     """Return the offset and topic of the last message of each topic that matches, in the order of offsets."""
     return sorted((kept.last, name) for name, kept in bounds.items() if matches(name))
 
@@ -54,7 +54,9 @@ def findBack(journal: IJournal, name: str, number: int, found: Callable[[int], N
 class _Search:
     """Looks for the last messages of one topic."""
 
-    def __init__(self, journal: IJournal, name: str, number: int, kept: Bounds, found: Callable[[int], None]) -> None:
+    def __init__(
+        self, journal: IJournal, name: str, number: int, kept: TopicBounds, found: Callable[[int], None]
+    ) -> None:
         self._journal = journal
         self._name = name
         self._kept = kept
@@ -73,7 +75,7 @@ class _Search:
     def _read(self, offset: int) -> None:
         self._journal.read(offset, self._name.__eq__, PORTION, lambda batches, next: self._took(offset, batches, next))
 
-    def _took(self, offset: int, batches: Sequence[Batch], next: int) -> None:
+    def _took(self, offset: int, batches: Sequence[StoredBatch], next: int) -> None:
         for batch in batches:
             self._offsets.extend(place for place in batch.offsets if place <= self._kept.last)
         if offset < next <= self._kept.last:
@@ -254,7 +256,7 @@ class Replays:
         feed = self._lasting.get(client)
         return feed is not None and feed.brings(name)
 
-    def _offsetOf(self, start: Start, kept: Sequence[Bounds]) -> int:
+    def _offsetOf(self, start: Start, kept: Sequence[TopicBounds]) -> int:
         end: int = self._journal.end
         first = min((each.first for each in kept), default=end)
         if start.kind == "first":
@@ -265,14 +267,14 @@ class Replays:
             raise NoLongerKept(first)
         return min(start.number, end)
 
-    def _alive(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+    def _alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
         """Leave out what has expired."""
         if not self._lives:
             return batches
         now = self._now()
         return [self._aliveOf(batch, now) for batch in batches]
 
-    def _aliveOf(self, batch: Batch, now: int) -> Batch:
+    def _aliveOf(self, batch: StoredBatch, now: int) -> StoredBatch:
         times = [self._lives.of(name) for name in batch.topics]
         if not any(time is not None for time in times):
             return batch
@@ -281,7 +283,7 @@ class Replays:
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
 
-def _cover(client: Client, name: str, literal: bool, bounds: Mapping[str, Bounds]) -> Cover:
+def _cover(client: Client, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> Cover:
     """Return a cover that begins nowhere yet, with what is kept of its topics; always of those the client may have."""
     alike = name.__eq__ if literal else anyOf((name,))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
-from fleximq.interfaces import IForm, IGuard, IStandIn, ISubscriber
+from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
 
 Takers = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, Takers]
@@ -121,7 +121,7 @@ class TopicTable:
         self._same: dict[Takers, Takers] = {}
         self._channels: list[str] | None = None
         self.publishedBefore = 0
-        self.standIns: dict[ISubscriber, tuple[IStandIn, ...]] = {}
+        self.standIns: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
         self._bounds: dict[ISubscriber, _Bound] = {}
 
     def __len__(self) -> int:

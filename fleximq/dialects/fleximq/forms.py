@@ -17,7 +17,7 @@ from fleximq.broker.envelope import Envelope
 from fleximq.broker.replay.feed import LateForm
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.values.message import Content, Message
-from fleximq.values.records import CONTENTS, Batch, Run, contentOf, runOf
+from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf, runOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from fleximq.wire.fleximq_header import Header, packHeader
 from fleximq.wire.fleximq_layout_b import fittingLayoutB, toLayoutB
@@ -34,17 +34,17 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES, fitting, payloads, singles
 from fleximq.wire.payload_conversion import toMessagePack
 
 
-def recordsWith(batches: Sequence[Batch]) -> bytes:
+def recordsWith(batches: Sequence[StoredBatch]) -> bytes:
     """Return records with their offsets."""
     return b"".join([_frames(batch, True) for batch in batches])
 
 
-def recordsWithout(batches: Sequence[Batch]) -> bytes:
+def recordsWithout(batches: Sequence[StoredBatch]) -> bytes:
     """Return records without offsets."""
     return b"".join([_frames(batch, False) for batch in batches])
 
 
-def _frames(batch: Batch, offset: bool) -> bytes:
+def _frames(batch: StoredBatch, offset: bool) -> bytes:
     payloads = asMessagePack(batch.contents, batch.payloads)
     if not payloads:
         return b""
@@ -122,7 +122,7 @@ class FlexiForm:
         """Return the run as frames that carry the publisher's id."""
         if type(envelope.source) is FlexiSource:
             return body  # type: ignore[no-any-return]  # its own source's bodies are frames
-        if type(body) is Batch:
+        if type(body) is StoredBatch:
             return recordsWithout([body])
         publisher = envelope.publisher.id
         topic = envelope.topic.name

@@ -44,7 +44,7 @@ from fleximq.errors import (
     TooManyRequests,
 )
 from fleximq.status import Status
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from fleximq.wire.fleximq_frame import MessageType, isStamped, payloadOf
 from fleximq.wire.fleximq_header import Header
 
@@ -207,7 +207,7 @@ class FlexiMessages(FlexiReplies):
         form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
         return self._replaying(form, recordsWithout)
 
-    def _replaying(self, form: LateForm, render: Callable[[Sequence[Batch]], bytes]) -> ReplayOutlet:
+    def _replaying(self, form: LateForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> ReplayOutlet:
         shaped, clock = self._shaped, self.context.clock
         failed = self._subscriptionLost
         return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)

@@ -33,7 +33,7 @@ from fleximq.dialects.http.request_head import (
 from fleximq.errors import AuthenticationFailed, BrokerError, JoinRejected, NoCapacity, TooManyRequests, Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
-from fleximq.security.peer_address import whence
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 
 _log = Logger("fleximq.dialects.http_door")
@@ -145,7 +145,7 @@ class RequestRouter(Handover):
         self._drop()
         if not self._received:
             self.factory.counted("refused: said nothing before the handshake deadline", 1)
-            _log.debug("{peer} said nothing before the handshake deadline", peer=whence(self._peer()))
+            _log.debug("{peer} said nothing before the handshake deadline", peer=peerAddress(self._peer()))
             self._endAll()
         elif self._method:
             self._refuse(HttpError(503, "the credentials could not be checked in time"))
@@ -164,7 +164,7 @@ class RequestRouter(Handover):
         self.factory.counted(f"refused: HTTP {error.code}", 1)
         _log.warn(
             "Refusing HTTP from {peer} with {code}: {sentence}",
-            peer=whence(self._peer()),
+            peer=peerAddress(self._peer()),
             code=error.code,
             sentence=error,
         )

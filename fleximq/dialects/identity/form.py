@@ -14,7 +14,7 @@ from fleximq.broker.envelope import Envelope
 from fleximq.broker.replay.feed import LateForm
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.values.message import Content, Message
-from fleximq.values.records import Batch, Run, contentOf
+from fleximq.values.records import Run, StoredBatch, contentOf
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payload_conversion import toUtf8
 from fleximq.wire.websocket_frame import encodeTexts, fittingFrames
@@ -47,7 +47,7 @@ class IdentitySource:
         return [body[place] for place in places]
 
 
-def recordTexts(batches: Sequence[Batch]) -> bytes:
+def recordTexts(batches: Sequence[StoredBatch]) -> bytes:
     """Return records as text frames, with the names of those who sent them."""
     frames: list[bytes] = []
     for batch in batches:
@@ -66,7 +66,7 @@ class IdentityForm:
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as text frames."""
         source = envelope.source
-        if type(body) is Batch:
+        if type(body) is StoredBatch:
             return recordTexts([body])
         if type(source) is IdentitySource:
             return encodeTexts(source.prefix, body)

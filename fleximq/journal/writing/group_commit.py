@@ -14,7 +14,8 @@ from fleximq.errors import NotKept
 from fleximq.journal.format.column_builder import Appended
 from fleximq.journal.writing.commit import Commit, Opening, Part, Records, Snapshot
 from fleximq.journal.writing.writer_thread import Log, Worker, reasonOf
-from fleximq.values.records import Note, dialectCode, runOf
+from fleximq.values.records import dialectCode, runOf
+from fleximq.values.state_records import StateRecord
 
 #: For so many seconds notes wait for messages to be written with, unless somebody waits for them.
 NOTES_WAIT = 0.005
@@ -115,7 +116,7 @@ class GroupCommit:
             self.handOver()
         return self.appended
 
-    def note(self, event: Note) -> None:
+    def note(self, event: StateRecord) -> None:
         """See :class:`fleximq.interfaces.IJournal`; while nothing can be kept a later checkpoint says it all."""
         if self.readOnly is None:
             self._pending.noted.add(event)

@@ -209,6 +209,8 @@ class SliceReader:
         if transaction.aborted:
             return
         counts = [self._staged(position) for position in transaction.staged]
+        if None in counts or sum(filter(None, counts)) != header.count:
+            counts = [self._stagedAndWhole(position) for position in transaction.staged]
         offsets, gap = placed(counts, header.baseOffset, header.count)
         if gap is not None:
             self._lost(*gap, "what was staged there is damaged or gone")
@@ -236,6 +238,14 @@ class SliceReader:
         """Return how many records were staged at a position; None if nobody can tell."""
         header = self._folder.header(position, self._slice.limit)
         return header.count if header is not None and header.kind == Kind.STAGED else None
+
+    def _stagedAndWhole(self, position: int) -> int | None:
+        """Return how many records the staged frame at a position has; None if its check sum is wrong."""
+        try:
+            header = frameAt(self._windowAt(position), position, None)[0]
+        except FrameError:
+            return None
+        return header.count if header.kind == Kind.STAGED else None
 
     def _windowAt(self, position: int) -> Window:
         window = self._folder.windowAt(position, self._slice.limit, SMALL)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleximq.pipeline.broker_link import Link, Place
 from fleximq.pipeline.errors import OptionRefused, PipelineError
-from fleximq.values.state_records import GROUP_BYTES
+from fleximq.values.state_records import MAX_GROUP_NAME_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,8 +108,8 @@ def groupName(written: str) -> str:
 
     :raises OptionRefused: it is empty or too long.
     """
-    if not 0 < len(written.encode()) <= GROUP_BYTES:
-        raise OptionRefused(f"the name of a consumer group must have 1 to {GROUP_BYTES} bytes")
+    if not 0 < len(written.encode()) <= MAX_GROUP_NAME_BYTES:
+        raise OptionRefused(f"the name of a consumer group must have 1 to {MAX_GROUP_NAME_BYTES} bytes")
     return written
 
 

@@ -28,9 +28,9 @@ from zope.interface import implementer
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
-from fleximq.security.peer_address import placeOf, whence
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
+from fleximq.security.peer_address import addressKey, peerAddress
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
 
 _log = Logger("fleximq.services.gate.Gate")
 
@@ -65,15 +65,15 @@ class ConnectionLimit:
         limits: Limits,
         clients: Callable[[], int],
         counted: Callable[[str, int], object],
-        connects: Turnstile | None = None,
-        flapping: Flapping | None = None,
+        connects: KeyedBuckets | None = None,
+        flapping: FlappingLimit | None = None,
     ) -> None:
         self._clock = clock
         self.limits = limits
         self._clients = clients
         self._counted = counted
-        self._connects = Turnstile(None) if connects is None else connects
-        self._flapping = Flapping() if flapping is None else flapping
+        self._connects = KeyedBuckets(None) if connects is None else connects
+        self._flapping = FlappingLimit() if flapping is None else flapping
         #: How many connections were closed as soon as they came.
         self.refused = 0
         self._open = 0
@@ -110,7 +110,7 @@ class ConnectionLimit:
 
     def enterFrom(self, address: object) -> Callable[[], None] | None:
         """Count a connection by its address alone, and return what takes it back; None if it is too much."""
-        place = placeOf(address)
+        place = addressKey(address)
         if place is None:
             return _nothing
         if self._flapping.waits(place):
@@ -143,7 +143,7 @@ class ConnectionLimit:
         self._quietUntil = now + QUIET
         _log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
-            peer=whence(address),
+            peer=peerAddress(address),
             reason=reason.removeprefix("refused: "),
             option=_OPTIONS[reason],
             more=self._suppressed.pop(reason, 0),

@@ -6,8 +6,8 @@ gone, so does the broker.
 
 The certificates of all listeners, which can be read anew together.
 
-Each of them renews itself when its files change (:mod:`fleximq.endpoints.renewal`); this is for those who ask for it,
-and want to be told what is wrong.
+Each of them renews itself when its files change (:mod:`fleximq.endpoints.tls_endpoint`). This is for callers who ask
+for a reload and want to know what is wrong.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +23,8 @@ from twisted.python.failure import Failure
 from fleximq.config.settings import Settings
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.endpoints.local_sockets import makeFolder, sweep
-from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.endpoints.standard_streams import StandardStreams
-from fleximq.endpoints.tls_endpoint import TlsEndpoint
+from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 
 _log = Logger("fleximq.services.listeners")
 

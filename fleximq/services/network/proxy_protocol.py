@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from zope.interface import alsoProvides
 
 from fleximq.dialects.connection.handover import Handover
-from fleximq.security.peer_address import whence
+from fleximq.security.peer_address import peerAddress
 
 _log = Logger("fleximq.services.behind_proxy")
 
@@ -110,7 +110,7 @@ class ProxiedProtocol(Handover):
     def _tooSlow(self) -> None:
         self._timer = None
         self.factory.counted(SILENT, 1)
-        _log.debug("{peer}: nothing came through the proxy in time", peer=whence(self._peer()))
+        _log.debug("{peer}: nothing came through the proxy in time", peer=peerAddress(self._peer()))
         self._endAll()
 
 

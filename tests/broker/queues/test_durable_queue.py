@@ -13,7 +13,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message import Message
-from fleximq.values.records import Acknowledged, HandedOut
+from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
 from tests.broker.parts import OneByOne
 from tests.broker.queueing import RETRY, QueueCase, messages, names
 from tests.slow_journal import SlowJournal
@@ -76,9 +76,9 @@ class KeptCase(QueueCase):
         self.noting.flush()
         noted, self.journal.notes = self.journal.notes, []
         return [
-            (note.count, list(note.again)) if isinstance(note, HandedOut) else list(note.offsets)
+            (note.count, list(note.again)) if isinstance(note, QueueDelivered) else list(note.offsets)
             for note in noted
-            if isinstance(note, HandedOut | Acknowledged)
+            if isinstance(note, QueueDelivered | QueueAcknowledged)
         ]
 
 
@@ -341,7 +341,7 @@ class NoteTests(KeptCase):
         self.queue.acknowledge(1)
         self.assertEqual(self.journal.notes, [])
         self.advance(0)
-        self.assertEqual([type(note) for note in self.journal.notes], [HandedOut, Acknowledged])
+        self.assertEqual([type(note) for note in self.journal.notes], [QueueDelivered, QueueAcknowledged])
         self.assertEqual(self.journal.notes[0].time, round(RETRY * 1_000_000))
 
     def test_handedOut(self) -> None:

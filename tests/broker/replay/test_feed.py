@@ -15,9 +15,9 @@ from fleximq.broker.replay.feed import LateForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError
-from fleximq.interfaces import IForm, IStandIn
+from fleximq.interfaces import IForm, ISubscriberProxy
 from fleximq.values.patterns import anyOf
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from tests.broker.parts import AsMessages, Collector, OneByOne, makeBroker, text
 from tests.slow_journal import SlowJournal
 
@@ -60,7 +60,7 @@ class Reader(Collector):
         """Keep a run."""
         self.offsets += rendered
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Keep records."""
         for batch in batches:
             self.offsets += batch.offsets
@@ -205,7 +205,7 @@ class FeedTests(SynchronousTestCase):
         machine = FeedMachine()
         machine.follow("d.a", 0)
         [(feed,)] = machine.broker.topics.standIns.values()
-        verifyObject(IStandIn, feed)
+        verifyObject(ISubscriberProxy, feed)
         verifyObject(IForm, feed.form)
 
     def test_renderedOnce(self) -> None:

@@ -16,9 +16,9 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.security.peer_address import peerOf
+from fleximq.security.peer_address import clientKey
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
-from fleximq.security.rates.flapping import Flapping
+from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.wire.blipmq_frame import FrameType, encodeFrame
 from tests.dialects.blipmq import case as blipmq
 from tests.dialects.conversations import ConversationCase, Peer, makeContext
@@ -261,14 +261,14 @@ class FlappingTests(PaceCase):
 
     def seen(self, factory: Any, peer: Any, lived: float = 1.0) -> float:
         """Let a client of a factory leave; return for how long it would have to stay away."""
-        flapping = Flapping(1, 300.0, self.clock.seconds)
+        flapping = FlappingLimit(1, 300.0, self.clock.seconds)
         self.context = replace(makeContext(self.clock), flapping=flapping)
         came = peer(factory(self.context))
         client = next(iter(self.context.broker.clients), SimpleNamespace(principal="anna"))
         client.principal = "anna"
         self.clock.advance(lived)
         came.leave()
-        return flapping.waits(peerOf("anna", None))
+        return flapping.waits(clientKey("anna", None))
 
     def test_left(self) -> None:
         """A client that leaves soon is counted, by its principal."""

@@ -14,8 +14,8 @@ from fleximq.dialects.connection.protocol_detection import SniffingFactory
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import HEAD_BYTES
 from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
-from fleximq.security.access_policy import Security
-from fleximq.security.anonymous_access import REFUSAL, Protection
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
 from fleximq.web.welcome_page import Way, WelcomeSite
 from tests.dialects.admissions import OPEN
 
@@ -62,7 +62,7 @@ class RecorderFactory(Factory[Recorder]):
 class DoorTests(SynchronousTestCase):
     """Who is let through, and where to."""
 
-    security = Security()
+    security = AccessPolicy()
     origins = Origins()
     offered = ("fleximq", "identity")
 
@@ -73,8 +73,8 @@ class DoorTests(SynchronousTestCase):
         self.site = RecorderFactory()
         self.webSockets = {name: RecorderFactory() for name in self.offered}
         self.factory = RequestRouterFactory(
-            self.webSockets, self.site, self.security.admissionFor(Protection()),
-            self.security.admissionFor(Protection(proxied=True)), self.origins, self.clock, 10.0,
+            self.webSockets, self.site, self.security.admissionFor(AnonymousAccess()),
+            self.security.admissionFor(AnonymousAccess(proxied=True)), self.origins, self.clock, 10.0,
             lambda event, n: self.counts.update({event: n}),
         )  # fmt: skip
 
@@ -230,7 +230,7 @@ class RefusalTests(DoorTests):
 class AllowedTests(DoorTests):
     """A door that is opened knowingly."""
 
-    security = Security(allowAnonymous=True)
+    security = AccessPolicy(allowAnonymous=True)
     origins = Origins(frozenset({"https://example.com"}), namesTrusted=True)
 
     def test_allowed(self) -> None:

@@ -11,7 +11,7 @@ from fleximq.errors import NotKept
 from fleximq.journal.format.control_frames import decodeNotes
 from fleximq.journal.format.frame import Kind
 from fleximq.journal.format.record_columns import decodeRecords
-from fleximq.values.records import Acknowledged
+from fleximq.values.state_records import QueueAcknowledged
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import Group, envelopeTo
 
@@ -184,7 +184,7 @@ class WhenSafeTests(GroupCase):
     def test_behindNotes(self) -> None:
         """Notes are waited for too, and then do not wait themselves."""
         made = self.made
-        made.group.note(Acknowledged("q:a", array("Q", [1])))
+        made.group.note(QueueAcknowledged("q:a", array("Q", [1])))
         self.wait("noted")
         self.assertEqual(made.told, [])
         made.steps.all()
@@ -204,7 +204,7 @@ class NotesTests(GroupCase):
 
     def note(self, *offsets: int) -> None:
         """Note that these were acknowledged."""
-        self.made.group.note(Acknowledged("q:a", array("Q", offsets)))
+        self.made.group.note(QueueAcknowledged("q:a", array("Q", offsets)))
 
     def notes(self) -> list[object]:
         """Return the notes in the segment's last frame."""
@@ -217,7 +217,7 @@ class NotesTests(GroupCase):
         self.assertEqual(self.made.steps.work, [])
         self.made.steps.remindNow()
         self.made.steps.all()
-        self.assertEqual(self.notes(), [Acknowledged("q:a", array("Q", [1, 2]))])
+        self.assertEqual(self.notes(), [QueueAcknowledged("q:a", array("Q", [1, 2]))])
 
     def test_withRecords(self) -> None:
         """If records come they go with them, behind them."""
@@ -365,7 +365,7 @@ class FaultTests(GroupCase):
         """If nothing is being written, whatever waits is told at once."""
         made = self.made
         told: list[int] = []
-        made.group.note(Acknowledged("q:a", array("Q", [1])))
+        made.group.note(QueueAcknowledged("q:a", array("Q", [1])))
         made.group.refuse("no")
         made.group.whenSafe(lambda: told.append(1))
         self.assertEqual((told, len(made.failed), made.failed[0].reason), ([1], 1, "no"))

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.journal.format.column_builder import Appended
 from fleximq.journal.format.frame import Frame, FrameError, Kind, readHeader, seal
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged, encodeRecords, encodeSparse, encodeStaged
-from fleximq.values.records import DIALECTS, OTHER_DIALECT, Batch, Run
+from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run, StoredBatch
 from tests.journal.frames import JOURNAL, SEGMENT, TIME, appended
 from tests.journal.make_vectors import FOLDER as VECTORS
 from tests.pipeline.installed import missing as skip
@@ -70,7 +70,7 @@ def expected(buffer: bytes, places: list[Any], *more: str) -> list[dict[str, Any
     return rows
 
 
-def _row(batch: Batch, place: int) -> dict[str, Any]:
+def _row(batch: StoredBatch, place: int) -> dict[str, Any]:
     publisher, name = batch.publishers[batch.publisherOf[place]]
     code = batch.dialects[place]
     dialects = {code: name for name, code in DIALECTS.items()} | {OTHER_DIALECT: name.partition("-")[0]}

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from fleximq.config.argument_parser import Words
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.iceberg_case import skip as noIceberg
 
@@ -128,6 +129,7 @@ class ReadersTests(LakeCase):
             self.assertRegex(str(error), "FAILED_READ_FILE")
             return None
 
+    @nightly
     def test_whileCompacting(self) -> None:
         """Every count is exact, or Spark says that a file is not there any more."""
         stop = Event()

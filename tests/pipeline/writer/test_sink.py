@@ -18,6 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client.blocking import connect
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, TooLarge
 from tests.broker_process import BrokerProcess
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -315,6 +316,7 @@ class StreamTests(StreamCase):
         self.run_()
         self.checkOnce()
 
+    @nightly
     def test_tenFaults(self) -> None:
         """Ten faults of all kinds, in any order, and every row is there once."""
         chance = random.Random(5)

@@ -16,9 +16,9 @@ from zope.interface.verify import verifyObject
 from fleximq.config.rate_options import Rate
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
-from fleximq.security.peer_address import placeOf
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
+from fleximq.security.peer_address import addressKey
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.services.network.connection_limit import (
     FLAPS,
     QUIET,
@@ -75,8 +75,8 @@ class GateTests(SynchronousTestCase):
             Limits(waiting=3, clientsPerAddress=2),
             lambda: self.clients,
             lambda event, number: self.counted.append((event, number)),
-            connects := Turnstile(None),
-            flapping := Flapping(1, 60.0, self.clock.seconds),
+            connects := KeyedBuckets(None),
+            flapping := FlappingLimit(1, 60.0, self.clock.seconds),
         )
         self.connects, self.flapping = connects, flapping
         self.doors = _Doors()
@@ -150,15 +150,15 @@ class GateTests(SynchronousTestCase):
     def test_thisMachine(self) -> None:
         """Loopback and UNIX sockets are not counted by address."""
         for address in (LOCAL, UNIXAddress(b"/run/x"), None):
-            self.assertIsNone(placeOf(address))
+            self.assertIsNone(addressKey(address))
 
     def test_prefix(self) -> None:
         """IPv6 addresses count by their first 64 bits, mapped ones as what they map."""
         one, other = (IPv6Address("TCP", f"2001:db8::{each}", 1) for each in ("1", "2"))
         far, mapped = (IPv6Address("TCP", each, 1) for each in ("2001:db8:0:1::1", "::ffff:192.0.2.1"))
-        self.assertEqual(placeOf(one), placeOf(other))
-        self.assertNotEqual(placeOf(one), placeOf(far))
-        self.assertEqual(placeOf(mapped), placeOf(peer(1)))
+        self.assertEqual(addressKey(one), addressKey(other))
+        self.assertNotEqual(addressKey(one), addressKey(far))
+        self.assertEqual(addressKey(mapped), addressKey(peer(1)))
 
     def test_tooOften(self) -> None:
         """An address that connects more often than it may is closed; it is not counted against it, nor others."""
@@ -172,7 +172,7 @@ class GateTests(SynchronousTestCase):
 
     def test_flaps(self) -> None:
         """An address that has to stay away is closed, until its time is over."""
-        self.flapping.left(placeOf(peer(1)), 1.0)
+        self.flapping.left(addressKey(peer(1)), 1.0)
         self.assertEqual([self.isIn(peer(1)), self.isIn(peer(2))], [False, True])
         self.assertEqual(self.counted, [(FLAPS, 1)])
         self.clock.advance(60)

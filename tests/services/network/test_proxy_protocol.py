@@ -16,9 +16,9 @@ from zope.interface import implementer
 
 from fleximq.config.rate_options import Rate
 from fleximq.limits import Limits
-from fleximq.security.peer_address import placeOf
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
+from fleximq.security.peer_address import addressKey
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.services.network.connection_limit import FLAPS, TOO_MANY_THERE, TOO_OFTEN, ConnectionLimit
 from fleximq.services.network.proxy_protocol import SILENT, ProxiedFactory
 
@@ -95,10 +95,10 @@ class ProxiedTests(SynchronousTestCase):
         self.clock = Clock()
         self.counted: list[str] = []
         self.servers = _Servers()
-        self.flapping = Flapping(1, 60.0, self.clock.seconds)
+        self.flapping = FlappingLimit(1, 60.0, self.clock.seconds)
         counted = lambda event, number: self.counted.append(event)  # noqa: E731
         self.connectionLimit = ConnectionLimit(
-            self.clock, Limits(clientsPerAddress=2), lambda: 0, counted, Turnstile(Rate(1, 3)), self.flapping
+            self.clock, Limits(clientsPerAddress=2), lambda: 0, counted, KeyedBuckets(Rate(1, 3)), self.flapping
         )
         door = ProxiedFactory(self.servers, self.connectionLimit.enterFrom, self.clock, DEADLINE, counted)
         reactor = MemoryReactorClock()
@@ -185,7 +185,7 @@ class ProxiedTests(SynchronousTestCase):
 
     def test_flaps(self) -> None:
         """So is who has to stay away."""
-        self.flapping.left(placeOf(IPv4Address("TCP", "192.0.2.7", 1)), 1.0)
+        self.flapping.left(addressKey(IPv4Address("TCP", "192.0.2.7", 1)), 1.0)
         _, transport = self.come(header1(), b"x")
         self.assertTrue(transport.disconnecting)
         self.assertEqual((self.counted, self.servers.built), ([FLAPS], []))
