@@ -90,7 +90,7 @@ class StreamProtocol(Protocol):
         session = self.session
         session.attempt(partial(self.feed, data))
         client = session.client
-        if client is not None and session.broker.isUnderWay(client):
+        if client is not None and session.broker.hasPendingPublications(client):
             pausePublisher(session, client, self)
         if session.rate is not None:
             session.rate.charge(self.readPauses)
@@ -128,7 +128,7 @@ class StreamProtocol(Protocol):
         session = self.session
         if session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             session.attempt(self.resume)
-            if session.client is not None and session.broker.isUnderWay(session.client):
+            if session.client is not None and session.broker.hasPendingPublications(session.client):
                 pausePublisher(session, session.client, self)
         data = early.take()
         if data:

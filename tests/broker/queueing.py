@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import MakeQueue
 from fleximq.values.message import Content, Message
@@ -29,9 +29,9 @@ def messages(names: str, qos: int = 1) -> list[Message]:
     return [message(name, qos=qos) for name in names]
 
 
-def names(deliveries: Sequence[Delivery | Message | None]) -> str:
+def names(deliveries: Sequence[QueueDelivery | Message | None]) -> str:
     """Return the names of these messages in one string, ``-`` for none at all."""
-    found = [each.message if isinstance(each, Delivery) else each for each in deliveries]
+    found = [each.message if isinstance(each, QueueDelivery) else each for each in deliveries]
     return "".join("-" if each is None else each.payload.decode().rstrip(".") for each in found)
 
 

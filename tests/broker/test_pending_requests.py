@@ -6,7 +6,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.pending_requests import OpenRequests
 from fleximq.errors import TooManyRequests
 from tests.broker.parts import Friend
@@ -21,7 +21,8 @@ class OpenRequestsTests(SynchronousTestCase):
         self.requests = OpenRequests(Deadlines(self.clock), 10.0, 3)
         self.friends = {name: Friend() for name in ("alice", "bob")}
         self.alice, self.bob = (
-            Client(1000 + place, "fleximq", name, peer=self.friends[name]) for place, name in enumerate(self.friends)
+            ConnectedClient(1000 + place, "fleximq", name, peer=self.friends[name])
+            for place, name in enumerate(self.friends)
         )
 
     def failures(self, name: str = "alice") -> list[tuple[str, str, int]]:
@@ -144,7 +145,7 @@ class OpenRequestsTests(SynchronousTestCase):
         clock = Clock()
         requests = OpenRequests(Deadlines(clock), 10.0, 1000)
         friends = [Friend() for _ in range(3)]
-        clients = [Client(1000 + place, "fleximq", "", peer=friend) for place, friend in enumerate(friends)]
+        clients = [ConnectedClient(1000 + place, "fleximq", "", peer=friend) for place, friend in enumerate(friends)]
         open_: dict[tuple[int, int, str], float] = {}
         failed = [0, 0, 0]
         for what, one, other, id in steps:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol
 from fleximq.broker.consumer_groups import Groups
 from fleximq.broker.consumers.polled_subscriptions import Subscription, Subscriptions, keyOf
 from fleximq.broker.consumers.state_log import IDS, Noting, Openings
-from fleximq.broker.consumers.work_queues import TopicQueue, TopicQueues
+from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
 from fleximq.broker.publishing.deduplication import Idempotence
-from fleximq.broker.queues.durable_queue import KeptQueue
+from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.topic_table import TopicTable
@@ -93,7 +93,7 @@ class Found(Protocol):
         """Give all records and notes behind the snapshot, in order."""
 
 
-class Keeper:
+class Checkpointer:
     """Makes snapshots of all kept queues, and the queues out of snapshots."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Keeper:
         openings: Openings,
         topics: TopicTable,
         subscriptions: Subscriptions,
-        queues: TopicQueues,
+        queues: WorkQueues,
         idempotence: Idempotence,
         timesToLive: TimesToLive,
         groups: Groups,
@@ -137,11 +137,11 @@ class Keeper:
         """Return the offset that each consumer group reads next; nothing is kept for them."""
         return self._groups.reading()
 
-    def _kept(self) -> list[tuple[str, KeptQueue]]:
+    def _kept(self) -> list[tuple[str, DurableQueue]]:
         found = [(each.topic, each.queue) for each in self._subscriptions] + [
             (each.name, each.queue) for each in self._queues
         ]
-        return [(topic, queue) for topic, queue in found if isinstance(queue, KeptQueue)]
+        return [(topic, queue) for topic, queue in found if isinstance(queue, DurableQueue)]
 
     # -- snapshots ---------------------------------------------------------------------------------
 
@@ -162,14 +162,14 @@ class Keeper:
         used = 0 if idle is None else round(idle * 1_000_000)
         return self._described(QueueState(keyOf(each.id), each.topic, each.qos, each.id, each.owner, 0), each, used)
 
-    def _stateOfQueue(self, each: TopicQueue) -> QueueState:
+    def _stateOfQueue(self, each: WorkQueue) -> QueueState:
         state = QueueState(keyOfQueue(each.name), each.name, 1, 0, None, 0, consumed=each.everConsumed)
         return self._described(state, each, round(each.lastUsed * 1_000_000))
 
-    def _described(self, state: QueueState, each: Subscription | TopicQueue, used: int) -> QueueState:
+    def _described(self, state: QueueState, each: Subscription | WorkQueue, used: int) -> QueueState:
         state.seen = self._noting.journal.end
         state.used = used
-        if isinstance(each.queue, KeptQueue):
+        if isinstance(each.queue, DurableQueue):
             each.queue.describe(state)
         return state
 

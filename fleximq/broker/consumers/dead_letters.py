@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.publishing.slow_path import Publishing
 from fleximq.broker.queues.waiting_messages import OVERHEAD, costOf
@@ -27,7 +27,7 @@ class DeadLetters:
 
     def __init__(
         self,
-        broker: Client,
+        broker: ConnectedClient,
         topics: TopicTable,
         publishing: Publishing,
         ensure: Callable[[str], object],
@@ -46,13 +46,13 @@ class DeadLetters:
 
     def add(self, name: str, message: Message) -> None:
         """Bring a message of this topic to the dead letters; what cannot be kept is tried again later."""
-        self.bury(name, message, partial(self._buried, name, message))
+        self.deadLetter(name, message, partial(self._buried, name, message))
 
     def _buried(self, name: str, message: Message, reason: str | None) -> None:
         if reason is not None:
             self._deadlines.call(self._retryAfter, partial(self.add, name, message))
 
-    def bury(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+    def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
         """Bring a message to the dead letters, and tell if it went through the journal: None, or why not."""
         topic = DEAD + name
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
 
 #: So many namesakes are looked at for one in a queue that may be acknowledged from.
@@ -58,7 +58,7 @@ class DeliveredIds:
         known.returned.pop(place, None)
         known.inFlight[place] = None
 
-    def deliveredMany(self, queue: Queue, deliveries: Sequence[Delivery]) -> None:
+    def deliveredMany(self, queue: Queue, deliveries: Sequence[QueueDelivery]) -> None:
         """Note that these were handed out by a queue; as :meth:`delivered` for the id of each message."""
         places = self._places
         for tag, message, _ in deliveries:

@@ -8,7 +8,7 @@ owners only, and end when their grace time is over.
 from collections.abc import Callable, Iterator
 
 from fleximq.broker.consumers.polled_subscription import Subscription
-from fleximq.broker.queues.durable_queue import KeptQueue
+from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_factory import MakeQueue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound
@@ -82,7 +82,7 @@ class Subscriptions:
         """
         self.lastId = max(self.lastId, state.id)
         subscription = self._add(state.id, state.owner, state.topic, state.qos, True)
-        if isinstance(subscription.queue, KeptQueue):
+        if isinstance(subscription.queue, DurableQueue):
             subscription.queue.restore(state)
         subscription.rest(idle)
         return subscription

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from fleximq.broker.consumers.work_queue_access import WorkQueues
-from fleximq.broker.consumers.work_queues import TopicQueue
+from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
+from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import Client, Delivery, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.publishing.slow_path import Publishing
 from fleximq.broker.topics.topic_table import TopicTable
@@ -51,7 +51,12 @@ class Admin:
     """
 
     def __init__(
-        self, broker: Client, topics: TopicTable, workQueues: WorkQueues, publishing: Publishing, deadlines: Deadlines
+        self,
+        broker: ConnectedClient,
+        topics: TopicTable,
+        workQueues: WorkQueueAccess,
+        publishing: Publishing,
+        deadlines: Deadlines,
     ) -> None:
         self._broker = broker
         self._topics = topics
@@ -88,7 +93,9 @@ class Admin:
             raise NotFound(f"there are no dead letters of {topic!r}")
         _GivingBack(self, queue, topic, min(number, queue.depth), self._deadlines, done).goOn()
 
-    def publishAgain(self, topic: str, delivery: Delivery, durable: bool, told: Callable[[str | None], None]) -> None:
+    def publishAgain(
+        self, topic: str, delivery: QueueDelivery, durable: bool, told: Callable[[str | None], None]
+    ) -> None:
         """Publish one dead letter; ``told`` is given None when it is kept, as far as it is to be, or why it is not.
 
         :raises BrokerError: it is not taken at all.
@@ -112,7 +119,7 @@ class _GivingBack:
     """One such act, from its first letter to its last."""
 
     def __init__(
-        self, admin: Admin, queue: TopicQueue, topic: str, number: int, deadlines: Deadlines, done: Done
+        self, admin: Admin, queue: WorkQueue, topic: str, number: int, deadlines: Deadlines, done: Done
     ) -> None:
         self._admin = admin
         self._queue = queue
@@ -137,7 +144,7 @@ class _GivingBack:
             self._publish(delivery)
         self._told()
 
-    def _publish(self, delivery: Delivery) -> None:
+    def _publish(self, delivery: QueueDelivery) -> None:
         if self._reason is not None:
             self._told()
             return
@@ -147,7 +154,7 @@ class _GivingBack:
             self._reason = str(error)
             self._told()
 
-    def _kept(self, delivery: Delivery, reason: str | None) -> None:
+    def _kept(self, delivery: QueueDelivery, reason: str | None) -> None:
         if reason is None:
             self._queue.settle(delivery)
             self._given += 1

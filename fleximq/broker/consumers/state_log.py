@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from fleximq.broker.consumers.polled_subscriptions import Subscription
 from fleximq.broker.consumers.polled_subscriptions import keyOf as keyOfSubscription
-from fleximq.broker.consumers.work_queues import TopicQueue
+from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.queues.durable_queue import KeptQueue
+from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
 from fleximq.values.state_records import QueueClosed, QueueOpened
@@ -45,12 +45,12 @@ class Openings:
         if subscription.kept:
             self._journal.note(QueueClosed(keyOfSubscription(subscription.id)))
 
-    def queueOpened(self, queue: TopicQueue) -> None:
+    def queueOpened(self, queue: WorkQueue) -> None:
         """Note that a topic has a queue."""
         if queue.kept:
             self._opened(keyOfQueue(queue.name), queue.name, 1, 0, None)
 
-    def queueExpired(self, queue: TopicQueue) -> None:
+    def queueExpired(self, queue: WorkQueue) -> None:
         """Note that a topic's queue has expired."""
         if queue.kept:
             self._journal.note(QueueClosed(keyOfQueue(queue.name)))
@@ -69,11 +69,11 @@ class Noting:
     :param bury: brings a message to the dead letters and tells whether it is kept there, or why not.
     """
 
-    def __init__(self, journal: IJournal, deadlines: Deadlines, bury: Bury) -> None:
+    def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: Bury) -> None:
         self.journal = journal
-        self.bury = bury
+        self.deadLetter = deadLetter
         self._deadlines = deadlines
-        self._changed: dict[KeptQueue, None] = {}
+        self._changed: dict[DurableQueue, None] = {}
 
     def wall(self) -> int:
         """Return the microseconds since 1970."""
@@ -83,7 +83,7 @@ class Noting:
         """Call in the next turn."""
         self._deadlines.call(0, call)
 
-    def changed(self, queue: KeptQueue) -> None:
+    def changed(self, queue: DurableQueue) -> None:
         """Ask this queue for its notes when the turn is over, or before somebody asks what is safe."""
         if not self._changed:
             self._deadlines.call(0, self.flush)

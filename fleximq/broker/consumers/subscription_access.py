@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.polled_subscriptions import Subscription, Subscriptions
 from fleximq.broker.consumers.state_log import Openings
-from fleximq.broker.envelope import Client, Delivery
+from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.queues.queue_factory import MakeQueue
-from fleximq.broker.rules import Rules
+from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.errors import NoCapacity, SubscriptionFailed
 from fleximq.interfaces import IJournal
@@ -31,7 +31,7 @@ class Polling:
     """
 
     def __init__(
-        self, rules: Rules, journal: IJournal, topics: TopicTable, openings: Openings, makeQueue: MakeQueue
+        self, rules: BrokerRules, journal: IJournal, topics: TopicTable, openings: Openings, makeQueue: MakeQueue
     ) -> None:
         self.limits = rules.limits
         self._journal = journal
@@ -41,7 +41,7 @@ class Polling:
             makeQueue, grace=rules.grace, keptGrace=rules.durableGrace, onExpired=self._expired
         )
 
-    def open(self, client: Client, owner: str | None, name: str, qos: int) -> Subscription:
+    def open(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> Subscription:
         """See :meth:`fleximq.broker.broker.Broker.openSubscription`."""
         permit(client, Action.SUBSCRIBE, name)
         subscriptions = self.subscriptions
@@ -67,7 +67,9 @@ class Polling:
             raise SubscriptionFailed(f"the subscription cannot be kept: {reason}")
         return True
 
-    def poll(self, client: Client, owner: str | None, id: int, number: int, most: int) -> Sequence[Delivery]:
+    def poll(
+        self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int
+    ) -> Sequence[QueueDelivery]:
         """See :meth:`fleximq.broker.broker.Broker.poll`."""
         subscription = self.subscriptions.find(id, owner)
         permit(client, Action.SUBSCRIBE, subscription.topic)
@@ -82,7 +84,7 @@ class Polling:
         subscription = self.subscriptions.find(id, owner)
         return subscription if subscription.loading else None
 
-    def acknowledge(self, owner: str | None, id: int, tag: int, client: Client | None) -> bool:
+    def acknowledge(self, owner: str | None, id: int, tag: int, client: ConnectedClient | None) -> bool:
         """See :meth:`fleximq.broker.broker.Broker.acknowledge`."""
         subscription = self.subscriptions.find(id, owner)
         if client is not None:
@@ -90,7 +92,7 @@ class Polling:
             client.consumed = self._journal.onDisk
         return subscription.acknowledge(tag)
 
-    def narrow(self, client: Client) -> None:
+    def narrow(self, client: ConnectedClient) -> None:
         """Let go of the subscriptions that a client may not poll any more, as if it had left."""
         self.subscriptions.detach(client, lambda topic: not permits(client, Action.SUBSCRIBE, topic))
 

@@ -6,7 +6,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.errors import BadRequest, NoCapacity
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Arguments = Mapping[str, Any]
 #: Takes who asks, and arguments, and gives a value for MessagePack, or an error, to the last one; now or later.
-Path = Callable[["Broker", Client, Arguments, Callable[[Any], None]], None]
+Path = Callable[["Broker", ConnectedClient, Arguments, Callable[[Any], None]], None]
 
 _PAGE = 100
 _PAGE_MOST = 1000

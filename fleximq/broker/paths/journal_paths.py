@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from fleximq.broker.authorization import permit, permits, sees
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.paths.arguments import Arguments, Path, array, journalOf, number, page, text
 from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
@@ -38,7 +38,7 @@ _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 _OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
 
 
-def bounds(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def bounds(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/bounds``: of each topic its first and last offset, their times in milliseconds, and how much.
 
     Beside them the ``journal``'s own id, and its ``end``: the offset and ``position`` behind all that is committed.
@@ -76,7 +76,7 @@ def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
     }
 
 
-def read(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def read(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/read``: whole frames as they stand in the journal, at most ``most`` bytes from ``position`` on.
 
     ``position`` in the answer is that of the first, ``next`` what to ask for next, ``end`` where all ends, ``journal``
@@ -101,7 +101,7 @@ def read(broker: "Broker", client: Client, arguments: Arguments, answer: Answer)
     journal.readBytes(position, most, told)
 
 
-def _permitAll(broker: "Broker", client: Client) -> None:
+def _permitAll(broker: "Broker", client: ConnectedClient) -> None:
     """Let a client go on that may have everything that is in the journal.
 
     :raises NotPermitted: it may not.
@@ -113,7 +113,7 @@ def _permitAll(broker: "Broker", client: Client) -> None:
         raise NotPermitted("reading the journal as it is is not permitted to those who may not subscribe to all topics")
 
 
-def advance(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def advance(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/advance``: up to which ``offset`` to read from ``start`` for so many ``records`` and ``bytes``.
 
     Beside it how many these are; nothing from the offset ``end`` on counts. A limit that is left out is none. It may be
@@ -133,7 +133,7 @@ def advance(broker: "Broker", client: Client, arguments: Arguments, answer: Answ
     journalOf(broker).advance(start, end, records, size, told)
 
 
-def reopen(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def reopen(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/reopen``, when the journal keeps things again after a fault: its health."""
 
     def told(reason: str | None) -> None:
@@ -142,7 +142,7 @@ def reopen(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
     journalOf(broker).reopen(told)
 
 
-def stage(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def stage(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/stage``, when the records are on disk, where nobody sees them: ``token``, which stands for them.
 
     ``records`` are maps with ``topic``, ``value`` (any MessagePack value) and perhaps ``headers``, a map of further
@@ -163,7 +163,7 @@ def stage(broker: "Broker", client: Client, arguments: Arguments, answer: Answer
     journal.stage(query, batch, part, runs, told)
 
 
-def commit(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def commit(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/commit``, when what the ``tokens`` stand for is published: ``offset`` of the first record.
 
     A repeat for the same ``query`` and ``batch`` is answered likewise, and publishes nothing.
@@ -183,7 +183,7 @@ def commit(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
         raise NoCapacity(error.reason) from error
 
 
-def abort(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def abort(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/abort``: what was staged for this ``query`` and ``batch``, and not committed, is forgotten."""
     query, batch = _batch(arguments)
     _permitStaged(broker, client, query, batch)
@@ -202,7 +202,7 @@ JOURNAL_PATHS: dict[str, Path] = {
 }
 
 
-def _permitStaged(broker: "Broker", client: Client, query: str, batch: int) -> None:
+def _permitStaged(broker: "Broker", client: ConnectedClient, query: str, batch: int) -> None:
     """Let a client go on that may publish all that is staged for a batch, whoever has staged it.
 
     :raises NotPermitted: it may not.
@@ -219,7 +219,7 @@ def _refusal(broker: "Broker", reason: str) -> BrokerError:
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
-def _runs(broker: "Broker", client: Client, records: list[Any]) -> list[tuple[Envelope, StoredBatch, int]]:
+def _runs(broker: "Broker", client: ConnectedClient, records: list[Any]) -> list[tuple[Envelope, StoredBatch, int]]:
     """Return records as neighbouring runs of one topic.
 
     :raises BadRequest: one of them is malformed.

@@ -20,10 +20,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fleximq.broker.envelope import Envelope, Kept
+from fleximq.broker.envelope import Envelope, OnDecided
 from fleximq.broker.publishing.fan_out import Delivering
 from fleximq.broker.publishing.slow_path import Publishing
-from fleximq.broker.rules import Rules
+from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError, NotKept
 from fleximq.values.records import DIALECTS, StoredBatch, idsOf
 
@@ -53,9 +53,9 @@ class Claim:
         self.time = time
         self.number = 0
         self.places: list[int] = []
-        self._waiting: dict[str, list[tuple[Kept, int]]] = {}
+        self._waiting: dict[str, list[tuple[OnDecided, int]]] = {}
 
-    def wait(self, id: str, kept: Kept | None, place: int) -> None:
+    def wait(self, id: str, kept: OnDecided | None, place: int) -> None:
         """Tell what becomes of a message to somebody who repeats it, in a run of his own at this place."""
         if kept is not None:
             self._waiting.setdefault(id, []).append((kept, place))
@@ -98,7 +98,7 @@ class Idempotence:
         """Return how many ids are remembered."""
         return len(self._entries)
 
-    def claim(self, topic: str, ids: Sequence[str], kept: Kept | None) -> tuple[Claim, int]:
+    def claim(self, topic: str, ids: Sequence[str], kept: OnDecided | None) -> tuple[Claim, int]:
         """Take hold of those of a run's ids that are new; return the claim, and the last run that repeats wait for.
 
         :param kept: told of repeats of what is not decided yet, when it is.
@@ -207,10 +207,10 @@ class Idempotence:
 
 
 #: Brings a run on its way, as :meth:`fleximq.broker.broker.Broker.publish` does.
-Bring = Callable[[Envelope, Any, int, Kept | None], None]
+Bring = Callable[[Envelope, Any, int, OnDecided | None], None]
 
 
-def idempotenceOf(rules: Rules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> Idempotence:
+def idempotenceOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> Idempotence:
     """Return the memory for ids that these rules ask for; ``seconds`` are those since 1970."""
     return Idempotence(
         round(rules.idempotenceWindow * 1_000_000),
@@ -232,7 +232,7 @@ class Once:
         self._delivering = delivering
         self._publishing = publishing
 
-    def publish(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: Kept | None, bring: Bring) -> None:
+    def publish(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None, bring: Bring) -> None:
         """Let ``bring`` have those messages of a run that are no repeats.
 
         :param ids: one for each message.
@@ -245,7 +245,7 @@ class Once:
             return
         publisher = envelope.publisher
         claim, number = self._idempotence.claim(envelope.topic.name, ids, kept)
-        publisher.unsafe = max(publisher.unsafe, number)
+        publisher.lastRun = max(publisher.lastRun, number)
         places = claim.places
         if not places:
             return
@@ -261,10 +261,10 @@ class Once:
             self._idempotence.refused(claim, places, str(error))
             raise
         finally:
-            claim.number = publisher.unsafe
+            claim.number = publisher.lastRun
 
     def _decided(
-        self, claim: Claim, places: Sequence[int], kept: Kept | None, reason: str | None, decided: Sequence[int]
+        self, claim: Claim, places: Sequence[int], kept: OnDecided | None, reason: str | None, decided: Sequence[int]
     ) -> None:
         """The journal's word on claimed messages, whose places are those among the ones that were not repeats."""
         if kept is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.broker.envelope import Envelope, Kept
+from fleximq.broker.envelope import Envelope, OnDecided
 from fleximq.broker.publishing.fan_out import Delivering
 from fleximq.broker.publishing.pending_commits import Recording
 from fleximq.broker.publishing.transactions import Transactions
@@ -75,7 +75,7 @@ class Publishing:
         self._transactions = transactions
         self._recording = recording
 
-    def publish(self, envelope: Envelope, body: Any, count: int, kept: Kept | None) -> None:
+    def publish(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None) -> None:
         """See :meth:`fleximq.broker.broker.Broker.publish`."""
         topic = envelope.topic
         if topic.gone:
@@ -135,5 +135,5 @@ class Publishing:
         return envelope.durable or topic.always or bool(topic.keepers and envelope.qos)
 
 
-def _tell(kept: Kept, places: Sequence[int], reason: str | None) -> None:
+def _tell(kept: OnDecided, places: Sequence[int], reason: str | None) -> None:
     kept(reason, places)

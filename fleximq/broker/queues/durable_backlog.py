@@ -13,7 +13,7 @@ from fleximq.broker.queues.waiting_messages import ANY, cost, costOf, measure
 from fleximq.values.message import Message
 
 
-class KeptBacklog:
+class DurableBacklog:
     """Messages in order of arrival; ``size`` is the cost of those in memory.
 
     ``unkept`` is how many of them are not in the journal; who takes them out counts them down.

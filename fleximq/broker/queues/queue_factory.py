@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.queues.durable_queue import Keeping, KeptQueue
+from fleximq.broker.queues.durable_queue import DurableQueue, Keeping
 from fleximq.broker.queues.queue import Queue
 from fleximq.values.message import Message
 
@@ -58,7 +58,7 @@ class MakeQueue:
             **others,
         }
         if self.keeping is not None and key:
-            return KeptQueue(key=key, keeping=self.keeping, memory=self.memory, **settings)
+            return DurableQueue(key=key, keeping=self.keeping, memory=self.memory, **settings)
         return Queue(**settings)
 
     def but(self, **fields: Any) -> "MakeQueue":

@@ -27,7 +27,7 @@ from fleximq.values.records import StoredBatch, TopicBounds
 SEARCHED = 1 << 16
 
 
-class LateRun:
+class DeferredRun:
     """A run that is rendered when the first feed takes it, for many may be still reading what came before it."""
 
     __slots__ = ("_body", "_envelope", "_form", "_rendered", "count", "offset")
@@ -48,15 +48,15 @@ class LateRun:
 
 
 @implementer(IForm)
-class LateForm:
+class DeferredForm:
     """The form of feeds: runs that know their offsets, and are rendered in another form when they are taken."""
 
     def __init__(self, form: IForm) -> None:
         self._form = form
 
-    def render(self, envelope: Envelope, body: Any, count: int) -> LateRun:
+    def render(self, envelope: Envelope, body: Any, count: int) -> DeferredRun:
         """Return the run, not rendered yet."""
-        return LateRun(self._form, envelope, body, count)
+        return DeferredRun(self._form, envelope, body, count)
 
 
 class Outlet(Protocol):
@@ -66,7 +66,7 @@ class Outlet(Protocol):
     place the feed takes in what it covers, ``portion`` about how many bytes to read at a time.
     """
 
-    form: LateForm
+    form: DeferredForm
     subscriber: ISubscriber
     portion: int
 
@@ -74,7 +74,7 @@ class Outlet(Protocol):
     def full(self) -> bool:
         """Whether the connection has so much left to take that it should get no more for now."""
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once it is not full any more; never, if the connection ends."""
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -224,7 +224,7 @@ class Feed:
 
     # -- live --------------------------------------------------------------------------------------
 
-    def deliver(self, run: LateRun, count: int) -> None:
+    def deliver(self, run: DeferredRun, count: int) -> None:
         """Take a run that was committed, unless it is still to be read, or was read already.
 
         What is not in the journal is sent at once.
@@ -258,7 +258,7 @@ class Feed:
             return
         if self.outlet.full:
             self._busy = True
-            self.outlet.whenRoom(self._room)
+            self.outlet.whenRelieved(self._room)
         elif self._singles:
             offset = self._singles[0][0]
             names = {name for _, name in self._singles}

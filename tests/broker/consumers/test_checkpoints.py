@@ -310,7 +310,7 @@ class WorkQueueTests(RestartCase):
         self.world.kill(patient=True)
         told: list[str] = []
         self.world.broker.acknowledgeMessage("b", self.world.me)
-        self.world.broker.whenSafe(lambda: told.append("safe"), self.world.me)
+        self.world.broker.whenCommitted(lambda: told.append("safe"), self.world.me)
         self.assertEqual((told, self.world.journal.notes), ([], []))
         while self.world.journal.asked:
             self.world.journal.answer()

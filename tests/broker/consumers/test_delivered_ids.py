@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds, Place
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
 from tests.broker.queueing import World, message, messages
 
@@ -29,12 +29,14 @@ class DeliveredIdsTests(SynchronousTestCase):
 
     def test_manyTogether(self) -> None:
         """Each is found by the id that its message has."""
-        self.ids.deliveredMany(self.queue, [Delivery(1, message("a", id="i"), 1), Delivery(2, message("b", id="j"), 1)])
+        self.ids.deliveredMany(
+            self.queue, [QueueDelivery(1, message("a", id="i"), 1), QueueDelivery(2, message("b", id="j"), 1)]
+        )
         self.assertEqual([self.ids.meant(id) for id in "ij"], [self.a, self.b])
 
     def test_namesakesTogether(self) -> None:
         """Of several that are handed out together the first was handed out first."""
-        self.ids.deliveredMany(self.queue, [Delivery(tag, message("x", id="i"), 1) for tag in (2, 1)])
+        self.ids.deliveredMany(self.queue, [QueueDelivery(tag, message("x", id="i"), 1) for tag in (2, 1)])
         self.assertEqual(self.ids.meant("i"), self.b)
         self.ids.forget("i", self.b)
         self.assertEqual(self.ids.meant("i"), self.a)

@@ -4,7 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED, UNKNOWN, Subscription, Subscriptions
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
 from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
 from fleximq.errors import NotFound
@@ -59,14 +59,14 @@ class QosTests(SubscriptionCase):
         """Subscription, publication, what arrives and whether it has a tag."""
         for subscription, letter, qos, tag in ((self.one, "a", 1, 1), (self.one, "A", 0, 0)):
             self.put(letter, subscription)
-            self.assertEqual(subscription.poll("x"), Delivery(tag, message(letter, qos=qos), 1))
+            self.assertEqual(subscription.poll("x"), QueueDelivery(tag, message(letter, qos=qos), 1))
         for letter in "aA":
             self.put(letter, self.zero)
-            self.assertEqual(self.zero.poll("x"), Delivery(0, message(letter, qos=0), 1))
+            self.assertEqual(self.zero.poll("x"), QueueDelivery(0, message(letter, qos=0), 1))
 
     def test_loweringKeepsEverythingElse(self) -> None:
         self.zero.deliver([message("a", id="i")], 1)
-        self.assertEqual(self.zero.poll("x"), Delivery(0, message("a", qos=0, id="i"), 1))
+        self.assertEqual(self.zero.poll("x"), QueueDelivery(0, message("a", qos=0, id="i"), 1))
 
     def test_untrackedAreForgotten(self) -> None:
         self.put("A")
@@ -87,7 +87,7 @@ class QosTests(SubscriptionCase):
         self.advance(RETRY - 0.125)
         self.assertEqual(self.poll(1), "-")
         self.advance(0.125)
-        self.assertEqual(self.one.poll("x"), Delivery(2, message("b"), 2))
+        self.assertEqual(self.one.poll("x"), QueueDelivery(2, message("b"), 2))
 
     def test_tagsCountFromOneInEach(self) -> None:
         other = self.subscriptions.open("x", "key", "t", 1)

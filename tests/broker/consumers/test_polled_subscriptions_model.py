@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers.polled_subscription import Subscription
 from fleximq.broker.consumers.polled_subscriptions import Subscriptions
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED
 from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
 from fleximq.values.message import Message
@@ -86,20 +86,20 @@ class SubscriptionMachine(RuleBasedStateMachine):
             self.kept.remove(untracked[0])
         self.dropped += before - len(self.kept)
 
-    def next(self, holder: str) -> Delivery | None:
+    def next(self, holder: str) -> QueueDelivery | None:
         first = next((each for each in self.kept if each.due is None), None)
         if first is None:
             return None
         first.attempts += 1
         if not first.message.qos:
             self.kept.remove(first)
-            return Delivery(0, first.message, 1)
+            return QueueDelivery(0, first.message, 1)
         if not first.tag:
             self.tag += 1
             first.tag = self.tag
         first.due = self.world.clock.seconds() + RETRY
         first.holder = holder
-        return Delivery(first.tag, first.message, first.attempts)
+        return QueueDelivery(first.tag, first.message, first.attempts)
 
     @rule(holder=st.sampled_from("xy"))
     def poll(self, holder: str) -> None:

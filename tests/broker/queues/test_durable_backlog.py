@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.queues.durable_backlog import KeptBacklog
+from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.offset_ranges import HOLE, Offsets
 from fleximq.values.message import Content, Message
 
@@ -26,7 +26,7 @@ class BacklogTests(SynchronousTestCase):
     """Room for two messages."""
 
     def setUp(self) -> None:
-        self.backlog = KeptBacklog(2 * COST)
+        self.backlog = DurableBacklog(2 * COST)
 
     def restored(self, *places: int) -> None:
         far = Offsets()
