@@ -12,30 +12,30 @@ from typing import Any
 
 from fleximq.broker.authorization import permit
 from fleximq.broker.clients import Clients
-from fleximq.broker.consumer_groups import Groups
+from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
-from fleximq.broker.consumers.polled_subscriptions import Subscription
-from fleximq.broker.consumers.queue_admin import Admin
-from fleximq.broker.consumers.state_log import Noting, Openings
-from fleximq.broker.consumers.subscription_access import Polling, reasonOf
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
+from fleximq.broker.consumers.queue_admin import QueueAdmin
+from fleximq.broker.consumers.state_log import OpeningLog, StateLog
+from fleximq.broker.consumers.subscription_access import SubscriptionAccess, reasonOf
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.paths import path_table
-from fleximq.broker.paths.arguments import Names
-from fleximq.broker.pending_requests import OpenRequests
+from fleximq.broker.paths.arguments import SortedNames
+from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.presence import Presence
-from fleximq.broker.publishing.deduplication import Once, idempotenceOf
-from fleximq.broker.publishing.fan_out import Delivering
-from fleximq.broker.publishing.pending_commits import Recording
-from fleximq.broker.publishing.slow_path import Publishing
+from fleximq.broker.publishing.deduplication import Deduplication, idempotenceOf
+from fleximq.broker.publishing.fan_out import FanOut
+from fleximq.broker.publishing.pending_commits import PendingCommits
+from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.waiting_messages import ANY
-from fleximq.broker.replay.client_subscriptions import Listening
+from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.rules import BrokerRules, TimesToLive
@@ -88,7 +88,7 @@ class Broker:
         self.observers.add(self.counts)
         self.traffic = TrafficTotals()
         #: The topics that the journal has, in order.
-        self.keptNames = Names()
+        self.keptNames = SortedNames()
         #: Those who are told what goes through the journal.
         self.records = RecordWatchers(onError)
         self.channelsChanged: list[Callable[[], None]] = []
@@ -100,20 +100,22 @@ class Broker:
         self.timesToLive = TimesToLive(rules.messageTtl)
         self._taps = Taps(self.topics, onError)
         self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
-        self._requests = OpenRequests(self._deadlines, rules.requestTimeout, rules.limits.requests)
+        self._requests = PendingRequests(self._deadlines, rules.requestTimeout, rules.limits.requests)
         self._beginPublishing(publishing)
         self._beginListening()
         self._beginQueues(idOf, durable)
 
     def _beginPublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
         journal, counted = self.journal, self.observers.counted
-        delivering = Delivering(self.topics, self.clients)
+        delivering = FanOut(self.topics, self.clients)
         self._deliver = delivering.deliver
         self.transactions = Transactions(journal, self.topics, self._deliver, self._unread)
-        self._recording = Recording(journal, self.topics, self.transactions.deliver, counted, publishing, self.records)
-        self._publishing = Publishing(journal, delivering, self.transactions, self._recording)
+        self._recording = PendingCommits(
+            journal, self.topics, self.transactions.deliver, counted, publishing, self.records
+        )
+        self._publishing = SlowPath(journal, delivering, self.transactions, self._recording)
         self.idempotence = idempotenceOf(self.rules, self.clock.seconds, counted)
-        self._once = Once(self.rules.idempotenceWindow > 0, self.idempotence, delivering, self._publishing)
+        self._once = Deduplication(self.rules.idempotenceWindow > 0, self.idempotence, delivering, self._publishing)
         self.observers.add(Presence(self.topics, self.itself, self._deliver))
 
     def _beginListening(self) -> None:
@@ -126,7 +128,7 @@ class Broker:
             lambda: time.time_ns() // 1000,
             self.unsubscribe,
         )
-        self._listening = Listening(self.topics, self._replays, self.rules.limits.subscriptions)
+        self._listening = ClientSubscriptions(self.topics, self._replays, self.rules.limits.subscriptions)
 
     def _beginQueues(self, idOf: Callable[[Message], str], lasts: Callable[[str], bool]) -> None:
         rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
@@ -139,8 +141,8 @@ class Broker:
             rules.redelivery,
             counted,
         )
-        noting = Noting(journal, self._deadlines, self._deadLetters.deadLetter)
-        makeQueue = MakeQueue(
+        noting = StateLog(journal, self._deadlines, self._deadLetters.deadLetter)
+        makeQueue = QueueFactory(
             deadlines=self._deadlines,
             retryAfter=rules.redelivery,
             maxDeliveries=rules.maxDeliveries,
@@ -152,15 +154,15 @@ class Broker:
             keeping=noting if journal.onDisk else None,
             memory=rules.limits.queueMemory,
         )
-        openings = Openings(journal)
-        self._polling = Polling(rules, journal, topics, openings, makeQueue)
+        openings = OpeningLog(journal)
+        self._polling = SubscriptionAccess(rules, journal, topics, openings, makeQueue)
         self._workQueues = WorkQueueAccess(rules, journal, topics, openings, makeQueue, idOf, lasts)
         self.subscriptions = self._polling.subscriptions
         self.queues = self._workQueues.queues
         #: What an operator does to queues.
-        self.admin = Admin(self.itself, topics, self._workQueues, self._publishing, self._deadlines)
+        self.admin = QueueAdmin(self.itself, topics, self._workQueues, self._publishing, self._deadlines)
         #: How far the pipeline's consumer groups are with the journal.
-        self.groups = Groups(journal, noting.wall)
+        self.groups = ConsumerGroups(journal, noting.wall)
         #: Brings queues and groups over a restart; the journal asks it for snapshots.
         self.keeper = Checkpointer(
             noting, openings, topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive, self.groups
@@ -474,7 +476,7 @@ class Broker:
 
     # -- queues ------------------------------------------------------------------------------------
 
-    def openSubscription(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> Subscription:
+    def openSubscription(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
         """Make a subscription that is polled, with a queue of its own.
 
         :param owner: who may poll it, from whichever connection.
@@ -500,7 +502,7 @@ class Broker:
         """
         return self._polling.poll(client, owner, id, number, most)
 
-    def loading(self, owner: str | None, id: int) -> Subscription | None:
+    def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
         """Return the subscription if its next message cannot be polled before it was read from the journal.
 
         :raises NotFound: there is no such subscription, or it is another owner's.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Answer = Callable[[Any], None]
 #: The latest time in milliseconds that is one in microseconds, too.
-_MILLISECONDS_MOST = ((1 << 63) - 1) // 1000
+_MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 
 
 def lag(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -44,7 +44,7 @@ def _word(broker: "Broker", word: Any) -> tuple[str, GroupProgress]:
         raise BadRequest("'groups' must be maps")
     name = text(word, "group", MAX_GROUP_NAME_BYTES)
     before = broker.groups.get(name)
-    time = number(word, "time", broker.groups.wall() // 1000, _MILLISECONDS_MOST) * 1000
+    time = number(word, "time", broker.groups.wall() // 1000, _MAX_MILLISECONDS) * 1000
     lost = number(word, "lost", 0 if before is None else before.lost)
     return text(word, "journal", MAX_GROUP_NAME_BYTES), GroupProgress(name, number(word, "next"), time, lost)
 

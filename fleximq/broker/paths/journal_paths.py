@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
 
 #: The most bytes that are read at once.
-READ_MOST = 4 * MEBIBYTE
+MAX_READ_BYTES = 4 * MEBIBYTE
 #: The most bytes of the names that a sink gives to its queries and parts.
 NAME_BYTES = 256
 #: The most records of one part, and tokens of one batch.
-RECORDS_MOST, TOKENS_MOST = 100_000, 1_000_000
+MAX_RECORDS, MAX_TOKENS = 100_000, 1_000_000
 
 Answer = Callable[[Any], None]
-_BEHIND_ALL = (1 << 63) - 1
+_AFTER_ALL = (1 << 63) - 1
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 #: Keys of a header that a record has already, or that no PUB may have.
 _OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
@@ -61,7 +61,7 @@ def bounds(broker: "Broker", client: ConnectedClient, arguments: Arguments, answ
     def told(position: int, content: bytes | memoryview, endPosition: int) -> None:
         answer(found | {"end": end, "position": endPosition})
 
-    journal.readBytes(_BEHIND_ALL, 1, told)
+    journal.readBytes(_AFTER_ALL, 1, told)
 
 
 def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def read(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer
     subscribe to all topics.
     """
     position = number(arguments, "position")
-    most = number(arguments, "most", READ_MOST, READ_MOST)
+    most = number(arguments, "most", MAX_READ_BYTES, MAX_READ_BYTES)
     journal = journalOf(broker)
 
     _permitAll(broker, client)
@@ -152,8 +152,8 @@ def stage(broker: "Broker", client: ConnectedClient, arguments: Arguments, answe
     query, batch = _batch(arguments)
     part = text(arguments, "part", NAME_BYTES)
     records = array(arguments, "records")
-    if len(records) > RECORDS_MOST:
-        raise BadRequest(f"'records' may be at most {RECORDS_MOST}")
+    if len(records) > MAX_RECORDS:
+        raise BadRequest(f"'records' may be at most {MAX_RECORDS}")
     journal = journalOf(broker)
     runs = _runs(broker, client, records)
 
@@ -170,8 +170,8 @@ def commit(broker: "Broker", client: ConnectedClient, arguments: Arguments, answ
     """
     query, batch = _batch(arguments)
     tokens = array(arguments, "tokens")
-    if not all(isinstance(token, str) for token in tokens) or len(tokens) > TOKENS_MOST:
-        raise BadRequest(f"'tokens' must be strings, at most {TOKENS_MOST}")
+    if not all(isinstance(token, str) for token in tokens) or len(tokens) > MAX_TOKENS:
+        raise BadRequest(f"'tokens' must be strings, at most {MAX_TOKENS}")
     _permitStaged(broker, client, query, batch)
 
     def told(offset: int, reason: str | None) -> None:

@@ -21,7 +21,7 @@ OVERLOAD_BYTES = 32 << 20
 #: What the journal refused is counted under this name.
 REFUSED = "refused: journal"
 
-Bring = Callable[[Envelope, Any, int], None]
+Deliver = Callable[[Envelope, Any, int], None]
 
 
 class _Run(NamedTuple):
@@ -32,11 +32,11 @@ class _Run(NamedTuple):
     number: int
     size: int
     recorded: bool
-    bring: Bring
+    bring: Deliver
     told: Callable[[str | None], None] | None = None
 
 
-class Recording:
+class PendingCommits:
     """The way of publications through the journal.
 
     :param deliver: brings a run to its topic's subscribers.
@@ -49,7 +49,7 @@ class Recording:
         self,
         journal: IJournal,
         topics: TopicTable,
-        deliver: Bring,
+        deliver: Deliver,
         counted: Callable[[str, int], None],
         publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
         watchers: RecordWatchers | None = None,
@@ -111,7 +111,7 @@ class Recording:
             self._appending = False
         envelope.publisher.lastRun = number
 
-    def wait(self, envelope: Envelope, body: Any, count: int, bring: Bring) -> None:
+    def wait(self, envelope: Envelope, body: Any, count: int, bring: Deliver) -> None:
         """Let ``bring`` have a run that is not kept when all before it in its topic's line was decided."""
         topic = envelope.topic
         size = len(body) if isinstance(body, bytes) else weigh(envelope.source.messages(body))

@@ -16,7 +16,7 @@ from itertools import chain
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.consumers.polled_subscription import Subscription
+from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.blipmq.messages import (
@@ -279,7 +279,7 @@ class BlipSession(StreamSession):
                 self.suspended = self.outbox.full
                 self._unanswered = FrameType.POLL, head, correlations
 
-    def _waitFor(self, subscription: Subscription | None, head: bytes, correlations: list[int]) -> None:
+    def _waitFor(self, subscription: PolledSubscription | None, head: bytes, correlations: list[int]) -> None:
         """Answer these POLLs, and all behind them, when the next message was read back, or what this client published.
 
         Where neither is to come there is no answer.
@@ -413,7 +413,7 @@ def _nothing() -> None:
     """Nobody waits for what is read back."""
 
 
-def _sendable(subscription: Subscription, deliveries: Sequence[QueueDelivery]) -> list[QueueDelivery]:
+def _sendable(subscription: PolledSubscription, deliveries: Sequence[QueueDelivery]) -> list[QueueDelivery]:
     """Bury what no frame can hold, and return the rest; the POLLs of what was buried go to what comes behind it."""
     fitting = []
     for delivery in deliveries:
