@@ -16,9 +16,8 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import Delivery
 from fleximq.client.blipmq.loop_client import PREFETCH, AwaitedBlip, AwaitedSubscription
 from fleximq.client.errors import Nacked
-from fleximq.client.queues.blocking import WaitingClient, WaitingPulled
+from fleximq.client.queues.blocking import WaitingClient, WaitingPulled, theThread
 from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
-from fleximq.client.queues.thread import theThread
 from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.values.urls import Url
 

@@ -18,9 +18,8 @@ from typing import Unpack
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.minimq.loop_client import AwaitedConsumer, AwaitedMini, Message
-from fleximq.client.queues.blocking import WaitingClient, WaitingPulled
+from fleximq.client.queues.blocking import WaitingClient, WaitingPulled, inThread, theThread
 from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
-from fleximq.client.queues.thread import inThread, theThread
 from fleximq.client.settings import PATIENCE, ClientSettings
 from fleximq.values.urls import Url
 

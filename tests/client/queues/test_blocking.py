@@ -5,7 +5,7 @@ import os
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.queues.thread import LoopThread, inThread, theThread
+from fleximq.client.queues.blocking import LoopThread, inThread, theThread
 
 
 class LoopThreadTests(SynchronousTestCase):
