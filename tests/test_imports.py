@@ -155,8 +155,8 @@ class LadderRuleTests(SynchronousTestCase):
         """wire, broker, journal and security know the values, and nothing of each other."""
         rooms = ["wire", "broker", "journal", "security"]
         for room in rooms:
-            self.assertEqual(self.allows(room, *rooms, "values", "errors", "interfaces"),
-                             {room, "values", "errors", "interfaces"})  # fmt: skip
+            self.assertEqual(self.allows(room, *rooms, "values", "errors", "services"),
+                             {room, "values", "errors"})  # fmt: skip
 
     def test_neverUp(self) -> None:
         """No room knows one above it."""
