@@ -12,7 +12,8 @@ from fleximq.cli.client_commands.broker_command import out, talking
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.cli.client_commands.payload_text import addReading, addShowing, asJson, shown, wordRead
 from fleximq.client.blocking import Client
-from fleximq.client.protocol.conversation import BROKER, packed
+from fleximq.client.payloads import packed
+from fleximq.client.protocol.conversation import BROKER
 from fleximq.client.settings import Codec
 from fleximq.errors import SettingError
 

@@ -110,7 +110,7 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
                 yield delivery
 
 
-def _until(subscription: Subscription, end: float | None) -> Iterator[Delivery]:
+def _until(subscription: Subscription[Delivery], end: float | None) -> Iterator[Delivery]:
     if end is None:
         yield from subscription
         return
