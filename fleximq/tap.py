@@ -13,7 +13,7 @@ from fleximq.services.network.listeners import ListenerService
 from fleximq.services.process.garbage_collection import GarbageService
 from fleximq.services.process.json_log import inJson
 from fleximq.services.process.signals import SignalService
-from fleximq.services.process.startup_failure import Departure
+from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.reload import Reload
 from fleximq.startup.options import Options
 
@@ -31,10 +31,10 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor
 
     twistd: Mapping[str, Any] = options.parent or {}
-    departure = Departure(twistd)
+    departure = StartupFailure(twistd)
     reload = Reload(options.settings, options.again)
     try:
-        whole = compose(reactor, options.settings, departure, departLate=departure.late, reload=reload)
+        whole = compose(reactor, options.settings, departure, abortRun=departure.duringRun, reload=reload)
     except SettingError as error:
         raise SystemExit(f"fleximq: {error}") from None
     if any(isinstance(each, ListenerService) and each.listen.isStdio for each in whole):

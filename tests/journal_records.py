@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fleximq.values.message import Message
-from fleximq.values.records import Batch, dialectCode, runOf
+from fleximq.values.records import StoredBatch, dialectCode, runOf
 
 
 class Record(NamedTuple):
@@ -42,11 +42,11 @@ def recordsOf(envelope: Any, body: Any, offset: int, time: int) -> list[Record]:
     ]
 
 
-def batchOf(records: Sequence[Record]) -> Batch:
+def batchOf(records: Sequence[Record]) -> StoredBatch:
     """Return these records as the columns of one batch."""
     topics = list(dict.fromkeys(record.topic for record in records))
     publishers = list(dict.fromkeys(record.publisher for record in records))
-    return Batch(
+    return StoredBatch(
         offsets=array("Q", [record.offset for record in records]),
         timestamps=array("q", [record.time for record in records]),
         topics=topics,

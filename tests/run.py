@@ -1,7 +1,8 @@
-"""Runs trial over the tests and says at the end, on a line of its own, how many passed.
+"""Runs trial over the tests in several processes, and prints the totals on a line of their own.
 
-``python -m tests.run`` runs everything below ``tests``; names of packages, modules, classes or tests may follow. What
-``--beside`` names has a process of its own meanwhile, whose output comes behind that of the others.
+``python -m tests.run`` runs everything below ``tests``; names of packages, modules, classes or tests may follow. Each
+``--beside "NAMES"`` runs the tests it names in another process, whose output follows that of the first one. trial's
+own ``-j`` hands single tests to its workers, so that a Spark session would start in each of them.
 The totals come from trial's own result: ``120 passed, 0 failed`` or ``118 passed, 1 failed, 1 skipped``. Errors,
 failures and unexpected successes count as failed; skips and expected failures as skipped. The exit code is 0 only
 if something passed and nothing failed.
@@ -14,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,25 +66,26 @@ class Totals(NamedTuple):
         return f"{self.passed} passed, {self.failed} failed{skipped}"
 
 
-def parts(names: Sequence[str], beside: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what is to be run here, and what beside it: nothing, if only some tests are asked for."""
-    if list(names) != [ALL] or not beside:
+def parts(names: Sequence[str], groups: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return the names that run in this process, and the groups that run in processes of their own.
+
+    There are no groups where only some tests are asked for.
+    """
+    if list(names) != [ALL]:
         return list(names), []
     found = [
         f"{ALL}.{module.name}"
         for module in pkgutil.iter_modules([str(Path(__file__).parent)])
         if module.ispkg or module.name.startswith("test_")
     ]
-    return [name for name in found if name not in beside], list(beside)
+    elsewhere = {name for group in groups for name in group}
+    return [name for name in found if name not in elsewhere], [list(group) for group in groups]
 
 
 @contextmanager
 def running(names: Sequence[str], temporary: str) -> Iterator[list[Totals]]:
-    """Run these in a process of their own; the list that is yielded has its totals in the end."""
+    """Run these tests in another process; the yielded list has its totals after the end of the block."""
     totals: list[Totals] = []
-    if not names:
-        yield totals
-        return
     command = [sys.executable, "-m", "tests.run", "--temp-directory", temporary, *names]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -102,19 +105,25 @@ def main(arguments: Sequence[str]) -> int:
     """Run what the command line names, print the totals and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description="Run the tests with trial.")
     parser.add_argument("names", nargs="*", default=[ALL], help="dotted names; default: tests")
-    parser.add_argument("--beside", action="append", default=[], help="a package that runs at the same time")
+    parser.add_argument(
+        "--beside", action="append", default=[], type=str.split, help="names that run in another process meanwhile"
+    )
     parser.add_argument("--totals", type=Path, help="a file that the totals are written to as well")
     parser.add_argument("--temp-directory", default="_trial_temp", help="where the tests run")
     options = parser.parse_args(arguments)
     # The processor may be busy with other things: how long an example takes shows nothing.
     settings.register_profile("busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")
-    here, there = parts(options.names, options.beside)
-    with running(there, f"{options.temp_directory}-beside") as others:
+    here, groups = parts(options.names, options.beside)
+    with ExitStack() as processes:
+        others = [
+            processes.enter_context(running(group, f"{options.temp_directory}-{number}"))
+            for number, group in enumerate(groups)
+        ]
         result = TrialRunner(TreeReporter, workingDirectory=options.temp_directory).run(
             TestLoader().loadByNames(here, recurse=True)
         )
-    totals = sum(others, Totals.of(result))
+    totals = sum(chain.from_iterable(others), Totals.of(result))
     if options.totals is not None:
         options.totals.write_text(f"{totals}\n")
     print(totals, flush=True)

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import Bounds, Waiting
+from fleximq.values.records import BacklogSize, TopicBounds
 from tests.journal_records import Record, batchOf, recordsOf
 
 
@@ -85,7 +85,7 @@ class SlowJournal:
             self.safe = max(self.safe, next.number)
             next.told(reason)
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call behind the run of this number, or behind all."""
         number = self.appended if number is None else number
         if number <= self.safe:
@@ -95,20 +95,20 @@ class SlowJournal:
         self._waiting.insert(places[-1] + 1, _Waiting(number, lambda reason: call()))
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether nobody should publish."""
         return self._crowded
 
-    @crowded.setter
-    def crowded(self, crowded: bool) -> None:
-        self._crowded = crowded
-        if not crowded:
+    @overloaded.setter
+    def overloaded(self, overloaded: bool) -> None:
+        self._crowded = overloaded
+        if not overloaded:
             calls, self._room = self._room, []
             for call in calls:
                 call()
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        """Call when ``crowded`` is set to False."""
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call when ``overloaded`` is set to False."""
         if self._crowded:
             self._room.append(call)
         else:
@@ -192,19 +192,19 @@ class SlowJournal:
 
     def bounds(self) -> Mapping[str, Any]:
         """Return the bounds of each topic that has a record."""
-        found: dict[str, Bounds] = {}
+        found: dict[str, TopicBounds] = {}
         for record in self.records:
             size = len(record.header) + len(record.payload)
             known = found.get(record.topic)
             first, time = (record.offset, record.time) if known is None else (known.first, known.firstTime)
             count, total = (0, 0) if known is None else (known.count, known.bytes)
-            found[record.topic] = Bounds(first, record.offset, time, record.time, count + 1, total + size)
+            found[record.topic] = TopicBounds(first, record.offset, time, record.time, count + 1, total + size)
         return found
 
-    def behind(self, offset: int) -> Waiting:
+    def behind(self, offset: int) -> BacklogSize:
         """Count the records that are committed."""
         waiting = [record for record in self.records if record.offset >= offset]
-        return Waiting(len(waiting), sum(len(record.payload) for record in waiting))
+        return BacklogSize(len(waiting), sum(len(record.payload) for record in waiting))
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Give the first offset of this time or later."""
@@ -271,7 +271,7 @@ class SlowJournal:
             raise NotKept(self.readOnly)
         done = self._done.get((query, batch))
         if done is not None:
-            self.whenSafe(lambda: committed(done, None))
+            self.whenCommitted(lambda: committed(done, None))
             return
         unknown = [token for token in tokens if self._staged.get(token, ("", 0))[:2] != (query, batch)]
         if unknown:

@@ -96,8 +96,9 @@ class PartsTests(SynchronousTestCase):
 
     def test_all(self) -> None:
         """Everything is run once, here or there."""
-        here, there = parts([ALL], ["tests.pipeline"])
-        self.assertEqual(there, ["tests.pipeline"])
+        here, groups = parts([ALL], [["tests.pipeline"], ["tests.cli", "tests.client"]])
+        self.assertEqual(groups, [["tests.pipeline"], ["tests.cli", "tests.client"]])
+        there = [name for group in groups for name in group]
         tests = {path.stem if path.is_file() else path.name for path in (ROOT / "tests").iterdir()}
         wanted = {
             f"tests.{name}"
@@ -109,7 +110,7 @@ class PartsTests(SynchronousTestCase):
 
     def test_some(self) -> None:
         """Where names are given, nothing runs beside them."""
-        self.assertEqual(parts(["tests.wire"], ["tests.pipeline"]), (["tests.wire"], []))
+        self.assertEqual(parts(["tests.wire"], [["tests.pipeline"]]), (["tests.wire"], []))
 
 
 class MainTests(SynchronousTestCase):
@@ -131,7 +132,7 @@ class MainTests(SynchronousTestCase):
         """A part that fails beside the rest is counted."""
         source = (
             "import tests.run as run\n"
-            "run.parts = lambda names, beside: (['tests.test_run.TotalsTests.test_text'], ['tests.nowhere'])\n"
+            "run.parts = lambda names, beside: (['tests.test_run.TotalsTests.test_text'], [['tests.nowhere']])\n"
             "raise SystemExit(run.main(['--temp-directory', 'trial']))\n"
         )
         folder = self.mktemp()

@@ -8,14 +8,21 @@ from typing import Any
 
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IJournal
-from fleximq.values.records import Forgotten, Note, Reached
-from fleximq.values.state_records import GROUPS_MOST, dumped, follow, groupsIn
+from fleximq.values.state_records import (
+    MAX_GROUPS,
+    GroupForgotten,
+    GroupProgress,
+    StateRecord,
+    dumped,
+    follow,
+    groupsIn,
+)
 
 #: A group that has said nothing for so long (a day, in microseconds) makes room where there are too many.
 SILENT = 86_400_000_000
 
 
-class Groups:
+class ConsumerGroups:
     """The groups by name, each with its last word.
 
     :param journal: is told of changes, to remember them.
@@ -25,19 +32,19 @@ class Groups:
     def __init__(self, journal: IJournal, wall: Callable[[], int]) -> None:
         self.wall = wall
         self._journal = journal
-        self._groups: dict[str, Reached] = {}
+        self._groups: dict[str, GroupProgress] = {}
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def __iter__(self) -> Iterator[Reached]:
+    def __iter__(self) -> Iterator[GroupProgress]:
         return iter(self._groups.values())
 
-    def get(self, name: str) -> Reached | None:
+    def get(self, name: str) -> GroupProgress | None:
         """Return the last word of a group; None if there is none of this name."""
         return self._groups.get(name)
 
-    def reached(self, words: list[Reached]) -> None:
+    def reached(self, words: list[GroupProgress]) -> None:
         """Take what groups say of themselves, all of it or nothing.
 
         A group that is where it was costs the journal nothing. Where there would be too many groups, those are
@@ -54,13 +61,13 @@ class Groups:
                 self._journal.note(word)
 
     def _makeRoom(self, names: set[str]) -> None:
-        tooMany = len(self._groups.keys() | names) - GROUPS_MOST
+        tooMany = len(self._groups.keys() | names) - MAX_GROUPS
         if tooMany <= 0:
             return
         before = self.wall() - SILENT
         silent = [word for word in self._groups.values() if word.time <= before and word.group not in names]
         if len(silent) < tooMany:
-            raise NoCapacity(f"there may be {GROUPS_MOST} consumer groups, and there are {len(self._groups)}")
+            raise NoCapacity(f"there may be {MAX_GROUPS} consumer groups, and there are {len(self._groups)}")
         for word in sorted(silent, key=lambda word: word.time)[:tooMany]:
             self.forget(word.group)
 
@@ -68,7 +75,7 @@ class Groups:
         """Forget a group until it says something again; False if there is none of this name."""
         if self._groups.pop(name, None) is None:
             return False
-        self._journal.note(Forgotten(name))
+        self._journal.note(GroupForgotten(name))
         return True
 
     def reading(self) -> dict[str, int]:
@@ -83,6 +90,6 @@ class Groups:
         """Take the groups of a broker's snapshot."""
         self._groups = groupsIn(snapshot)
 
-    def noted(self, note: Note) -> None:
+    def noted(self, note: StateRecord) -> None:
         """Take in a note of the log."""
         follow(self._groups, note)

@@ -14,10 +14,10 @@ from functools import partial
 
 from fleximq.cli.command import Command
 from fleximq.errors import SettingError
-from fleximq.security import entries, secret_files
+from fleximq.security import secret_files
 from fleximq.security.checkers import hashed_secrets, passwords
-from fleximq.security.entries import Entries, Entry
 from fleximq.security.principal import isRole
+from fleximq.security.secret_files import CredentialEntry, CredentialFile
 
 
 def addArguments(parser: ArgumentParser, file: str) -> None:
@@ -30,21 +30,23 @@ def addArguments(parser: ArgumentParser, file: str) -> None:
     )
 
 
-def change(path: str, fault: Callable[[str], str | None], by: Callable[[Entries], tuple[Entry | str, ...]]) -> None:
+def change(
+    path: str, fault: Callable[[str], str | None], by: Callable[[CredentialFile], tuple[CredentialEntry | str, ...]]
+) -> None:
     """Read a file, or nothing where there is none yet, change its lines, and write it anew; nobody else meanwhile.
 
     :raises SettingError: it cannot be read or written, or is not as it must be; then it stays as it is.
     """
     with secret_files.alone(path):
-        entries.write(path, by(_read(path, fault)))
+        secret_files.writeEntries(path, by(_read(path, fault)))
 
 
-def without(found: Entries, path: str, name: str) -> tuple[Entry | str, ...]:
+def without(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
     """Return the lines but for those of a name.
 
     :raises SettingError: there are none.
     """
-    left = tuple(each for each in found.lines if not (isinstance(each, Entry) and each.name == name))
+    left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
     if len(left) == len(found.lines):
         raise SettingError(f"there is nobody named {name} in {path}")
     return left
@@ -81,17 +83,17 @@ def lineOfInput(what: str) -> str:
     return line
 
 
-def _read(path: str, fault: Callable[[str], str | None]) -> Entries:
+def _read(path: str, fault: Callable[[str], str | None]) -> CredentialFile:
     try:
-        return entries.read(path, fault)
+        return secret_files.readEntries(path, fault)
     except SettingError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            return Entries()
+            return CredentialFile()
         raise
 
 
 def _name(written: str) -> str:
-    wrong = entries.faultOfName(written)
+    wrong = secret_files.faultOfName(written)
     if wrong is not None:
         raise ArgumentTypeError(f"{written!r} is not {wrong}")
     return written
@@ -118,13 +120,13 @@ def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None =
     """
     hash = hashed_secrets.hashOf(secret)
 
-    def lines(found: Entries) -> tuple[Entry | str, ...]:
+    def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
         old = [entry for entry in found.all() if entry.name == name]
         others = found.lines if beside else tuple(each for each in found.lines if each not in old)
         for entry in others:
-            if isinstance(entry, Entry) and entry.hash == hash:
+            if isinstance(entry, CredentialEntry) and entry.hash == hash:
                 raise SettingError(f"{entry.name} has just this secret already")
-        return (*others, Entry(name, hash, roles if roles is not None else old[-1].roles if old else ()))
+        return (*others, CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ()))
 
     change(path, hashed_secrets.faultOfHash, lines)
 
@@ -182,9 +184,9 @@ def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | No
     """
     hash = passwords.hashOf(password)
 
-    def lines(found: Entries) -> tuple[Entry | str, ...]:
-        old = next((entry for entry in found.all() if entry.name == name), Entry(name, hash))
-        new = Entry(name, hash, old.roles if roles is None else roles)
+    def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
+        old = next((entry for entry in found.all() if entry.name == name), CredentialEntry(name, hash))
+        new = CredentialEntry(name, hash, old.roles if roles is None else roles)
         return (*(new if each is old else each for each in found.lines), *(() if old in found.lines else (new,)))
 
     change(path, passwords.faultOfHash, lines)

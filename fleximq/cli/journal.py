@@ -24,7 +24,7 @@ from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.recovery.repair_preview import Rehearsal
 from fleximq.values.message import Content
 from fleximq.values.patterns import anyOf
-from fleximq.values.records import CONTENTS, DIALECTS, Batch, Bounds
+from fleximq.values.records import CONTENTS, DIALECTS, StoredBatch, TopicBounds
 from fleximq.wire.messagepack_json import toJson
 
 _NAMES = {code: name for name, code in DIALECTS.items()}
@@ -57,7 +57,7 @@ def stat(arguments: Namespace) -> int:
     survey = _survey(arguments.folder)
     print(f"journal {readIdentity(Files(), arguments.folder)}")
     print(f"{_many(len(survey.files), 'file')}, {spelledSize(survey.bytes)} bytes")
-    topics: dict[str, Bounds] = {}
+    topics: dict[str, TopicBounds] = {}
     for batch in survey.batches():
         for topic, bounds in tallyOf(batch).items():
             topics[topic] = _together(topics.get(topic), bounds)
@@ -116,7 +116,7 @@ def repair(arguments: Namespace) -> int:
     return 0
 
 
-def rows(batch: Batch, first: int, last: int) -> Iterator[dict[str, Any]]:
+def rows(batch: StoredBatch, first: int, last: int) -> Iterator[dict[str, Any]]:
     """Yield the records of a batch whose offsets are from ``first`` to ``last``, as JSON can hold them."""
     for place, offset in enumerate(batch.offsets):
         if not first <= offset <= last:
@@ -160,10 +160,10 @@ def _survey(folder: str) -> Survey:
     return Survey(files, folder)
 
 
-def _together(one: Bounds | None, other: Bounds) -> Bounds:
+def _together(one: TopicBounds | None, other: TopicBounds) -> TopicBounds:
     if one is None:
         return other
-    return Bounds(
+    return TopicBounds(
         min(one.first, other.first),
         max(one.last, other.last),
         min(one.firstTime, other.firstTime),

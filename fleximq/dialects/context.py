@@ -6,13 +6,13 @@ from twisted.internet.interfaces import IReactorTime
 
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.envelope_cache import Purse
-from fleximq.dialects.connection.log_limit import Seldom
+from fleximq.dialects.connection.envelope_cache import CacheBudget
+from fleximq.dialects.connection.log_limit import LogLimit
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Policy
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IAdmission
 from fleximq.security.rates.client_rates import Rates
-from fleximq.security.rates.flapping import Flapping
+from fleximq.security.rates.flapping import FlappingLimit
 
 
 @dataclass(slots=True, eq=False)
@@ -28,11 +28,11 @@ class Context:
     broker: Broker
     settings: Settings
     clock: IReactorTime
-    turn: Turn
+    turn: WriteTurn
     admission: IAdmission
     policy: Policy = DISCONNECT
     reserved: int | None = None
-    envelopes: Purse = field(default_factory=Purse)
+    envelopeBudget: CacheBudget = field(default_factory=CacheBudget)
     rates: Rates = field(default_factory=Rates)
-    flapping: Flapping = field(default_factory=Flapping)
-    seldom: Seldom = field(default_factory=Seldom)
+    flapping: FlappingLimit = field(default_factory=FlappingLimit)
+    logLimit: LogLimit = field(default_factory=LogLimit)

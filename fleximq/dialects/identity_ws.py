@@ -1,236 +1,16 @@
-"""The Identity dialect over WebSocket: publish and subscribe in plain text (Identity document, docs/dialects.rst).
+"""The Identity dialect over WebSocket: the protocol that feeds a session with texts, and its factory."""
 
-Neighbouring PUBLISHes of one read to one channel go to the broker as one run: finding its channel in the table costs
-each message behind the first one comparison, 0.1 us.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from twisted.internet.interfaces import IAddress
-from zope.interface import implementer
-
-from fleximq.broker.envelope import Client, Envelope
-from fleximq.dialects.connection.connection_rate import admittedTexts, overRate
-from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
-from fleximq.dialects.identity.form import IDENTITY_FORM, RECALLING, IdentitySource, recordTexts
-from fleximq.dialects.replay_outlet import Replaying
-from fleximq.dialects.session import NamedLogger, Session, State
-from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
-from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
-from fleximq.errors import BrokerError, Forbidden, NotKept, NotPermitted, NotRecorded, Unauthorized
-from fleximq.interfaces import ISubscriber
-from fleximq.security.principal import Admitted
-from fleximq.status import Status
-from fleximq.wire.identity_text import (
-    ClientText,
-    Word,
-    checkChannel,
-    checkMessage,
-    encodeError,
-    encodeIdentity,
-    encodeSubAck,
-    encodeUnsubAck,
-    parseText,
-)
-from fleximq.wire.websocket_frame import BINARY, PING, TEXT, encodeFrame
-
-_PUBLISH = Word.PUBLISH.value + b":"
-#: Codes that this dialect does not know -> the ones it uses for them.
-_CODES = {
-    Status.SUBSCRIPTION_FAILED: Status.TOO_MANY_REQUESTS,
-    Status.AUTHENTICATION_FAILED: Status.UNAUTHORIZED,
-    Status.JOIN_REJECTED: Status.FORBIDDEN,
-}
+from fleximq.dialects.identity.session import IdentitySession
+from fleximq.dialects.session import NamedLogger
+from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
+from fleximq.wire.websocket_frame import BINARY, TEXT
 
 
-@implementer(ISubscriber)
-class IdentitySession(Session):
-    """One Identity client's conversation. Nothing it says closes its connection, but for a frame over the limit."""
-
-    _log = NamedLogger("fleximq.dialects.identity_ws.IdentitySession")
-    dialect = "identity"
-    #: Runs are rendered by the first who writes them, or reads of the past; for slow readers when all have written.
-    form = RECALLING
-    client: Client
-
-    def __init__(
-        self, context: Context, outbox: WebSocketOutbox, address: IAddress, channels: ChannelList | None = None
-    ) -> None:
-        super().__init__(context, outbox, address)
-        self.deliver = outbox.deliverLate
-        outbox.cut = IDENTITY_FORM.cut
-        self._channels = channels or ChannelList(context)
-        self._envelopes: dict[bytes, Envelope] = {}
-        self._keepAlive: KeepAlive | None = None
-        self._words: dict[Word, Callable[[ClientText], None]] = {
-            Word.SUBSCRIBE: self._subscribe,
-            Word.UNSUBSCRIBE: self._unsubscribe,
-            Word.PUBLISH: self._publishFirst,
-        }
-
-    def opened(self) -> None:
-        """Let the client in; its request says who it is, or a certificate does."""
-        if self.admitted is None:
-            self.admit(self.certificate(), self._welcome, self._turnedAway)
-            return
-        try:
-            self._welcome(self.admitted)
-        except BrokerError as error:
-            self._turnedAway(error)
-
-    def _turnedAway(self, error: BrokerError) -> None:
-        self.failed(error)
-        self.end(f"error {int(error.status)}")
-
-    def _welcome(self, admitted: Admitted) -> None:
-        """Greet the client with its name and the channels there are."""
-        self.letIn(admitted, user=True)
-        self._say(encodeIdentity(self.client.name))
-        self.outbox.take(self._channels.frame(self.client))
-        self._channels.join(self.outbox, self.client)
-        self._keepAlive = KeepAlive(
-            self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
-        )
-
-    # -- the way in --------------------------------------------------------------------------------
-
-    def received(self, data: bytes) -> None:
-        """Work through one message."""
-        self.receivedAll((data,))
-
-    def receivedAll(self, messages: Sequence[bytes]) -> None:
-        """Work through messages in UTF-8, in order.
-
-        An envelope is known by the beginning of its PUBLISHes, ``PUBLISH:<channel>:``, from the first that passed
-        all checks until the client unsubscribes.
-        """
-        self.traffic.messagesIn += len(messages)
-        known = self._envelopes.get
-        envelope: Envelope | None = None
-        beginning, size = b"", 0
-        texts: list[bytes] = []
-        for message in self._admitted(messages):
-            if texts and message.startswith(beginning):
-                texts.append(message[size:])
-                continue
-            if texts and envelope is not None:
-                self._publish(envelope, texts)
-                texts = []
-            size = message.find(b":", len(_PUBLISH)) + 1
-            beginning = message[:size]
-            envelope = known(beginning)
-            if envelope is not None:
-                texts.append(message[size:])
-                continue
-            self._understand(message)
-            if self.state is State.ENDING:
-                return
-        if texts and envelope is not None:
-            self._publish(envelope, texts)
-
-    def _admitted(self, messages: Sequence[bytes]) -> Iterable[bytes]:
-        """Return the messages that are within the client's rates, if what is over them is refused."""
-        if self.pace is None or not self.pace.refuses:
-            return messages
-        return admittedTexts(self.pace.meter, messages, lambda: self.failed(overRate()))
-
-    def _understand(self, message: bytes) -> None:
-        said = parseText(message)
-        if said is None:
-            return
-        try:
-            self._words[said.word](said)
-        except BrokerError as error:
-            self.failed(error)
-
-    # -- what each word does -----------------------------------------------------------------------
-
-    def _subscribe(self, said: ClientText) -> None:
-        """Acknowledge before subscribing, which may have something to deliver: agents insist on that order."""
-        checkChannel(said.channel)
-        self.subscribing()
-        self.broker.checkSubscription(self.client, said.channel, literal=True)
-        self._say(encodeSubAck(said.channel))
-        if said.channel not in self.client.patterns:
-            self.broker.subscribe(self.client, self, said.channel, literal=True)
-            past = Replaying(self, self.outbox, self.context.clock, RECALLING, recordTexts)
-            self.broker.recall(self.client, past, said.channel, literal=True, history=self.broker.rules.history)
-
-    def _unsubscribe(self, said: ClientText) -> None:
-        self.broker.unsubscribe(self.client, said.channel)
-        self._envelopes.pop(_beginning(said.channel), None)
-        self._say(encodeUnsubAck(said.channel))
-
-    def _publishFirst(self, said: ClientText) -> None:
-        """Publish to a channel that no envelope is known for, and know it from now on."""
-        checkChannel(said.channel)
-        text = checkMessage(said.message)
-        if said.channel not in self.client.patterns:
-            raise Unauthorized("Not subscribed")
-        topic = self.broker.topicFor(self.client, said.channel)
-        envelope = Envelope(topic, self.client, IdentitySource(said.channel, self.client.name))
-        self._envelopes[_beginning(said.channel)] = envelope
-        self._publish(envelope, [text])
-
-    def _publish(self, envelope: Envelope, texts: list[bytes]) -> None:
-        try:
-            self.broker.publish(envelope, texts, len(texts), self._kept)
-        except NotKept as error:
-            for _ in error.refused:
-                self.failed(error)
-
-    def _kept(self, reason: str | None, places: Sequence[int]) -> None:
-        if reason is not None:
-            error = NotRecorded(reason)
-            for _ in places:
-                self.failed(error)
-
-    # -- what the broker says ----------------------------------------------------------------------
-
-    def _say(self, text: bytes) -> None:
-        self.outbox.take(encodeFrame(TEXT, text))
-
-    def answerError(self, error: BrokerError) -> None:
-        """Send ``ERROR:<code>:<sentence>``."""
-        words = "not permitted" if isinstance(error, NotPermitted) else str(error)
-        self._say(encodeError(int(_CODES.get(error.status, error.status)), words))
-
-    def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Forget what envelopes mean, and answer each channel that the client does not hear any more by an ERROR."""
-        self._envelopes.clear()
-        for channel in lost:
-            self.failed(Forbidden(f"not permitted any more: {channel}"))
-
-    # -- keep-alive and the end --------------------------------------------------------------------
-
-    def warn(self) -> None:
-        """Send ``ERROR:503:...``; the close frame stands behind it."""
-        if self.state is State.OPEN:
-            self._say(encodeError(int(Status.SERVICE_UNAVAILABLE), "the broker is stopping"))
-
-    def _ping(self) -> None:
-        self.outbox.take(encodeFrame(PING, b""))
-
-    def _silent(self) -> None:
-        self.end("keep-alive")
-
-    def left(self) -> None:
-        """Stop the keep-alive and the announcements, and forget what envelopes mean."""
-        self._envelopes.clear()
-        self._channels.leave(self.outbox)
-        if self._keepAlive is not None:
-            self._keepAlive.stop()
-            self._keepAlive = None
-
-
-def _beginning(channel: str) -> bytes:
-    return _PUBLISH + channel.encode() + b":"
-
-
-class IdentityFace(WebSocketFace):
+class IdentityWebSocketProtocol(WebSocketSessionProtocol):
     """Feeds an Identity session with texts; a binary message is read as text, or ignored if it is none."""
 
     _log = NamedLogger("fleximq.dialects.identity_ws.IdentityFace")
@@ -245,9 +25,9 @@ class IdentityFace(WebSocketFace):
 class IdentityFactory(WebSocketFactory):
     """Builds Identity connections, which share one list of channels."""
 
-    face = IdentityFace
+    protocolClass = IdentityWebSocketProtocol
     subprotocol = "identity"
 
     def __init__(self, context: Context) -> None:
-        speak = partial(IdentitySession, channels=ChannelList(context))
-        super().__init__(context, speak, lambda: context.settings.limits.text)
+        makeSession = partial(IdentitySession, channels=ChannelList(context))
+        super().__init__(context, makeSession, lambda: context.settings.limits.text)

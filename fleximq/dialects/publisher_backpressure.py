@@ -8,29 +8,29 @@ Others are read as ever. The connection is not silent meanwhile: it is not liste
 
 from enum import Enum
 
-from fleximq.broker.envelope import Client
-from fleximq.dialects.connection.slow_consumer import Reader
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.session import Session
 
 
-class Wait(Enum):
+class PublisherPause(Enum):
     """Why a connection is not read for now."""
 
-    CROWDED = "too much waits for the disk, or for a transaction"
+    OVERLOADED = "too much waits for the disk, or for a transaction"
     UNSENT = "its own answers that wait for the disk are too many"
 
 
-def holdBack(session: Session, client: Client, reader: Reader) -> None:
+def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePublisher) -> None:
     """Stop reading a connection whose publications are on their way, if that is too much.
 
     It is noted as their publisher, in case that somebody who gets them later holds it up.
     """
     broker = session.broker
-    reading = reader.reading
+    reading = reader.readPauses
     client.reader = reader
-    if broker.crowded:
-        reading.stop(Wait.CROWDED)
-        broker.whenRoom(lambda: reading.go(Wait.CROWDED))
-    if 0 < session.owed > session.outbox.room:
-        reading.stop(Wait.UNSENT)
-        broker.whenKept(lambda: reading.go(Wait.UNSENT), client)
+    if broker.overloaded:
+        reading.pause(PublisherPause.OVERLOADED)
+        broker.whenRelieved(lambda: reading.resume(PublisherPause.OVERLOADED))
+    if 0 < session.pendingAnswerBytes > session.outbox.space:
+        reading.pause(PublisherPause.UNSENT)
+        broker.whenPublicationsDecided(lambda: reading.resume(PublisherPause.UNSENT), client)

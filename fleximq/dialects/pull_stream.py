@@ -1,7 +1,8 @@
 """The face of dialects in which a peer is sent only what it asked for.
 
 A peer that does not read its answers is not disconnected at once: what it asks further is left unread, until it has
-taken what it asked before. TCP passes the pressure on to it. But one that takes nothing for :data:`PATIENCE` seconds
+taken what it asked before. TCP passes the pressure on to it. But one that takes nothing for :data:`READ_TIMEOUT`
+seconds
 is cut off, for what waits for it would never be freed.
 """
 
@@ -9,23 +10,23 @@ from enum import Enum
 
 from twisted.internet.interfaces import IDelayedCall
 
-from fleximq.dialects.session import State
+from fleximq.dialects.session import ConnectionState
 from fleximq.dialects.stream import StreamProtocol
 
 #: Seconds for which a peer with unread answers may take nothing.
-PATIENCE = 60.0
+READ_TIMEOUT = 60.0
 #: A session takes messages out of its queues in portions of about so many bytes, and asks then whether there is room.
-PORTION = 1 << 18
+CHUNK_BYTES = 1 << 18
 
 
-class Reason(Enum):
+class PullPause(Enum):
     """Why a connection is not read for now."""
 
     UNREAD = "its answers wait to be read"
     UNANSWERED = "a command waits for its answer"
 
 
-class PatientProtocol(StreamProtocol):
+class PullStreamProtocol(StreamProtocol):
     """Stops reading instead of ending the connection of a slow reader."""
 
     _look: IDelayedCall | None = None
@@ -37,25 +38,25 @@ class PatientProtocol(StreamProtocol):
     def waitForReader(self) -> None:
         """Read no more until the peer has taken all that waits, then :meth:`readerCaughtUp`."""
         if self._look is None:
-            self.reading.stop(Reason.UNREAD)
+            self.readPauses.pause(PullPause.UNREAD)
             self._watch()
             self.outbox.whenRelieved(self._relieved)
 
     def readerCaughtUp(self) -> None:
         """Go on with what the session left undone, in a moment: this may be the middle of a write."""
-        if self.session.stuck:
-            self._context.clock.callLater(0, self._goOn)
+        if self.session.suspended:
+            self._context.clock.callLater(0, self._continue)
 
-    def _goOn(self) -> None:
-        if self.session.state is State.OPEN:
+    def _continue(self) -> None:
+        if self.session.state is ConnectionState.OPEN:
             self.work(b"")
 
     def _watch(self) -> None:
-        self._room = self.outbox.room
-        self._look = self._context.clock.callLater(PATIENCE, self._lookAtReader)
+        self._room = self.outbox.space
+        self._look = self._context.clock.callLater(READ_TIMEOUT, self._lookAtReader)
 
     def _lookAtReader(self) -> None:
-        if self.outbox.room > self._room:
+        if self.outbox.space > self._room:
             self._watch()
         else:
             self.session.slow()
@@ -64,5 +65,5 @@ class PatientProtocol(StreamProtocol):
         if self._look is not None and self._look.active():
             self._look.cancel()
         self._look = None
-        self.reading.go(Reason.UNREAD)
+        self.readPauses.resume(PullPause.UNREAD)
         self.readerCaughtUp()

@@ -9,20 +9,20 @@ from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
 
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import MEBIBYTE
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 
 #: So many bytes are read at a time.
-PORTION = MEBIBYTE
+CHUNK_BYTES = MEBIBYTE
 #: With more than this unread, a connection gets no further portion.
-LOW = 1 << 18
+LOW_WATER = 1 << 18
 
 
-class Replaying:
+class ReplayOutlet:
     """Sends what the journal has to one connection.
 
     :param form: how runs are handed on; ``render`` turns records into the same.
@@ -34,13 +34,13 @@ class Replaying:
         subscriber: ISubscriber,
         outbox: Outbox,
         clock: IReactorTime,
-        form: LateForm,
-        render: Callable[[Sequence[Batch]], bytes],
+        form: DeferredForm,
+        render: Callable[[Sequence[StoredBatch]], bytes],
         failed: Callable[[BrokerError, str], None] = lambda error, name: None,
     ) -> None:
         self.subscriber = subscriber
         self.form = form
-        self.portion = PORTION
+        self.portion = CHUNK_BYTES
         self.failed = failed
         self._outbox = outbox
         self._clock = clock
@@ -50,9 +50,9 @@ class Replaying:
     @property
     def full(self) -> bool:
         """Whether the connection should get no more for now."""
-        return self._outbox.waiting > LOW
+        return self._outbox.waiting > LOW_WATER
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when the connection has taken what it was given, in a moment: this may be the middle of a write."""
         self._outbox.whenRelieved(lambda: self.soon(call))
 
@@ -62,10 +62,10 @@ class Replaying:
 
     def send(self, rendered: Any) -> None:
         """Send a run."""
-        self._lend(LOW + 2 * len(rendered))
+        self._lend(LOW_WATER + 2 * len(rendered))
         self._outbox.take(rendered)
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records."""
         self.send(self._render(batches))
 
@@ -77,7 +77,7 @@ class Replaying:
 
     def close(self) -> None:
         """Take back what was lent as soon as it is not needed."""
-        if self._outbox.room == self._outbox.limit:
+        if self._outbox.space == self._outbox.limit:
             self._takeBack()
         else:
             self._outbox.whenRelieved(self._takeBack)

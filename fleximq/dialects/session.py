@@ -25,28 +25,28 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.answers import Answers
-from fleximq.dialects.connection.connection_rate import Pace
-from fleximq.dialects.connection.credential_check import Expiry
+from fleximq.dialects.connection.connection_rate import ConnectionRate
+from fleximq.dialects.connection.credential_check import CredentialExpiry
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError, TooLarge, Unauthorized
 from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
-from fleximq.security.peer_address import peerOf, whence
+from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
 
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
 #: Where credentials have to be shown, so many bytes may be begun before: they stand in a header of 64 KiB at most.
-BEFORE_BYTES = 1 << 17
+MAX_UNAUTHENTICATED_BYTES = 1 << 17
 #: Why connections end when the broker does.
 STOPPED = "broker stopped"
 _EXPIRED = "the credentials have expired"
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """Where a connection is in its life."""
 
     WAITING = "waiting for its handshake"
@@ -93,25 +93,25 @@ class Session(metaclass=ABCMeta):
         self.broker.traffic.begin(self.dialect, self.traffic)
         self.answers: Answers | None = None
         self.address = address
-        self.client: Client | None = None
-        self.pace: Pace | None = None
-        self.state = State.WAITING
+        self.client: ConnectedClient | None = None
+        self.rate: ConnectionRate | None = None
+        self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None
         self.admission: IAdmission = context.admission
         self.certificate: Callable[[], Certificate | None] = _nothing
         self.checking: Callable[[bool], None] = _unheard
         self._check: Deferred[None] | None = None
-        self._expiry: Expiry | None = None
+        self._expiry: CredentialExpiry | None = None
         self.heard = self._began = context.clock.seconds()
         self.listening = True
-        self.stuck = False
+        self.suspended = False
         self.reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
         )
 
     @property
-    def owed(self) -> int:
+    def pendingAnswerBytes(self) -> int:
         """How many bytes of answers wait until a publication is safe."""
         return 0 if self.answers is None else self.answers.size
 
@@ -123,9 +123,9 @@ class Session(metaclass=ABCMeta):
     @property
     def isChecking(self) -> bool:
         """Whether it is not known yet whose credentials it was shown."""
-        return self.state is State.CHECKING
+        return self.state is ConnectionState.CHECKING
 
-    def lastHeard(self) -> float:
+    def lastReceived(self) -> float:
         """Return when the peer was last heard; now, while it is not listened to."""
         return self.heard if self.listening else self.context.clock.seconds()
 
@@ -138,14 +138,14 @@ class Session(metaclass=ABCMeta):
     def opened(self) -> None:
         """The connection is up; called once, before anything is received."""
 
-    def mayGoOn(self, held: int) -> bool:
+    def mayReceive(self, held: int) -> bool:
         """Tell whether a peer that was not let in yet may say more; it is refused where credentials take less.
 
         :param held: how many bytes are kept of what it has begun.
         """
-        if held > BEFORE_BYTES and self.admission.required and self.certificate() is None:
+        if held > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
             self.attempt(_raiseTooLarge)
-        return self.state is State.WAITING
+        return self.state is ConnectionState.WAITING
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """The client may do other things from now on: forget what it was allowed, and tell it what it has lost.
@@ -179,16 +179,16 @@ class Session(metaclass=ABCMeta):
         if outcome:
             _decide(outcome[0], then, refused)
             return
-        self.state = State.CHECKING
+        self.state = ConnectionState.CHECKING
         self._check = check
         self.checking(True)
         check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], then, refused)))
         check.addErrback(lambda failure: self._log.failure("a check of credentials went wrong", failure))
 
     def _decided(self, act: Callable[[], None]) -> None:
-        if self.state is State.CHECKING:
+        if self.state is ConnectionState.CHECKING:
             self._check = None
-            self.state = State.WAITING
+            self.state = ConnectionState.WAITING
             self.attempt(act)
             if self._check is None:
                 self.checking(False)
@@ -196,7 +196,7 @@ class Session(metaclass=ABCMeta):
     def _expired(self) -> None:
         self.expel(Unauthorized(_EXPIRED))
 
-    def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> Client:
+    def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> ConnectedClient:
         """Register this connection as a client of the broker, until its credentials expire.
 
         :param admitted: who it is, as :meth:`admit` found out.
@@ -207,16 +207,16 @@ class Session(metaclass=ABCMeta):
         if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
             raise Unauthorized(_EXPIRED)
         principal = None if who is None else who.name
-        place = whence(self.address)
+        place = peerAddress(self.address)
         client = self.broker.join(self.dialect, peer, principal, place, user, self.context.reserved, rights, who, self)
         self.client = client
         meter = self.context.rates.meter(principal)
         if meter is not None:
-            self.pace = Pace(meter, self.traffic, self.context.clock, self.broker.observers.counted)
-        self.state = State.OPEN
+            self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
+        self.state = ConnectionState.OPEN
         self.handshakeDone()
         if who is not None and who.expires is not None:
-            self._expiry = Expiry(self.context.clock, who.expires, self._expired)
+            self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
         self._log.info(
             "{client} joined from {address}",
             client=client.name, address=place, event="joined", dialect=self.dialect, principal=principal,
@@ -229,15 +229,15 @@ class Session(metaclass=ABCMeta):
         if self.client is None:
             call()
         else:
-            self.broker.whenSafe(call, self.client)
+            self.broker.whenCommitted(call, self.client)
 
     def subscribing(self) -> None:
         """Charge that a subscription is asked for.
 
         :raises TooManyRequests: that is over the client's rate.
         """
-        if self.pace is not None:
-            self.pace.subscribing()
+        if self.rate is not None:
+            self.rate.subscribing()
 
     def refusal(self) -> str | None:
         """Return why this peer may not come in at all, whatever it shows, or None."""
@@ -252,7 +252,7 @@ class Session(metaclass=ABCMeta):
             check, self._check = self._check, None
             check.cancel()
 
-    def cameAt(self, seconds: float) -> None:
+    def arrivedAt(self, seconds: float) -> None:
         """Count the handshake's deadline from this time of the clock instead of from now."""
         if self._deadline is not None:
             end = seconds + self.context.settings.handshakeTimeout
@@ -285,10 +285,10 @@ class Session(metaclass=ABCMeta):
             self.outbox.abort()
 
     def _ending(self, reason: str) -> bool:
-        if self.state in (State.ENDING, State.CLOSED):
+        if self.state in (ConnectionState.ENDING, ConnectionState.CLOSED):
             return False
-        wasChecking = self.state is State.CHECKING
-        self.state = State.ENDING
+        wasChecking = self.state is ConnectionState.CHECKING
+        self.state = ConnectionState.ENDING
         self.reason = STOPPED if self.dismissed else reason
         self.handshakeDone()
         self._deadline = self.context.clock.callLater(LINGER, self.outbox.abort)
@@ -318,13 +318,13 @@ class Session(metaclass=ABCMeta):
     def counted(self, error: BrokerError) -> None:
         """Count and log what a client did wrong."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
-        unsaid = self.context.seldom.passes(self.context.clock.seconds())
-        if unsaid is not None:
-            self._log.debug("{who}: {error}{more}", who=self._who(), error=error, more=_more(unsaid))
+        suppressed = self.context.logLimit.passes(self.context.clock.seconds())
+        if suppressed is not None:
+            self._log.debug("{who}: {error}{more}", who=self._label(), error=error, more=_more(suppressed))
 
     def expel(self, error: BrokerError) -> None:
         """Tell a client why it may stay no longer, and close; it is brought nothing more while that takes time."""
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             self.failed(error)
             self.end(f"error {int(error.status)}")
             if self.client is not None:
@@ -332,7 +332,7 @@ class Session(metaclass=ABCMeta):
 
     def slow(self) -> None:
         """The peer does not read what it asked for."""
-        self._log.warn("{who} reads too slowly: disconnected", who=self._who())
+        self._log.warn("{who} reads too slowly: disconnected", who=self._label())
         self.abort("slow consumer")
 
     def inputEnded(self) -> None:
@@ -351,37 +351,37 @@ class Session(metaclass=ABCMeta):
 
     def lost(self) -> None:
         """The connection is gone."""
-        if self.state is State.CLOSED:
+        if self.state is ConnectionState.CLOSED:
             return
         reason = self.reason or "connection lost"
-        self.state = State.CLOSED
+        self.state = ConnectionState.CLOSED
         self._stopWatching()
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
         self.outbox.stopProducing()
-        if self.pace is not None:
-            self.pace.close()
+        if self.rate is not None:
+            self.rate.close()
         if self.client is not None:
             self.broker.leave(self.client, reason)
             self._flapped(self.client)
         else:
             self.broker.observers.counted(f"not let in: {reason}", 1)
         self.left()
-        self._sayLeft(reason)
+        self._logLeft(reason)
 
-    def _sayLeft(self, reason: str) -> None:
+    def _logLeft(self, reason: str) -> None:
         """Say who has left; of those who were never let in, not of each."""
-        unsaid = 0 if self.client is not None else self.context.seldom.passes(self.context.clock.seconds())
-        if unsaid is not None:
+        suppressed = 0 if self.client is not None else self.context.logLimit.passes(self.context.clock.seconds())
+        if suppressed is not None:
             self._log.info(
                 "{who} left: {reason}{more}",
-                who=self._who(), reason=reason, more=_more(unsaid), event="left", **self._account(),
+                who=self._label(), reason=reason, more=_more(suppressed), event="left", **self._account(),
             )  # fmt: skip
 
-    def _flapped(self, client: Client) -> None:
+    def _flapped(self, client: ConnectedClient) -> None:
         """Note that a client has left, if such clients are expected to stay."""
         if self.stays:
-            who = peerOf(client.principal, self.address)
+            who = clientKey(client.principal, self.address)
             self.context.flapping.left(who, self.context.clock.seconds() - client.joined)
 
     def _account(self) -> dict[str, object]:
@@ -389,7 +389,7 @@ class Session(metaclass=ABCMeta):
         client, traffic = self.client, self.traffic
         return {
             "dialect": self.dialect,
-            "address": whence(self.address),
+            "address": peerAddress(self.address),
             "client": None if client is None else client.name,
             "client_id": None if client is None else client.id,
             "principal": None if client is None else client.principal,
@@ -400,8 +400,8 @@ class Session(metaclass=ABCMeta):
             "messages_out": traffic.messagesOut,
         }
 
-    def _who(self) -> str:
-        return self.client.name if self.client is not None else f"{self.dialect} peer at {whence(self.address)}"
+    def _label(self) -> str:
+        return self.client.name if self.client is not None else f"{self.dialect} peer at {peerAddress(self.address)}"
 
     def _handshakeLate(self) -> None:
         self._deadline = None
@@ -416,9 +416,9 @@ class StreamSession(Session):
         """Work through what was read, or what the face has cut out of that; raises nothing but BrokerError."""
 
 
-def _more(unsaid: int) -> str:
+def _more(suppressed: int) -> str:
     """Return the end of a line that says how many like it were left out."""
-    return f" ({unsaid} more lines left out)" if unsaid else ""
+    return f" ({suppressed} more lines left out)" if suppressed else ""
 
 
 def _decide(
@@ -437,7 +437,7 @@ def _decide(
 
 
 def _raiseTooLarge() -> None:
-    raise TooLarge(f"at most {BEFORE_BYTES} bytes can be begun here before credentials are shown")
+    raise TooLarge(f"at most {MAX_UNAUTHENTICATED_BYTES} bytes can be begun here before credentials are shown")
 
 
 def _nothing() -> None:

@@ -15,13 +15,13 @@ from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.dialects.connection.connection_rate import readMost
-from fleximq.dialects.connection.credential_check import Early, Wait, certificateOf
-from fleximq.dialects.connection.read_pauses import Reading
+from fleximq.dialects.connection.connection_rate import maxReadBytes
+from fleximq.dialects.connection.credential_check import CredentialWait, EarlyInput, certificateOf
+from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox, markOf
-from fleximq.dialects.publisher_backpressure import holdBack
-from fleximq.dialects.session import State, StreamSession
+from fleximq.dialects.publisher_backpressure import pausePublisher
+from fleximq.dialects.session import ConnectionState, StreamSession
 
 #: A connection is read in portions of the first size. While it fills them they grow to the last, which carries a
 #: quarter more messages of 1 KB than half of it would; a read that brings little is quicker with little room. Where a
@@ -38,42 +38,42 @@ class StreamProtocol(Protocol):
     ``connectedAt`` is the clock's time at which the connection was made, if others looked at it first; the handshake's
     deadline counts from there.
 
-    :param speak: makes the session: a :class:`fleximq.dialects.session.StreamSession` class or the like.
+    :param makeSession: makes the session: a :class:`fleximq.dialects.session.StreamSession` class or the like.
     """
 
     connectedAt: float | None = None
 
-    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
+    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
         self._context = context
         self._turn = context.turn
         self._seconds = context.clock.seconds
         self._fullRead, self._mostRead = sys.maxsize, READ_MOST
-        self._speak = speak
+        self._makeSession = makeSession
         self.session: StreamSession = None  # type: ignore[assignment]  # these three are there from connectionMade on
         self.outbox: Outbox = None  # type: ignore[assignment]
-        self.reading: Reading = None  # type: ignore[assignment]
-        self._early: Early | None = None  # while credentials are checked
+        self.readPauses: ReadPauses = None  # type: ignore[assignment]
+        self._early: EarlyInput | None = None  # while credentials are checked
 
     def connectionMade(self) -> None:
         """Tune the transport and begin the session."""
         transport: Any = self.transport
-        self._mostRead = min(READ_MOST, readMost(self._context.rates.rules))
+        self._mostRead = min(READ_MOST, maxReadBytes(self._context.rates.rules))
         self._fullRead = tune(transport, self._mostRead)
         context = self._context
-        self.reading = Reading(transport, self._listening)
+        self.readPauses = ReadPauses(transport, self._listening)
         mark = markOf(context.settings.limits.outboxBytes)
         self.outbox = Outbox(transport, self._turn, mark, self._slow, context.policy)
-        self.session = self._speak(context, self.outbox, transport.getPeer())
+        self.session = self._makeSession(context, self.outbox, transport.getPeer())
         self.session.certificate = partial(certificateOf, transport)
         self.session.checking = self._checking
         if self.connectedAt is not None:
-            self.session.cameAt(self.connectedAt)
+            self.session.arrivedAt(self.connectedAt)
         self.session.opened()
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
         session = self.session
-        if session.state is not State.OPEN and not self._mayWork(data):
+        if session.state is not ConnectionState.OPEN and not self._mayWork(data):
             return
         session.heard = began = self._seconds()
         session.traffic.bytesIn += len(data)
@@ -90,10 +90,10 @@ class StreamProtocol(Protocol):
         session = self.session
         session.attempt(partial(self.feed, data))
         client = session.client
-        if client is not None and session.broker.isUnderWay(client):
-            holdBack(session, client, self)
-        if session.pace is not None:
-            session.pace.settle(self.reading)
+        if client is not None and session.broker.hasPendingPublications(client):
+            pausePublisher(session, client, self)
+        if session.rate is not None:
+            session.rate.charge(self.readPauses)
 
     def feed(self, data: bytes) -> None:
         """Hand these bytes to the session; for protocols that cut them up themselves."""
@@ -113,30 +113,30 @@ class StreamProtocol(Protocol):
         if self._early is not None:
             self._early.keep(data)
             return False
-        return self.session.state is State.WAITING and self.session.mayGoOn(self.held)
+        return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.held)
 
     def _checking(self, waits: bool) -> None:
         """Read nothing while credentials are checked; then go on with what was said behind them."""
         if waits:
-            self._early = self._early or Early()
-            self.reading.stop(Wait.CHECKED)
+            self._early = self._early or EarlyInput()
+            self.readPauses.pause(CredentialWait.CHECKED)
         elif self._early is not None:
             early, self._early = self._early, None
-            self._goOnWith(early)
+            self._continueWith(early)
 
-    def _goOnWith(self, early: Early) -> None:
+    def _continueWith(self, early: EarlyInput) -> None:
         session = self.session
-        if session.state in (State.WAITING, State.OPEN):
+        if session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             session.attempt(self.resume)
-            if session.client is not None and session.broker.isUnderWay(session.client):
-                holdBack(session, session.client, self)
+            if session.client is not None and session.broker.hasPendingPublications(session.client):
+                pausePublisher(session, session.client, self)
         data = early.take()
         if data:
             self.dataReceived(data)
         if self._early is not None:  # there is something to check again
             self._early.ended = early.ended
             return
-        self.reading.go(Wait.CHECKED)
+        self.readPauses.resume(CredentialWait.CHECKED)
         if early.ended:
             self.readConnectionLost()
 
@@ -170,18 +170,18 @@ class StreamProtocol(Protocol):
 
 
 class StreamFactory(Factory):
-    """Builds the stream protocols of one dialect for one listener; ``face`` is their class."""
+    """Builds the stream protocols of one dialect for one listener; ``protocolClass`` is their class."""
 
     noisy = False
-    face: ClassVar[type[StreamProtocol]] = StreamProtocol
+    protocolClass: ClassVar[type[StreamProtocol]] = StreamProtocol
 
-    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
+    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
         self._context = context
-        self._speak = speak
+        self._makeSession = makeSession
 
     def buildProtocol(self, addr: IAddress | None) -> StreamProtocol:
         """Return a protocol for a new connection."""
-        protocol = self.face(self._context, self._speak)
+        protocol = self.protocolClass(self._context, self._makeSession)
         protocol.factory = self
         return protocol
 

@@ -11,9 +11,8 @@ from typing import Any
 from twisted.internet.endpoints import serverFromString
 
 from fleximq.endpoints.endpoint_string import INNER, withBacklog
-from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.endpoints.tls_context import TlsFiles
-from fleximq.endpoints.tls_endpoint import TlsEndpoint
+from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 from fleximq.errors import SettingError
 
 _CHOICES = {"yes": True, "no": False}

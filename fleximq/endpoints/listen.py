@@ -20,10 +20,9 @@ from fleximq.config.settings import Settings
 from fleximq.endpoints.endpoint_string import BACKLOG, PROXY, TLS, EndpointString, layersOf, withBacklog
 from fleximq.endpoints.fleximqtls import secondsOf
 from fleximq.endpoints.local_sockets import isWindowsPath, pipeName
-from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_context import TlsFiles
-from fleximq.endpoints.tls_endpoint import TlsEndpoint
+from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url, isUrl
 

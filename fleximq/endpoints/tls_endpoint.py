@@ -2,21 +2,119 @@
 
 Like Twisted's own, except that a connection which is closed is gone soon: Twisted waits for the peer's last word for
 as long as the peer likes.
+
+A certificate that is renewed on disk while it is served.
+
+Connections that are there keep what they were made with; new handshakes get what the files hold. A look at the files
+costs 10 us, and is taken when somebody comes, at most once a second. Files that are missing, half-written or do not
+belong together change nothing: what was read last stays, the log says so once, and the next change is looked at again.
 """
 
+import time
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from OpenSSL.SSL import Error as TlsError
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IProtocolFactory, IStreamServerEndpoint
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IOpenSSLServerConnectionCreator,
+    IProtocolFactory,
+    IStreamServerEndpoint,
+)
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.endpoints.renewal import RenewingCertificate
-from fleximq.security.peer_address import whence
+from fleximq.endpoints.tls_context import TlsFiles, serverContext
+from fleximq.errors import SettingError
+from fleximq.security.peer_address import peerAddress
+
+_renewalLog = Logger("fleximq.endpoints.renewal")
+
+#: Seconds between two looks at the files.
+PAUSE = 1.0
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class RenewingCertificate:
+    """Makes the server's side of TLS connections.
+
+    ``expires`` is the end of the present certificate, in seconds since 1970.
+
+    :param seconds: a clock that never goes back.
+    :raises SettingError: the files cannot be used, in the words of :func:`fleximq.endpoints.tls_context.serverContext`.
+    """
+
+    def __init__(self, files: TlsFiles, seconds: Callable[[], float] = time.monotonic) -> None:
+        self.files = files
+        self._seconds = seconds
+        self._lookedAt = seconds()
+        self._seen = files.stamp()  # before it is read: what is written meanwhile is a change
+        self._context = serverContext(files)
+
+    @property
+    def expires(self) -> float:
+        """When the certificate that is shown ends, in seconds since 1970."""
+        return _endOf(self._context).timestamp()
+
+    def serverConnectionForTLS(self, tlsProtocol: Any) -> Any:
+        """Return a new connection with the newest certificate that can be used."""
+        now = self._seconds()
+        if now - self._lookedAt >= PAUSE:
+            self._lookedAt = now
+            self._look()
+        return self._context.serverConnectionForTLS(tlsProtocol)
+
+    def prepare(self, files: TlsFiles | None = None) -> Callable[[], None]:
+        """Read the files anew, and return what makes the next handshakes use them; nothing changes until it is called.
+
+        :param files: others than before; None: the same.
+        :raises SettingError: they cannot be used.
+        """
+        wanted = files or self.files
+        seen = wanted.stamp()
+        context = serverContext(wanted)
+
+        def use() -> None:
+            self.files, self._seen, self._context = wanted, seen, context
+
+        return use
+
+    def reload(self) -> None:
+        """Read the files anew for the next handshakes.
+
+        :raises SettingError: they cannot be used; what was read last stays.
+        """
+        self.prepare()()
+
+    def _look(self) -> None:
+        stamp = self.files.stamp()
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            context = serverContext(self.files)
+        except SettingError as error:
+            _renewalLog.warn(
+                "A certificate has changed but is not taken, what was read before is: {reason}", reason=error
+            )
+            return
+        self._context = context
+        _renewalLog.info(
+            "The certificate in {path} was read anew; it ends on {end}",
+            path=self.files.certificate,
+            end=_endOf(context).strftime("%Y-%m-%d %H:%M UTC"),
+        )
+
+
+def _endOf(context: Any) -> datetime:
+    end: datetime = context.certificate.to_cryptography().not_valid_after_utc
+    return end
+
 
 _log = Logger("fleximq.endpoints.tls_endpoint")
 
@@ -65,7 +163,7 @@ class TlsConnection(BufferingTLSTransport):
         why = self._reason
         if why is not None and why.check(TlsError):
             transport: Any = self.transport
-            _log.warn("TLS with {peer} failed: {why}", peer=whence(transport.getPeer()), why=_words(why.value))
+            _log.warn("TLS with {peer} failed: {why}", peer=peerAddress(transport.getPeer()), why=_words(why.value))
         super().connectionLost(reason)
 
 

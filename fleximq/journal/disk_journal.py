@@ -36,7 +36,8 @@ from fleximq.journal.writing.writer_thread import Log, Worker, WriterThread, rea
 from fleximq.limits import MEBIBYTE
 from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
-from fleximq.values.records import Bounds, ClientIds, Note, Waiting
+from fleximq.values.records import BacklogSize, TopicBounds
+from fleximq.values.state_records import ClientIdsReserved, StateRecord
 
 #: The longest that a stop waits for the disk, in seconds.
 PATIENCE = 30.0
@@ -349,8 +350,8 @@ class DiskJournal:
         return self._group.safe
 
     @property
-    def crowded(self) -> bool:
-        return self._group.crowded
+    def overloaded(self) -> bool:
+        return self._group.overloaded
 
     @property
     def end(self) -> int:
@@ -361,21 +362,21 @@ class DiskJournal:
             self._room.check(count, self._group.waiting)
         return self._group.append(envelope, body, count, committed)
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
-        self._group.whenSafe(call, number)
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
+        self._group.whenCommitted(call, number)
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        self._group.whenRoom(call)
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        self._group.whenRelieved(call)
 
-    def note(self, event: Note) -> None:
-        if isinstance(event, ClientIds):
+    def note(self, event: StateRecord) -> None:
+        if isinstance(event, ClientIdsReserved):
             self._clientIds = max(self._clientIds, event.until)
         self._group.note(event)
 
     def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
         """Note that client ids below ``until`` may be given out, and call when that is on disk."""
-        self.note(ClientIds(until))
-        self._group.whenSafe(safe)
+        self.note(ClientIdsReserved(until))
+        self._group.whenCommitted(safe)
 
     def stage(
         self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
@@ -408,10 +409,10 @@ class DiskJournal:
     ) -> None:
         self._reader.read(offset, wanted, most, found)
 
-    def bounds(self) -> Mapping[str, Bounds]:
+    def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()
 
-    def behind(self, offset: int) -> Waiting:
+    def behind(self, offset: int) -> BacklogSize:
         return self._weights.behind(offset)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import Waiting
+from fleximq.values.records import BacklogSize
 
 _NONE = "there is no journal"
 
@@ -23,7 +23,7 @@ class MemoryJournal:
     onDisk = False
     id = ""
     appended = safe = 0
-    crowded = False
+    overloaded = False
     end = 1
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
@@ -31,11 +31,11 @@ class MemoryJournal:
         committed(0, None)
         return 0
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call before returning."""
         call()
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call before returning."""
         call()
 
@@ -56,9 +56,9 @@ class MemoryJournal:
         """No topic has anything."""
         return {}
 
-    def behind(self, offset: int) -> Waiting:
+    def behind(self, offset: int) -> BacklogSize:
         """Nothing is kept."""
-        return Waiting(0, 0)
+        return BacklogSize(0, 0)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Nothing was ever appended."""

@@ -15,10 +15,10 @@ from zope.interface import implementer
 from fleximq.config.settings import Settings
 from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission, IRights
-from fleximq.security.anonymous_access import Protection
-from fleximq.security.authentication.attempt_delays import Attempts
+from fleximq.security.anonymous_access import AnonymousAccess
+from fleximq.security.authentication.attempt_delays import AttemptDelays
 from fleximq.security.authentication.authenticator import Authenticator
-from fleximq.security.authentication.schemes import waysOf
+from fleximq.security.authentication.schemes import methodsOf
 from fleximq.security.permissions import Permissions
 from fleximq.security.principal import SPAWN, Admitted, Principal
 
@@ -30,7 +30,7 @@ class Admission:
     :param protection: whether the listener's peers stand behind a proxy.
     """
 
-    def __init__(self, security: "Security", protection: Protection) -> None:
+    def __init__(self, security: "AccessPolicy", protection: AnonymousAccess) -> None:
         self._security = security
         self._protection = protection
 
@@ -44,7 +44,7 @@ class Admission:
         return self._security.refusal(self._protection, address)
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
-        """See :meth:`fleximq.security.access_policy.Security.admit`. Cancel it when the connection is lost."""
+        """See :meth:`fleximq.security.access_policy.AccessPolicy.admit`. Cancel it when the connection is lost."""
         return Deferred.fromCoroutine(self._security.admit(credentials, address))
 
     def renewed(self, admitted: Admitted) -> Admitted:
@@ -58,7 +58,7 @@ class Admission:
 _log = Logger("fleximq.security.door.Security")
 
 
-class Security:
+class AccessPolicy:
     """Holds the ways in and the permissions.
 
     :param authenticator: None if nothing checks credentials; then nobody has to show any.
@@ -71,7 +71,7 @@ class Security:
         authenticator: Authenticator | None = None,
         permissions: Permissions = Permissions(),  # noqa: B008  (a value)
         allowAnonymous: bool = False,
-        attempts: Attempts | None = None,
+        attempts: AttemptDelays | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._permissions = permissions
@@ -84,32 +84,32 @@ class Security:
         settings: Settings,
         reactor: IReactorTime,
         counted: Callable[[str, int], object] = lambda event, number: None,
-        attempts: Attempts | None = None,
-    ) -> "Security":
+        attempts: AttemptDelays | None = None,
+    ) -> "AccessPolicy":
         """Make what these settings ask for; their files are read now.
 
         :param counted: called with what happened, for counting, and how often.
         :param attempts: what is known of wrong attempts so far; a reload hands on that of the one it replaces.
         :raises SettingError: a scheme is unknown, or a file is not as it must be.
         """
-        ways = waysOf(settings.auth)
+        ways = methodsOf(settings.auth)
         for way in ways:
             way.useReactor(reactor)
             for sentence in way.warnings:
                 _log.warn("{sentence}", sentence=sentence)
-        attempts = attempts or Attempts(reactor)
+        attempts = attempts or AttemptDelays(reactor)
         authenticator = Authenticator(ways, attempts, reactor, counted) if ways else None
         permissions = Permissions(settings.roles, settings.principals)
         return cls(authenticator, permissions, settings.allowAnonymous, attempts)
 
-    def replace(self, other: "Security") -> None:
+    def replace(self, other: "AccessPolicy") -> None:
         """Become the other. Every admission that was made of this one asks the new ways from now on."""
         self._authenticator = other._authenticator
         self._permissions = other._permissions
         self._allowAnonymous = other._allowAnonymous
         self.attempts = other.attempts
 
-    def admissionFor(self, protection: Protection) -> Admission:
+    def admissionFor(self, protection: AnonymousAccess) -> Admission:
         """Return the rule of a listener, which follows this object. Its ``allowAnonymous`` is not looked at."""
         return Admission(self, protection)
 
@@ -123,7 +123,7 @@ class Security:
         """Whether nobody comes in without credentials."""
         return self._authenticator is not None and not self._allowAnonymous
 
-    def refusal(self, protection: Protection, address: object) -> str | None:
+    def refusal(self, protection: AnonymousAccess, address: object) -> str | None:
         """Return the sentence for a peer that is turned away whatever it shows, None if there is none."""
         if self._authenticator is not None:
             return None

@@ -17,7 +17,7 @@ _PROXY_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
 
 
 @dataclass(frozen=True, slots=True)
-class Protection:
+class AnonymousAccess:
     """The rule for one listener.
 
     ``allowAnonymous`` lets everybody in. ``proxied`` says that all peers of the listener stand behind a proxy.
@@ -35,7 +35,7 @@ class Protection:
             return None
         return REFUSAL
 
-    def behindProxy(self) -> "Protection":
+    def behindProxy(self) -> "AnonymousAccess":
         """Return the same rule for peers behind a proxy."""
         return replace(self, proxied=True)
 

@@ -28,7 +28,7 @@ def isOwnName(name: str) -> bool:
     return name == "localhost" or name.endswith(".localhost")
 
 
-def placeOf(address: object) -> Hashable | None:
+def addressKey(address: object) -> Hashable | None:
     """Return what a peer is counted by: its address, of IPv6 the first 64 bits; None for this machine's own.
 
     Behind a local proxy that does not say for whom it speaks, everybody has the address of this machine.
@@ -45,12 +45,12 @@ def placeOf(address: object) -> Hashable | None:
     return ip
 
 
-def peerOf(principal: str | None, address: object) -> Hashable | None:
+def clientKey(principal: str | None, address: object) -> Hashable | None:
     """Return what a client is counted by: the principal that it is, else its place, None if it has neither."""
-    return placeOf(address) if principal is None else ("as", principal)
+    return addressKey(address) if principal is None else ("as", principal)
 
 
-def whence(address: object) -> str:
+def peerAddress(address: object) -> str:
     """Return a peer's address in few words: ``127.0.0.1:50000``, ``[::1]:50000``, ``unix``, ``stdio``.
 
     A UNIX socket has a path behind ``unix:`` only if the peer bound its own end. Addresses of other kinds speak for

@@ -12,12 +12,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.rules import Rules
+from fleximq.broker.rules import BrokerRules
 from fleximq.config.journal_options import timeToLiveOf
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
-from fleximq.services.network.connections import Guests
+from fleximq.services.network.connections import OpenConnections
 from fleximq.values.message import Message
 from fleximq.wire.minimq_message import deliveryId, idAt
 from fleximq.wire.ulids import newUlid
@@ -25,7 +25,7 @@ from fleximq.wire.ulids import newUlid
 _log = Logger("fleximq.services.broker")
 
 
-def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn, journal: IJournal) -> Broker:
+def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal) -> Broker:
     """Return a broker that follows these settings."""
     return Broker(
         clock,
@@ -39,9 +39,9 @@ def makeBroker(clock: IReactorTime, settings: Settings, turn: Turn, journal: IJo
     )
 
 
-def rulesOf(settings: Settings) -> Rules:
+def rulesOf(settings: Settings) -> BrokerRules:
     """Return the times and sizes that the broker's rules depend on."""
-    return Rules(
+    return BrokerRules(
         requestTimeout=settings.requestTimeout,
         redelivery=settings.redelivery,
         maxDeliveries=settings.maxDeliveries,
@@ -62,18 +62,18 @@ def rulesOf(settings: Settings) -> Rules:
 class BrokerService(MultiService):
     """Holds the extensions; when it is stopped, it ends the broker's connections, then these, then its timers.
 
-    :param patience: returns how many seconds connections have for their end.
+    :param timeout: returns how many seconds connections have for their end.
     """
 
-    def __init__(self, broker: Broker, guests: Guests, patience: Callable[[], float]) -> None:
+    def __init__(self, broker: Broker, connections: OpenConnections, timeout: Callable[[], float]) -> None:
         super().__init__()
         self.broker = broker
-        self._guests = guests
-        self._patience = patience
+        self._connections = connections
+        self._timeout = timeout
 
     def stopService(self) -> "Deferred[Any]":
         """Say goodbye to everybody, stop the extensions, then cancel everything timed."""
-        stopping: Deferred[Any] = self._guests.dismiss(self._patience())
+        stopping: Deferred[Any] = self._connections.dismiss(self._timeout())
         stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
         return stopping.addBoth(lambda ignored: self.broker.stop())
 

@@ -11,51 +11,58 @@ from twisted.internet.interfaces import IProtocolFactory
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import Policy, policyOf
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Ground, Listen, WebListen
-from fleximq.security.access_policy import Security
-from fleximq.security.anonymous_access import Protection
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
 from fleximq.services.health import Health, LagService, listenersOf
 from fleximq.services.journal_service import JournalService, makeJournal, restore
-from fleximq.services.network.connection_limit import Gate
-from fleximq.services.network.connections import Guests
-from fleximq.services.network.listener_factory import Entrance, Spoken, speak
-from fleximq.services.network.listeners import Certificates, ListenerService
+from fleximq.services.network.connection_limit import ConnectionLimit
+from fleximq.services.network.connections import OpenConnections
+from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory, dialectsOf
+from fleximq.services.network.listeners import ListenerCertificates, ListenerService
 from fleximq.services.network.proxy_protocol import ProxiedFactory
-from fleximq.services.network.rate_limits import Paces
-from fleximq.services.parties import brokerParty, contextParty, gateParty, originsOf, originsParty, securityParty
+from fleximq.services.network.rate_limits import RateLimits
 from fleximq.services.process.child_service import ChildService
-from fleximq.services.process.readiness import Readiness
-from fleximq.services.process.service_manager import NotifySocket
-from fleximq.services.process.startup_failure import Departure
-from fleximq.services.process.wakeup import Bell
-from fleximq.services.process.watchdog import WatchdogService, pauseOf
-from fleximq.services.reload import Reload
+from fleximq.services.process.service_manager import NotifySocket, Readiness
+from fleximq.services.process.startup_failure import StartupFailure
+from fleximq.services.process.wakeup import Wakeup
+from fleximq.services.process.watchdog import WatchdogService, watchdogInterval
+from fleximq.services.reload import (
+    Reload,
+    brokerParticipant,
+    contextParticipant,
+    limitParticipant,
+    originsOf,
+    originsParticipant,
+    securityParticipant,
+)
 from fleximq.services.web_site import Web
 from fleximq.startup.configuration_check import configurationOf
 
 #: What is spoken where there is only HTTP.
-_NOTHING = Spoken({}, {}, {}, ())
+_NO_DIALECTS = ListenerDialects({}, {}, {}, ())
 
 
 def compose(
     reactor: Any,
     settings: Settings,
-    depart: Callable[[str], NoReturn] | None = None,
+    abortStart: Callable[[str], NoReturn] | None = None,
     registry: Registry | None = None,
-    departLate: Callable[[str, Any], None] | None = None,
+    abortRun: Callable[[str, Any], None] | None = None,
     environment: Mapping[str, str] = os.environ,
     reload: Reload | None = None,
 ) -> MultiService:
     """Return a service that is the broker with all its listeners; nothing is open before it starts.
 
-    :param depart: called with a sentence if the journal or a listener cannot be opened; by default it ends the process.
-    :param departLate: called with a sentence and the reactor if that turns out when it runs; by default as well.
+    :param abortStart: called with a sentence if the journal or a listener cannot be opened; by default it ends the
+    process.
+    :param abortRun: called with a sentence and the reactor if that turns out when it runs; by default as well.
     :param registry: which plug-ins there are; by default those that are installed.
     :param environment: what spawned programs inherit of it, and where the service manager is told how things are.
     :param reload: holds the same settings, and is told who follows others; by default there are never any.
@@ -65,41 +72,45 @@ def compose(
     reload = reload or Reload(settings, lambda: settings)
     contexts: list[Context] = []
     ground = Ground.of(settings, registry.dialects)
-    departure = Departure({})
-    depart = depart or departure
-    departLate = departLate or departure.late
-    turn = Turn(reactor)
-    bell = Bell(reactor)
-    journal = makeJournal(bell, settings, turn, lambda event, number: broker.observers.counted(event, number))
+    departure = StartupFailure({})
+    abortStart = abortStart or departure
+    abortRun = abortRun or departure.duringRun
+    turn = WriteTurn(reactor)
+    wakeup = Wakeup(reactor)
+    journal = makeJournal(wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number))
     broker = makeBroker(reactor, settings, turn, journal)
-    whole = _whole(reactor, journal, broker, depart, bell)
+    whole = _whole(reactor, journal, broker, abortStart, wakeup)
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
-    guests = Guests(reactor)
-    paces = Paces.of(settings, reactor)
+    connections = OpenConnections(reactor)
+    rateLimits = RateLimits.of(settings, reactor)
     origins = originsOf(settings)
-    gate = Gate(reactor, settings.limits, lambda: len(broker.clients), counted, paces.connects, paces.flapping)
-    security = Security.of(settings, reactor, counted)
-    brokerService = BrokerService(broker, guests, lambda: reload.settings.drainTimeout)
+    connectionLimit = ConnectionLimit(
+        reactor, settings.limits, lambda: len(broker.clients), counted, rateLimits.connects, rateLimits.flapping
+    )
+    security = AccessPolicy.of(settings, reactor, counted)
+    brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
     lag.setServiceParent(brokerService)
-    health = Health(broker, lag, lambda: listenersOf(whole), lambda: guests.leaving)
-    web = Web(reactor, broker, lambda: reload.settings, security, lag, health, lambda: gate.waiting)
+    health = Health(broker, lag, lambda: listenersOf(whole), lambda: connections.stopping)
+    web = Web(reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting)
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
         surroundings = ExtensionContext(broker, settings, reactor)
         extension = registry.extensions[chosen.name]
-        ExtensionService(extension, configuration, surroundings, depart).setServiceParent(brokerService)
+        ExtensionService(extension, configuration, surroundings, abortStart).setServiceParent(brokerService)
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
-        protection = Protection(settings.allowAnonymous, listen.proxied)
-        context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
+        protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
+        context = _context(broker, settings, reactor, turn, security, protection, policy, rateLimits)
         contexts.append(context)
-        spoken = guests.of(speak(registry, context, listen.dialect)) if speaks else _NOTHING
-        entrance = _entrance(reactor, context, security, protection, web, paces, origins)
-        factory = _gated(gate, entrance.factoryFor(listen, spoken), listen, context)
-        ListenerService(reactor, listen, factory, depart, departLate, lambda: gate.refused).setServiceParent(parent)
+        dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
+        entrance = _entrance(reactor, context, security, protection, web, rateLimits, origins)
+        factory = _gated(connectionLimit, entrance.factoryFor(listen, dialects), listen, context)
+        ListenerService(
+            reactor, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
+        ).setServiceParent(parent)
 
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         listenOn(listen, whole)
@@ -107,20 +118,20 @@ def compose(
         # It stays open as long as the broker, so that whoever asks is told that it stops.
         listenOn(place, brokerService, speaks=False)
     for line in settings.spawn:
-        context = _context(broker, settings, reactor, turn, security, Protection(), policy, paces)
+        context = _context(broker, settings, reactor, turn, security, AnonymousAccess(), policy, rateLimits)
         child = ChildService(reactor, line, context, environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
-    readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), pauseOf(environment))
-    reload.begun, reload.ended = readiness.reloading, readiness.reloaded
-    reload.parties += [
-        securityParty(security, broker, reactor, counted),
-        Certificates(listenersOf(whole)).prepare,
-        brokerParty(broker),
-        gateParty(gate),
-        paces.prepare,
-        contextParty(contexts),
-        originsParty(origins),
+    readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
+    reload.onBegin, reload.onEnd = readiness.reloading, readiness.reloaded
+    reload.participants += [
+        securityParticipant(security, broker, reactor, counted),
+        ListenerCertificates(listenersOf(whole)).prepare,
+        brokerParticipant(broker),
+        limitParticipant(connectionLimit),
+        rateLimits.prepare,
+        contextParticipant(contexts),
+        originsParticipant(origins),
     ]
     broker.reload = reload.asked
     return whole
@@ -139,10 +150,12 @@ def _tellServiceManager(
     return readiness
 
 
-def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn], bell: Bell) -> MultiService:
+def _whole(
+    reactor: Any, journal: Any, broker: Broker, abortStart: Callable[[str], NoReturn], wakeup: Wakeup
+) -> MultiService:
     """Return the service that holds all others."""
     if journal.onDisk:
-        return JournalService(reactor, journal, partial(restore, broker, journal), depart, bell)
+        return JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
     return MultiService()
 
 
@@ -150,39 +163,45 @@ def _context(
     broker: Broker,
     settings: Settings,
     reactor: Any,
-    turn: Turn,
-    security: Security,
-    protection: Protection,
+    turn: WriteTurn,
+    security: AccessPolicy,
+    protection: AnonymousAccess,
     policy: Policy,
-    paces: Paces,
+    rateLimits: RateLimits,
 ) -> Context:
-    admission = paces.before(security.admissionFor(protection), broker.observers.counted)
-    return Context(broker, settings, reactor, turn, admission, policy, rates=paces.rates, flapping=paces.flapping)
+    admission = rateLimits.limited(security.admissionFor(protection), broker.observers.counted)
+    return Context(
+        broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping
+    )
 
 
-def _gated(gate: Gate, factory: IProtocolFactory, listen: Listen, context: Context) -> IProtocolFactory:
+def _gated(
+    connectionLimit: ConnectionLimit, factory: IProtocolFactory, listen: Listen, context: Context
+) -> IProtocolFactory:
     """Return a factory behind the gate, which counts by the address that a proxy tells where there is one."""
     if not listen.proxied:
-        return gate.before(factory)
+        return connectionLimit.limited(factory)
     counted = context.broker.observers.counted
     deadline = context.settings.handshakeTimeout
-    return gate.before(ProxiedFactory(factory, gate.enterFrom, context.clock, deadline, counted), proxied=True)
+    return connectionLimit.limited(
+        ProxiedFactory(factory, connectionLimit.enterFrom, context.clock, deadline, counted), proxied=True
+    )
 
 
 def _entrance(
     reactor: Any,
     context: Context,
-    security: Security,
-    protection: Protection,
+    security: AccessPolicy,
+    protection: AnonymousAccess,
     web: Web,
-    paces: Paces,
+    rateLimits: RateLimits,
     origins: Origins,
-) -> Entrance:
+) -> ListenerFactory:
     settings = context.settings
-    return Entrance(
+    return ListenerFactory(
         reactor,
         context.admission,
-        paces.before(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),
+        rateLimits.limited(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),
         origins,
         settings.handshakeTimeout,
         context.broker.observers.counted,

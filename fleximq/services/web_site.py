@@ -8,7 +8,7 @@ from twisted.internet.interfaces import IProtocolFactory
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.rights import Action
-from fleximq.security.access_policy import Security
+from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.principal import Admitted
 from fleximq.services.health import Health, LagService
 from fleximq.web.api import Api
@@ -32,7 +32,7 @@ class Web:
         reactor: Any,
         broker: Broker,
         settings: Callable[[], Settings],
-        security: Security,
+        security: AccessPolicy,
         lag: LagService,
         health: Health,
         waiting: Callable[[], int],

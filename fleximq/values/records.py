@@ -4,7 +4,6 @@ A *record* is a message in the journal: its bytes, its header without the topic,
 batches, whose columns are cut into single values only when somebody asks for them.
 """
 
-from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -54,70 +53,7 @@ class Run(NamedTuple):
     contents: int | Sequence[int]
 
 
-class Opened(NamedTuple):
-    """A queue of this key takes what has this offset or a later one: ``s:<subscription id>`` or ``q:<topic>``."""
-
-    key: str
-    topic: str
-    qos: int
-    id: int
-    owner: str | None
-    offset: int
-
-
-class Closed(NamedTuple):
-    """The queue is gone, with all that it held."""
-
-    key: str
-
-
-class HandedOut(NamedTuple):
-    """The first ``count`` messages that ever came to a queue were handed out, those of the offsets ``again`` once more.
-
-    They wait for their acknowledgement until ``time`` (microseconds since 1970; 0: for as long as it takes).
-    """
-
-    key: str
-    count: int  # type: ignore[assignment]  # nobody counts the values of a note
-    again: Sequence[int]
-    time: int = 0
-
-
-class Acknowledged(NamedTuple):
-    """A queue needs the messages of these offsets no more, whatever the reason; an ``array("Q")``."""
-
-    key: str
-    offsets: "array[int]"
-
-
-class ClientIds(NamedTuple):
-    """All client ids below ``until`` may have been given out."""
-
-    until: int
-
-
-class Reached(NamedTuple):
-    """A consumer group is done with all before the offset ``next``; it said so at ``time`` (microseconds since 1970).
-
-    ``lost`` records it had to do without.
-    """
-
-    group: str
-    next: int
-    time: int
-    lost: int = 0
-
-
-class Forgotten(NamedTuple):
-    """Nobody wants to know of a consumer group any more."""
-
-    group: str
-
-
-Note = Opened | Closed | HandedOut | Acknowledged | ClientIds | Reached | Forgotten
-
-
-class Bounds(NamedTuple):
+class TopicBounds(NamedTuple):
     """What the journal has of a topic: first and last offset, their times (microseconds since 1970), and how much.
 
     ``bytes`` are those of headers and payloads.
@@ -131,7 +67,7 @@ class Bounds(NamedTuple):
     bytes: int
 
 
-class Waiting(NamedTuple):
+class BacklogSize(NamedTuple):
     """How much stands from an offset on, about; ``bytes`` are those of headers and payloads."""
 
     records: int
@@ -183,7 +119,7 @@ class Blobs:
         return Blobs(self._blob[ends[0] - first : ends[-1] - first], ends)
 
 
-class Batch:
+class StoredBatch:
     """Records in the order of their offsets, as columns of equal length; making one costs little.
 
     ``topicOf`` and ``publisherOf`` are places in ``topics`` and ``publishers`` (pairs of client id and name), which
@@ -272,7 +208,7 @@ class Batch:
         columns = zip(contents, self.headers, self.payloads, self.offsets, strict=True)
         return [_message(code, header, payload, offset) for code, header, payload, offset in columns]
 
-    def only(self, wanted: Callable[[str], bool]) -> "Batch":
+    def only(self, wanted: Callable[[str], bool]) -> "StoredBatch":
         """Return a batch of those records whose topics are wanted."""
         places = {place for place, topic in enumerate(self.topics) if wanted(topic)}
         if len(places) == len(self.topics):
@@ -280,7 +216,7 @@ class Batch:
         topicOf = self.topicOf
         return self.pick([place for place, topic in enumerate(topicOf) if topic in places] if places else range(0))
 
-    def pick(self, places: Sequence[int]) -> "Batch":
+    def pick(self, places: Sequence[int]) -> "StoredBatch":
         """Return a batch of the records at these places (ascending); a ``range`` without steps is cheap."""
         if isinstance(places, range) and places.step == 1:
             start, stop = places.start, max(places.start, places.stop)
@@ -295,8 +231,10 @@ class Batch:
             lambda column: [_at(column, place) for place in places],
         )
 
-    def _with(self, column: Callable[[Any], Sequence[int]], blobs: Callable[[Any], Blobs | list[bytes]]) -> "Batch":
-        return Batch(
+    def _with(
+        self, column: Callable[[Any], Sequence[int]], blobs: Callable[[Any], Blobs | list[bytes]]
+    ) -> "StoredBatch":
+        return StoredBatch(
             column(self.offsets),
             column(self.timestamps),
             self.topics,

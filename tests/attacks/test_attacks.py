@@ -9,6 +9,7 @@ from fleximq.dialects.connection.connection_rate import PAUSED
 from fleximq.services.network.connection_limit import TOO_MANY_THERE, TOO_MANY_WAIT, TOO_OFTEN
 from tests.attacks.case import AttackCase
 from tests.certificates import makeCertificate
+from tests.nightly import nightly
 
 _LOOPBACK = "tcp:0:interface=127.0.0.1"
 _ONLY_HERE = ("--listen", _LOOPBACK, "--allow-anonymous")
@@ -20,6 +21,7 @@ _LIMITS = (
 )  # fmt: skip
 
 
+@nightly
 class DoorTests(AttackCase):
     """At the door: connections from another machine, which a proxy tells of."""
 
@@ -38,6 +40,7 @@ class DoorTests(AttackCase):
         self.assertGreater(self.counted(TOO_MANY_WAIT), 0)
 
 
+@nightly
 class RateTests(AttackCase):
     """How often an address may come."""
 
@@ -63,6 +66,7 @@ class RateTests(AttackCase):
             self.assertGreater(self.counted(TOO_OFTEN), refused)
 
 
+@nightly
 class SenderTests(AttackCase):
     """What one client may send."""
 
@@ -97,6 +101,7 @@ class SenderTests(AttackCase):
         self.attack("queues")
 
 
+@nightly
 class BoundTests(AttackCase):
     """Memory without any rates: what is bounded is bounded however fast it comes."""
 
@@ -114,6 +119,7 @@ class BoundTests(AttackCase):
             self.grows(name)
 
 
+@nightly
 class SlowTests(AttackCase):
     """Connections that never come to the point, in every dialect, and bombs."""
 
@@ -134,6 +140,7 @@ class SlowTests(AttackCase):
         self.attack("requests")
 
 
+@nightly
 class SecureTests(AttackCase):
     """Behind TLS."""
 

@@ -13,20 +13,22 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.settings import Settings
 from fleximq.errors import NoCapacity, Unauthorized
-from fleximq.security.access_policy import Security
-from fleximq.security.anonymous_access import Protection
-from fleximq.security.authentication.attempt_delays import AT_ONCE, LONGEST_DELAY, MOST_PLACES, Attempts
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import AnonymousAccess
+from fleximq.security.authentication.attempt_delays import AT_ONCE, LONGEST_DELAY, MOST_PLACES, AttemptDelays
 from fleximq.security.authentication.authenticator import WRONG
 from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import Token
 from tests.attacks.case import AttackCase
 from tests.fuzz.run import resident
+from tests.nightly import nightly
 from tests.security.secrets_on_disk import CHEAP
 
 GUESSES = 100_000
 MEBIBYTE = 1 << 20
 
 
+@nightly
 class MemoryTests(SynchronousTestCase):
     """A broker's door with tokens, in memory: what guessing costs there."""
 
@@ -36,10 +38,10 @@ class MemoryTests(SynchronousTestCase):
         self.file = Path(self.mktemp())
         self.file.write_text(f"anna:{hashOf('right')}\n")
         self.file.chmod(0o600)
-        self.attempts = Attempts(self.clock)
+        self.attempts = AttemptDelays(self.clock)
         settings = Settings.of({"auth": [f"tokens:{self.file}"]})
-        security = Security.of(settings, self.clock, attempts=self.attempts)  # type: ignore[arg-type]
-        self.admission = security.admissionFor(Protection())
+        security = AccessPolicy.of(settings, self.clock, attempts=self.attempts)  # type: ignore[arg-type]
+        self.admission = security.admissionFor(AnonymousAccess())
 
     def guess(self, number: int, host: str) -> "Deferred[object]":
         """Try one token from an address."""
@@ -87,6 +89,7 @@ class MemoryTests(SynchronousTestCase):
         self.assertEqual(admitted.principal.name, "anna")
 
 
+@nightly
 class ProcessTests(AttackCase):
     """A running broker with passwords, guessed at from another machine."""
 

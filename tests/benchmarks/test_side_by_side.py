@@ -19,6 +19,7 @@ from benchmarks.side_by_side import main, measure
 from benchmarks.work.effort import QUICK
 from benchmarks.work.fan import Fan
 from tests.benchmarks.forgetful import FAULTS
+from tests.nightly import nightly
 
 SCRIPT = Path(__file__).with_name("forgetful.py")
 #: What the reason of a refusal has in it, for each fault.
@@ -71,6 +72,7 @@ class FaultTests(SynchronousTestCase):
         self.assertEqual(set(FAULTS), {"none", *SIGNS})
 
 
+@nightly
 class QuickTests(SynchronousTestCase):
     """``--quick`` against real brokers."""
 

@@ -29,8 +29,7 @@ from fleximq.journal.format.control_frames import (
 from fleximq.journal.format.frame import HEADER_BYTES
 from fleximq.journal.format.record_columns import encodeStaged
 from fleximq.values.message import Content
-from fleximq.values.records import Forgotten, Reached
-from fleximq.values.state_records import dumped
+from fleximq.values.state_records import GroupForgotten, GroupProgress, dumped
 from tests.cli.journals import BEGIN, Folder, appended, flip, message, records
 
 
@@ -264,13 +263,15 @@ class CatTests(JournalCase):
 
     def test_groups(self) -> None:
         """What consumer groups said last: by the last checkpoint, and the notes behind it."""
-        early = [encodeNotes([Reached("old", 1, BEGIN), Reached("gone", 1, BEGIN)], 1, BEGIN)]
-        known = {"groups": dumped([Reached("a", 5, BEGIN), Reached("b", 6, BEGIN), Reached("c", 7, BEGIN)])}
-        notes = encodeNotes([Reached("b", 8, BEGIN + 1_500_000, 3), Forgotten("c")], 1, BEGIN)
+        early = [encodeNotes([GroupProgress("old", 1, BEGIN), GroupProgress("gone", 1, BEGIN)], 1, BEGIN)]
+        known = {
+            "groups": dumped([GroupProgress("a", 5, BEGIN), GroupProgress("b", 6, BEGIN), GroupProgress("c", 7, BEGIN)])
+        }
+        notes = encodeNotes([GroupProgress("b", 8, BEGIN + 1_500_000, 3), GroupForgotten("c")], 1, BEGIN)
         self.folder.file(early)
         self.assertEqual(len(self.run_("stat")[1]), 4)
         self.folder.file([*early, encodeCheckpoint(Checkpoint(0, False, known), 1, BEGIN), notes])
-        self.folder.file([encodeNotes([Reached('d"', 9, BEGIN)], 1, BEGIN)])
+        self.folder.file([encodeNotes([GroupProgress('d"', 9, BEGIN)], 1, BEGIN)])
         self.assertEqual(
             self.run_("stat")[1][2:],
             [

@@ -18,10 +18,16 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import counted
 from tests.dialects.websocket_peer import CLOSE, TEXT, decode, masked
+from tests.nightly import repetitions
 from tests.wire.flexi_variants import MAPS
 
 #: How many clients of each dialect there are.
-CROWD = {"fleximq": 400, "blipmq": 250, "minimq": 250, "identity": 100}
+CROWD = {
+    "fleximq": repetitions(80, 400),
+    "blipmq": repetitions(50, 250),
+    "minimq": repetitions(50, 250),
+    "identity": repetitions(20, 100),
+}
 #: Seconds that the broker has for its end; who goes on is dismissed after half of them.
 DRAIN = 6
 #: Seconds that any of this may take.

@@ -16,6 +16,7 @@ import msgpack
 from tests.conversations.case import Place, SocketCase
 from tests.conversations.clients import Ended, FlexiClient, IdentityClient, Stream, WebSocketStream
 from tests.conversations.test_slow_consumers import MEBIBYTE, forgetPeak, status
+from tests.nightly import nightly
 from tests.web_socket_client import CONTINUATION, PING, TEXT
 from tests.wire.flexi_frames import frame
 
@@ -162,6 +163,7 @@ class AttackTests(SocketCase):
             ATTACKS[name](self.place.address("fleximq"))
         self.eventually(lambda: self.counts().get("left: slow consumer", 0) == before + 4, "four to be cut off")
 
+    @nightly
     def test_allAtOnce(self) -> None:
         """While all of it happens, again and again, a client is served, and memory stays where it is."""
         address, pid = self.place.address("fleximq"), self.place.broker.pid

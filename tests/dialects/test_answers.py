@@ -5,7 +5,7 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.answers import Answers
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.outbox import Outbox
 
 
@@ -16,7 +16,7 @@ class AnswersTests(SynchronousTestCase):
         """Write to a string."""
         self.clock = Clock()
         self.transport = StringTransport()
-        self.answers = Answers(Outbox(self.transport, Turn(self.clock), 1 << 20, self.fail))
+        self.answers = Answers(Outbox(self.transport, WriteTurn(self.clock), 1 << 20, self.fail))
 
     def written(self) -> bytes:
         """Return all that was written so far."""

@@ -11,7 +11,8 @@ from zope.interface.verify import verifyObject
 from fleximq.broker.envelope import Envelope
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.identity.form import IdentityForm
-from fleximq.dialects.identity_ws import IdentityFactory, IdentitySession
+from fleximq.dialects.identity.session import IdentitySession
+from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.session import LINGER
 from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
 from fleximq.interfaces import ISubscriber

@@ -16,8 +16,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.dialects.connection.write_turn import Turn
-from fleximq.dialects.outbox import ENOUGH, Outbox
+from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.dialects.outbox import MAX_UNREAD, Outbox
 
 MEBIBYTE = 1 << 20
 
@@ -25,12 +25,12 @@ MEBIBYTE = 1 << 20
 class Pausing(StringTransport):
     """A string that asks its producer to stop once it holds ``room`` bytes, until :meth:`drain`."""
 
-    room = 100
+    space = 100
 
     def write(self, data: bytes) -> None:
         """Take the bytes, and pause the producer if they are many."""
         super().write(data)
-        if self.producer is not None and self.io.tell() > self.room:
+        if self.producer is not None and self.io.tell() > self.space:
             self.producer.pauseProducing()
 
     def drain(self) -> bytes:
@@ -55,7 +55,7 @@ class OutboxTests(SynchronousTestCase):
     def setUp(self) -> None:
         """An outbox with a budget of 1,000 bytes on a transport that pauses it after 100."""
         self.clock = Clock()
-        self.turn = Turn(self.clock)
+        self.turn = WriteTurn(self.clock)
         self.transport = Pausing()
         self.overflows = 0
         self.outbox = Outbox(self.transport, self.turn, 1000, self.overflow)
@@ -128,7 +128,7 @@ class OutboxTests(SynchronousTestCase):
 
     def test_full(self) -> None:
         """A peer that leaves its budget or a megabyte unread is answered no further, until it has read."""
-        for limit, first, more in ((1000, 800, 200), (1 << 30, ENOUGH - 200, 200)):
+        for limit, first, more in ((1000, 800, 200), (1 << 30, MAX_UNREAD - 200, 200)):
             transport = Pausing()
             outbox = Outbox(transport, self.turn, limit, self.overflow)
             seen = [outbox.full]
@@ -167,10 +167,10 @@ class OutboxTests(SynchronousTestCase):
         transport = outbox._transport
         outbox.take(bytes(3 * MEBIBYTE))
         self.turn.flush()
-        rooms = [outbox.room]
+        rooms = [outbox.space]
         for _ in range(3):
             transport.drain()
-            rooms.append(outbox.room)
+            rooms.append(outbox.space)
         self.assertEqual(rooms, [5 * MEBIBYTE, 6 * MEBIBYTE, 7 * MEBIBYTE, 8 * MEBIBYTE])
 
     def test_close(self) -> None:
@@ -273,7 +273,7 @@ class SocketTests(TestCase):
         """Return the server's side; ``self.reader`` is the other."""
         factory: Any = Factory.forProtocol(Server)
         factory.noisy = False
-        factory.turn = self.turn = Turn(reactor)
+        factory.turn = self.turn = WriteTurn(reactor)
         factory.limit = limit
         factory.made = Deferred()
         factory.overflow = self.overflow

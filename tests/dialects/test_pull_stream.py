@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.dialects.pull_stream import PATIENCE, PORTION, PatientProtocol, Reason
+from fleximq.dialects.pull_stream import CHUNK_BYTES, READ_TIMEOUT, PullPause, PullStreamProtocol
 from fleximq.limits import Limits
 from tests.dialects.blipmq.case import auth, hello, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import ConversationCase, Peer, makeContext
@@ -70,7 +70,7 @@ class CutOffTests(ConversationCase):
 
     def test_takesNothing(self) -> None:
         """One that takes nothing all the time is cut off, and counted."""
-        self.clock.advance(PATIENCE - 1)
+        self.clock.advance(READ_TIMEOUT - 1)
         self.assertFalse(self.peer.closed)
         self.clock.advance(1)
         self.assertTrue(self.peer.closed)
@@ -79,10 +79,10 @@ class CutOffTests(ConversationCase):
 
     def test_takesSomething(self) -> None:
         """One that takes something has the time once more."""
-        self.clock.advance(PATIENCE - 1)
+        self.clock.advance(READ_TIMEOUT - 1)
         self.peer.protocol.outbox.waiting -= 1
         self.clock.advance(1)
-        self.clock.advance(PATIENCE - 1)
+        self.clock.advance(READ_TIMEOUT - 1)
         self.assertFalse(self.peer.closed)
         self.clock.advance(1)
         self.assertTrue(self.peer.closed)
@@ -90,7 +90,7 @@ class CutOffTests(ConversationCase):
     def test_takesAll(self) -> None:
         """One that takes all is waited for no longer."""
         self.peer.transport.producer.resumeProducing()
-        self.clock.advance(2 * PATIENCE)
+        self.clock.advance(2 * READ_TIMEOUT)
         self.assertFalse(self.peer.closed)
 
     def test_leaves(self) -> None:
@@ -103,7 +103,7 @@ class PortionsTests(ConversationCase):
     """A peer that asks for more than may wait for it, in one read."""
 
     #: Bytes of a message; so many of them fit, so many there are.
-    size, fit, there = PORTION // 4, 8, 20
+    size, fit, there = CHUNK_BYTES // 4, 8, 20
 
     def setUp(self) -> None:
         """Open the listeners."""
@@ -117,19 +117,21 @@ class PortionsTests(ConversationCase):
         peer.transport.producer.pauseProducing()
         peer.say(question)
         self.assertTrue(peer.paused)
-        self.assertTrue(self.size * self.fit <= outbox.waiting <= self.size * self.fit + 2 * PORTION, outbox.waiting)
+        self.assertTrue(
+            self.size * self.fit <= outbox.waiting <= self.size * self.fit + 2 * CHUNK_BYTES, outbox.waiting
+        )
         self.assertGreater(next(iter(broker.queues or broker.subscriptions)).depth, 0)
         return self.read(peer)
 
     def read(self, peer: Peer) -> bytes:
         """Take all that waits for a peer, and all that comes then."""
-        self.assertTrue(peer.protocol.session.stuck)
+        self.assertTrue(peer.protocol.session.suspended)
         peer.transport.producer.resumeProducing()
         said = peer.heard()
         self.assertFalse(peer.closed)
         self.clock.advance(0)
         self.clock.advance(0)
-        self.assertFalse(peer.protocol.session.stuck)
+        self.assertFalse(peer.protocol.session.suspended)
         return said + peer.heard()
 
     def test_minimq(self) -> None:
@@ -205,26 +207,26 @@ class ReasonTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Connect somebody."""
         self.peer = Peer(MiniFactory(makeContext(Clock())))
-        self.protocol: PatientProtocol = self.peer.protocol
+        self.protocol: PullStreamProtocol = self.peer.protocol
 
     def test_all(self) -> None:
         """Reading goes on when every reason was taken back."""
-        self.protocol.reading.stop(Reason.UNREAD)
-        self.protocol.reading.stop(Reason.UNANSWERED)
-        self.protocol.reading.go(Reason.UNREAD)
+        self.protocol.readPauses.pause(PullPause.UNREAD)
+        self.protocol.readPauses.pause(PullPause.UNANSWERED)
+        self.protocol.readPauses.resume(PullPause.UNREAD)
         self.assertTrue(self.peer.paused)
-        self.protocol.reading.go(Reason.UNANSWERED)
+        self.protocol.readPauses.resume(PullPause.UNANSWERED)
         self.assertFalse(self.peer.paused)
 
     def test_once(self) -> None:
         """A reason given twice is taken back once."""
-        self.protocol.reading.stop(Reason.UNREAD)
-        self.protocol.reading.stop(Reason.UNREAD)
-        self.protocol.reading.go(Reason.UNREAD)
+        self.protocol.readPauses.pause(PullPause.UNREAD)
+        self.protocol.readPauses.pause(PullPause.UNREAD)
+        self.protocol.readPauses.resume(PullPause.UNREAD)
         self.assertFalse(self.peer.paused)
 
     def test_needless(self) -> None:
         """Taking back what was not given changes nothing."""
-        self.protocol.reading.stop(Reason.UNREAD)
-        self.protocol.reading.go(Reason.UNANSWERED)
+        self.protocol.readPauses.pause(PullPause.UNREAD)
+        self.protocol.readPauses.resume(PullPause.UNANSWERED)
         self.assertTrue(self.peer.paused)

@@ -4,11 +4,11 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.replay.feed import LateForm
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.broker.replay.feed import DeferredForm
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.replay_outlet import LOW, Replaying
+from fleximq.dialects.replay_outlet import LOW_WATER, ReplayOutlet
 from tests.broker.parts import Collector
 
 MARK = 1000
@@ -22,8 +22,10 @@ class ReplayingTests(SynchronousTestCase):
         self.clock = Clock()
         self.transport = StringTransport()
         self.overflows = 0
-        self.outbox = Outbox(self.transport, Turn(self.clock), MARK, self._overflowed)
-        self.replaying = Replaying(Collector(), self.outbox, self.clock, LateForm(FLEXI_FORM), lambda batches: b"")
+        self.outbox = Outbox(self.transport, WriteTurn(self.clock), MARK, self._overflowed)
+        self.replaying = ReplayOutlet(
+            Collector(), self.outbox, self.clock, DeferredForm(FLEXI_FORM), lambda batches: b""
+        )
 
     def _overflowed(self) -> None:
         self.overflows += 1
@@ -32,11 +34,11 @@ class ReplayingTests(SynchronousTestCase):
         """It is full when more than a little waits, and tells once all was taken."""
         called: list[int] = []
         self.outbox.pauseProducing()
-        self.replaying.send(b"x" * LOW)
+        self.replaying.send(b"x" * LOW_WATER)
         self.assertFalse(self.replaying.full)
         self.replaying.send(b"x")
         self.assertTrue(self.replaying.full)
-        self.replaying.whenRoom(lambda: called.append(1))
+        self.replaying.whenRelieved(lambda: called.append(1))
         self.outbox.resumeProducing()
         self.assertEqual(called, [])
         self.clock.advance(0)
@@ -46,7 +48,7 @@ class ReplayingTests(SynchronousTestCase):
         """What is sent this way is never too much; what else comes meanwhile has its own room."""
         self.outbox.pauseProducing()
         for _ in range(2):
-            self.replaying.send(b"x" * (10 * LOW))
+            self.replaying.send(b"x" * (10 * LOW_WATER))
         self.outbox.deliver(b"x" * MARK)
         self.assertEqual(self.overflows, 0)
 
@@ -63,7 +65,7 @@ class ReplayingTests(SynchronousTestCase):
         """When it is over, the mark is what it was, as soon as nothing waits."""
         mark = self.outbox.limit
         self.outbox.pauseProducing()
-        self.replaying.send(b"x" * LOW)
+        self.replaying.send(b"x" * LOW_WATER)
         self.replaying.close()
         self.assertGreater(self.outbox.limit, mark)
         self.outbox.resumeProducing()

@@ -8,7 +8,7 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.session import LINGER, Session, State
+from fleximq.dialects.session import LINGER, ConnectionState, Session
 from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooLarge
 from fleximq.limits import Limits
 from fleximq.rights import EVERYTHING
@@ -56,7 +56,7 @@ class SessionTests(SynchronousTestCase):
     def test_letIn(self) -> None:
         """Letting in opens the session, registers a client and stops the clock."""
         client = self.session.letIn(SOMEBODY)
-        self.assertEqual((self.session.state, self.session.client), (State.OPEN, client))
+        self.assertEqual((self.session.state, self.session.client), (ConnectionState.OPEN, client))
         self.assertEqual((client.dialect, client.principal, client.peer), ("echo", "somebody", None))
         self.assertEqual(client.address, "127.0.0.1:5")
         self.clock.advance(100)
@@ -68,7 +68,7 @@ class SessionTests(SynchronousTestCase):
         self.make().letIn(NOBODY)
         late = self.make()
         self.assertRaises(NoCapacity, late.letIn, NOBODY)
-        self.assertEqual((late.state, late.client), (State.WAITING, None))
+        self.assertEqual((late.state, late.client), (ConnectionState.WAITING, None))
 
     def test_deadline(self) -> None:
         """The handshake's deadline ends it."""
@@ -76,26 +76,26 @@ class SessionTests(SynchronousTestCase):
         self.assertFalse(self.transport.disconnecting)
         self.clock.advance(0.2)
         self.assertTrue(self.transport.disconnecting)
-        self.assertIs(self.session.state, State.ENDING)
+        self.assertIs(self.session.state, ConnectionState.ENDING)
 
     def test_cameAt(self) -> None:
         """The deadline counts from when the connection came, if that is told; it may be over already."""
         self.clock.advance(3)
         self.session = self.make()
-        self.session.cameAt(0.0)
+        self.session.arrivedAt(0.0)
         self.clock.advance(1.9)
         self.assertFalse(self.transport.disconnecting)
         self.clock.advance(0.2)
         self.assertTrue(self.transport.disconnecting)
         self.session = self.make()
-        self.session.cameAt(0.0)
+        self.session.arrivedAt(0.0)
         self.clock.advance(0)
         self.assertTrue(self.transport.disconnecting)
 
     def test_cameAtWhenOpen(self) -> None:
         """Who is in already has no deadline."""
         self.session.letIn(NOBODY)
-        self.session.cameAt(-100.0)
+        self.session.arrivedAt(-100.0)
         self.clock.advance(100)
         self.assertFalse(self.transport.disconnecting)
 
@@ -147,7 +147,7 @@ class SessionTests(SynchronousTestCase):
         self.session.letIn(NOBODY)
         for _ in range(2):
             self.session.lost()
-        self.assertEqual((self.session.state, self.session.hasLeft), (State.CLOSED, 1))
+        self.assertEqual((self.session.state, self.session.hasLeft), (ConnectionState.CLOSED, 1))
         self.assertEqual(self.counted(), {"joined: echo": 1, "left: connection lost": 1})
         self.assertEqual(len(self.context.broker.clients), 0)
 
@@ -161,16 +161,16 @@ class SessionTests(SynchronousTestCase):
         self.session.lost()
         self.session.end("late")
         self.session.abort("late")
-        self.assertIs(self.session.state, State.CLOSED)
+        self.assertIs(self.session.state, ConnectionState.CLOSED)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_failed(self) -> None:
         """An error is counted and answered; the connection ends if it says so."""
         self.session.letIn(NOBODY)
         self.session.failed(BadRequest("so"))
-        self.assertIs(self.session.state, State.OPEN)
+        self.assertIs(self.session.state, ConnectionState.OPEN)
         self.session.failed(TooLarge("so"))
-        self.assertIs(self.session.state, State.ENDING)
+        self.assertIs(self.session.state, ConnectionState.ENDING)
         self.assertEqual(self.transport.value(), b"400;413;")
         self.assertEqual((self.counted()["error: 400"], self.counted()["error: 413"]), (1, 1))
         self.session.lost()

@@ -18,7 +18,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.dialects.connection.slow_consumer import Block
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.dialects.session import LINGER, State
+from fleximq.dialects.session import LINGER, ConnectionState
 from fleximq.dialects.stream import READ_FIRST, READ_LEAST, READ_MOST, READ_SECONDS, WRITE_BYTES, fit, tune
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits
@@ -177,7 +177,7 @@ class LingerTests(FlexiCase):
         self.assertFalse(peer.transport.disconnected)
         self.clock.advance(LINGER + 0.1)
         self.assertTrue(peer.transport.disconnected)
-        self.assertIs(peer.protocol.session.state, State.ENDING)
+        self.assertIs(peer.protocol.session.state, ConnectionState.ENDING)
 
 
 class Client(Protocol):

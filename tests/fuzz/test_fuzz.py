@@ -1,6 +1,5 @@
 """A few seconds of hostile frames, a minute where CI is set."""
 
-import os
 import random
 from collections.abc import Iterator
 
@@ -12,9 +11,10 @@ from tests.fuzz.hostile import STEP, Batch, changed, hostile
 from tests.fuzz.run import PREFIX, Play, chance, run
 from tests.fuzz.tongues import BLIP, FLEXI, MINI, SCANNED, SPOKEN, Tongue
 from tests.fuzz.world import Broken, World
+from tests.nightly import repetitions
 from tests.wire.flexi_frames import cut
 
-SECONDS = 60.0 if os.environ.get("CI") else 5.0
+SECONDS = float(repetitions(2, 60))
 #: Seeds as they are: a deed of 240 and above changes nothing.
 UNCHANGED = b"".join(STEP.pack(seed, 255, 0, 0) for seed in range(256))
 

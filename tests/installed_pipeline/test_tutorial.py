@@ -7,6 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests import readme
 from tests.installed_pipeline.tutorial import DOCS, PICTURE, TEXT, Tutorial
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -16,6 +17,7 @@ if not skip and find_spec("matplotlib") is None:
     skip = "matplotlib not installed: pip install fleximq[chart]"
 
 
+@nightly
 class TutorialTests(SynchronousTestCase):
     """All of it, in its order."""
 

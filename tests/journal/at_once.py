@@ -11,7 +11,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.format.control_frames import Lost
 from fleximq.journal.reading.reader_thread import Reader
 from fleximq.journal.writing.writer_thread import Log
-from fleximq.values.records import QOS1, Batch, Run
+from fleximq.values.records import QOS1, Run, StoredBatch
 
 ALWAYS = Fsync("always")
 
@@ -128,10 +128,10 @@ class JournalAtOnce(DiskJournal):
         )
         return found
 
-    def everything(self) -> list[Batch]:
+    def everything(self) -> list[StoredBatch]:
         """Return all records, read back."""
-        all: list[Batch] = []
-        answers: list[tuple[list[Batch], int]] = []
+        all: list[StoredBatch] = []
+        answers: list[tuple[list[StoredBatch], int]] = []
         offset = 1
         while offset < self._segments.nextOffset:
             before = offset

@@ -35,7 +35,16 @@ from fleximq.journal.format.record_columns import (
     encodeSparse,
     encodeStaged,
 )
-from fleximq.values.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Opened, Reached, Run
+from fleximq.values.records import Run
+from fleximq.values.state_records import (
+    ClientIdsReserved,
+    GroupForgotten,
+    GroupProgress,
+    QueueAcknowledged,
+    QueueClosed,
+    QueueDelivered,
+    QueueOpened,
+)
 
 #: A time in microseconds since 1970.
 TIME = 1_790_000_000_000_000
@@ -128,14 +137,14 @@ def everyKind(position: int = 0) -> list[Frame]:
         encodeTransaction(Transaction("q", 8, (), True), 10, 0, TIME + 5),
         encodeNotes(
             [
-                Opened("s:1", "sport", 1, 1, None, 4),
-                Opened("q:weather/é", "weather/é", 1, 0, "owner", 5),
-                HandedOut("s:1", 1, array("Q", [4]), TIME),
-                Acknowledged("s:1", array("Q", [4, 2**64 - 1])),
-                Closed("s:1"),
-                ClientIds(2000),
-                Reached("billing", 43, TIME, 2),
-                Forgotten("gone"),
+                QueueOpened("s:1", "sport", 1, 1, None, 4),
+                QueueOpened("q:weather/é", "weather/é", 1, 0, "owner", 5),
+                QueueDelivered("s:1", 1, array("Q", [4]), TIME),
+                QueueAcknowledged("s:1", array("Q", [4, 2**64 - 1])),
+                QueueClosed("s:1"),
+                ClientIdsReserved(2000),
+                GroupProgress("billing", 43, TIME, 2),
+                GroupForgotten("gone"),
             ],
             10,
             TIME + 6,

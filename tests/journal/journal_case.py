@@ -9,7 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.journal.disk_journal import DiskJournal, Recovered
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import Found
-from fleximq.values.records import Batch, Note
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import StateRecord
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import Steps, envelopeTo
 
@@ -101,7 +102,7 @@ class JournalCase(SynchronousTestCase):
 
     def records(self) -> list[tuple[int, str, bytes]]:
         """Return what can be read back: offset, topic and payload of each record."""
-        found: list[Batch] = []
+        found: list[StoredBatch] = []
         ends: list[int] = []
 
         def portion(batches: Any, next: int) -> None:
@@ -120,9 +121,9 @@ class JournalCase(SynchronousTestCase):
         ]
 
 
-def replayed(found: Found) -> tuple[list[tuple[int, bytes]], list[Note]]:
+def replayed(found: Found) -> tuple[list[tuple[int, bytes]], list[StateRecord]]:
     """Return what is replayed of a journal: offsets and payloads, and notes."""
     records: list[tuple[int, bytes]] = []
-    notes: list[Note] = []
+    notes: list[StateRecord] = []
     found.replay(lambda batch: records.extend(zip(batch.offsets, batch.payloads, strict=True)), notes.append)
     return records, notes

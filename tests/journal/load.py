@@ -17,7 +17,14 @@ from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
 from fleximq.journal.retention.retention_rules import Rules
 from fleximq.journal.retention.segment_removal import Retention
-from fleximq.values.records import Acknowledged, ClientIds, Closed, HandedOut, Note, Opened
+from fleximq.values.state_records import (
+    ClientIdsReserved,
+    QueueAcknowledged,
+    QueueClosed,
+    QueueDelivered,
+    QueueOpened,
+    StateRecord,
+)
 from tests.journal.at_once import ALWAYS, JournalAtOnce, envelope
 from tests.journal.recorder import Recorder
 
@@ -55,15 +62,15 @@ class Queues:
     acknowledged: dict[str, set[int]] = field(default_factory=dict)
     clientIds: int = 0
 
-    def add(self, note: Note) -> None:
+    def add(self, note: StateRecord) -> None:
         """Follow a note; knowing it already changes nothing."""
-        if isinstance(note, Opened):
+        if isinstance(note, QueueOpened):
             self.open.add(note.key)
-        elif isinstance(note, Closed):
+        elif isinstance(note, QueueClosed):
             self.open.discard(note.key)
-        elif isinstance(note, Acknowledged):
+        elif isinstance(note, QueueAcknowledged):
             self.acknowledged.setdefault(note.key, set()).update(note.offsets)
-        elif isinstance(note, ClientIds):
+        elif isinstance(note, ClientIdsReserved):
             self.clientIds = max(self.clientIds, note.until)
 
     def facts(self) -> set[tuple[str, str, int]]:
@@ -242,16 +249,16 @@ class Load:
     def _note(self) -> None:
         key = self.random.choice(("q:orders.new", "s:1", "s:2"))
         highest = max((kept.offset for kept in self.kept), default=0)
-        note: Note
+        note: StateRecord
         if key not in self.queues.open:
-            note = Opened(key, "orders.new", 1, 5, None, highest + 1)
+            note = QueueOpened(key, "orders.new", 1, 5, None, highest + 1)
         else:
             note = self.random.choice(
                 (
-                    Acknowledged(key, array("Q", [self.random.randrange(highest + 1) for _ in range(3)])),
-                    Acknowledged(key, array("Q", [highest])),
-                    HandedOut(key, 2, array("Q")),
-                    ClientIds(self.queues.clientIds + 64),
+                    QueueAcknowledged(key, array("Q", [self.random.randrange(highest + 1) for _ in range(3)])),
+                    QueueAcknowledged(key, array("Q", [highest])),
+                    QueueDelivered(key, 2, array("Q")),
+                    ClientIdsReserved(self.queues.clientIds + 64),
                 )
             )
         self.queues.add(note)
@@ -269,7 +276,7 @@ class Load:
 
         if self.journal._group.readOnly is None:
             self.barriers.append(barrier)
-            self.journal.whenSafe(safe)
+            self.journal.whenCommitted(safe)
 
     def _stage(self) -> None:
         payloads = [self._payload() for _ in range(3)]

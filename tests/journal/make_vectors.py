@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleximq.journal.format.frame import Frame, FrameHeader, Kind, readHeader
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from tests.journal.frames import DECODERS, SEGMENT, chained, everyKind
 
 FOLDER = Path(__file__).parent / "vectors"
@@ -47,7 +47,7 @@ def meaning(raw: bytes) -> dict[str, Any]:
 
 
 def _plain(header: FrameHeader, value: Any) -> Any:
-    if isinstance(value, Batch):
+    if isinstance(value, StoredBatch):
         return _records(value)
     if header.kind == Kind.STAGED:
         meta, batch = value
@@ -59,7 +59,7 @@ def _plain(header: FrameHeader, value: Any) -> Any:
     return _jsonable(value._asdict())
 
 
-def _records(batch: Batch, offsets: bool = True) -> list[dict[str, Any]]:
+def _records(batch: StoredBatch, offsets: bool = True) -> list[dict[str, Any]]:
     records = []
     for place in range(len(batch)):
         publisher, name = batch.publishers[batch.publisherOf[place]]

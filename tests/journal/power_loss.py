@@ -22,7 +22,7 @@ from typing import Any
 from fleximq.config.journal_options import Fsync
 from fleximq.journal.recovery.recovered_state import Found
 from fleximq.journal.recovery.recovery import TORN
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.load import TOPICS, WEIGHTS, Load, Queues
 from tests.journal.recorder import WAYS, Recorder, State, crashes
@@ -143,7 +143,7 @@ def _again(load: Load, done: int, state: State, disk: Recorder, report: Report, 
 # -- what was promised -----------------------------------------------------------------------------
 
 
-def _check(load: Load, done: int, found: Found, batches: Sequence[Batch], report: Report) -> None:
+def _check(load: Load, done: int, found: Found, batches: Sequence[StoredBatch], report: Report) -> None:
     if found.lost:
         raise Broken(f"a power loss is taken for damage: {found.lost}")
     records = list(_records(batches))
@@ -153,7 +153,7 @@ def _check(load: Load, done: int, found: Found, batches: Sequence[Batch], report
     _checkBounds(found, records)
 
 
-def _records(batches: Sequence[Batch]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _records(batches: Sequence[StoredBatch]) -> Iterator[tuple[int, tuple[Any, ...]]]:
     for batch in batches:
         for place, offset in enumerate(batch.offsets):
             yield (

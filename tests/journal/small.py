@@ -7,7 +7,8 @@ from typing import NamedTuple
 import msgpack
 
 from fleximq.journal.format.frame import HEADER_BYTES, FrameHeader, readHeader
-from fleximq.values.records import Acknowledged, Batch, ClientIds, HandedOut, Opened
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged, QueueDelivered, QueueOpened
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Recorder, State
 
@@ -58,7 +59,7 @@ class Small(NamedTuple):
         return state
 
 
-def contents(batches: list[Batch]) -> dict[int, Content]:
+def contents(batches: list[StoredBatch]) -> dict[int, Content]:
     """Return what is in batches, by offset."""
     return {
         offset: (
@@ -97,8 +98,8 @@ def _fill(journal: JournalAtOnce, query: str, rounds: int, clean: bool) -> dict[
 
         journal.append(envelope(topic, publisher, header=header), payloads, len(payloads), committed)
 
-    journal.note(Opened("q:a", "a", 1, 3, "somebody", 1))
-    journal.note(ClientIds(1064))
+    journal.note(QueueOpened("q:a", "a", 1, 3, "somebody", 1))
+    journal.note(ClientIdsReserved(1064))
     for number in range(rounds):
         append("a", 1000, b"", [b"first %d" % number * 20, b"", b"third"])
         journal.worker.drain()
@@ -123,16 +124,16 @@ def _fill(journal: JournalAtOnce, query: str, rounds: int, clean: bool) -> dict[
 
         if number % 3 != 2:
             journal.commitStaged(query, number, tokens, published)
-        journal.note(HandedOut("q:a", 2, array("Q")))
-        journal.note(Acknowledged("q:a", array("Q", [1 + number])))
-        journal.whenSafe(lambda: None)
+        journal.note(QueueDelivered("q:a", 2, array("Q")))
+        journal.note(QueueAcknowledged("q:a", array("Q", [1 + number])))
+        journal.whenCommitted(lambda: None)
         journal.worker.drain()
     # While this is written, what follows becomes one commit of three frames.
     append("c", 1002, b"", [b"the last but one"])
     append("c", 1002, b"", [b"the last"])
     journal.stage(query, rounds, "0", [(envelope("sink0", 2), [b"never"], 1)], lambda token, reason: None)
-    journal.note(Acknowledged("q:a", array("Q", [2])))
-    journal.whenSafe(lambda: None)
+    journal.note(QueueAcknowledged("q:a", array("Q", [2])))
+    journal.whenCommitted(lambda: None)
     journal.worker.drain()
     if clean:
         journal.close()

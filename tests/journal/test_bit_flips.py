@@ -10,6 +10,7 @@ from fleximq.journal.format.frame import HEADER_BYTES, Kind
 from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder, State
 from tests.journal.small import FIELDS, FOLDER, contents, makeSmall
+from tests.nightly import repetitions
 
 
 class BitFlipTests(SynchronousTestCase):
@@ -49,7 +50,7 @@ class BitFlipTests(SynchronousTestCase):
             start = frame.position - base
             for field, (place, size) in FIELDS.items():
                 yield Kind(frame.kind), field, (start + place) * 8 + self.random.randrange(size * 8)
-            for _ in range(8):
+            for _ in range(repetitions(2, 8)):
                 bit = self.random.randrange(HEADER_BYTES * 8, frame.length * 8)
                 yield Kind(frame.kind), "body", start * 8 + bit
 
@@ -84,6 +85,16 @@ class BitFlipTests(SynchronousTestCase):
         for name in (self.segments[0], self.segments[len(self.segments) // 2]):
             self.flips(name, name.replace(".fxj", ".idx"))
 
+    def test_stagedCount(self) -> None:
+        """A staged frame that counts one record too many loses its own records; the others keep their offsets."""
+        name, place = self.segments[0], FIELDS["count"][0]
+        base = self.small.frames(name)[0].position
+        staged = [frame for frame in self.small.frames(name) if frame.kind == Kind.STAGED][:3]
+        self.assertEqual([frame.count for frame in staged], [2, 2, 2])
+        lost = [self.missing(self.small.flipped(name, (frame.position - base + place) * 8), frame) for frame in staged]
+        self.assertEqual([max(each) - min(each) for each in lost], [1, 1, 1])
+        self.assertEqual(len(set.union(*lost)), 6)
+
     def test_lastSegment(self) -> None:
         """So it does in the last segment, as long as something that was synced later stands behind it."""
         name = self.segments[-1]
@@ -110,7 +121,7 @@ class BitFlipTests(SynchronousTestCase):
         for name in self.small.state.names:
             if name.endswith(".idx"):
                 size = len(self.small.content(name))
-                for place in {*range(16), *(self.random.randrange(size) for _ in range(40))}:
+                for place in {*range(16), *(self.random.randrange(size) for _ in range(repetitions(10, 40)))}:
                     state = self.small.flipped(name, place * 8 + self.random.randrange(8))
                     self.assertEqual(self.missing(state, (name, place)), set())
 

@@ -14,6 +14,7 @@ from fleximq.config.journal_options import Fsync
 from tests.journal.load import EXPIRING, Load
 from tests.journal.power_loss import MODES, Report, explore
 from tests.journal.recorder import Crash, Recorder
+from tests.nightly import nightly, repetitions
 
 ALWAYS, INTERVAL, NEVER = Fsync("always"), Fsync("interval", 50), Fsync("never")
 _PLAIN: dict[str, Any] = {"steps": 30, "again": 1000}
@@ -82,8 +83,8 @@ class PowerLossTests(SynchronousTestCase):
         """Return the report of some crash points of each of a few loads."""
         report = Report()
         for seed in range(6):
-            explore(seed, fsync, report, **{"every": 5, "steps": 40, **options})
-        self.assertGreater(report.points.total(), 100)
+            explore(seed, fsync, report, **{"every": repetitions(15, 5), "steps": 40, **options})
+        self.assertGreater(report.points.total(), repetitions(50, 100))
         self.assertGreater(report.messages, 100)
         return report
 
@@ -105,17 +106,20 @@ class PowerLossTests(SynchronousTestCase):
     def test_faults(self) -> None:
         """Nothing is lost where writing and syncing failed in between."""
         for fsync in MODES:
-            report = self.explored(fsync, weights=(30, 30, 10, 6, 5, 6, 12, 12, 2), every=11)
+            report = self.explored(fsync, weights=(30, 30, 10, 6, 5, 6, 12, 12, 2), every=repetitions(33, 11))
             self.assertEqual(report.broken, [])
 
     def test_retention(self) -> None:
         """Nothing is lost but what has expired, whenever the power goes while that is taken out."""
-        self.assertEqual(self.explored(ALWAYS, weights=(60, 40, 5, 3, 2, 2, 4, 0, 30), every=7).broken, [])
+        self.assertEqual(
+            self.explored(ALWAYS, weights=(60, 40, 5, 3, 2, 2, 4, 0, 30), every=repetitions(21, 7)).broken, []
+        )
 
 
 class SyncTests(SynchronousTestCase):
     """Taking any single sync out of the code is found out."""
 
+    @nightly
     def test_eachIsNeeded(self) -> None:
         """Without it some load loses what was promised."""
         for site, options in NEEDED.items():
@@ -151,6 +155,7 @@ class SyncTests(SynchronousTestCase):
         named = " ".join(NEEDED).replace(".", " ").split()
         self.assertEqual({function for _, function in asking} - set(named), SHOWN_ELSEWHERE)
 
+    @nightly
     def test_noOthers(self) -> None:
         """Loads of every kind ask for no sync that is not in the table."""
         report = Report()

@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import fleximq
 from fleximq.client.blocking import connect
 from tests.broker_process import BrokerProcess
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -29,6 +30,7 @@ if not skip and _WANTED:
 SECONDS = 90
 
 
+@nightly
 class DeclaredTests(SynchronousTestCase):
     """A real broker, whose journal is read and to which is published."""
 

@@ -8,6 +8,7 @@ from unittest import SkipTest
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -20,6 +21,7 @@ MESSAGES = int(os.environ.get("FLEXIMQ_LAKE_MESSAGES", "60000"))
 SEED = int(os.environ.get("FLEXIMQ_LAKE_SEED", "7"))
 
 
+@nightly
 class EndToEndTests(SynchronousTestCase):
     """``python -m tests.pipeline.end_to_end`` with fewer messages."""
 

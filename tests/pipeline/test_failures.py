@@ -14,6 +14,7 @@ from fleximq.pipeline.errors import PipelineError, sentenceOf
 from fleximq.values.message import Content
 from tests.broker_process import BrokerProcess
 from tests.client.scripted import Peer, Scripted
+from tests.nightly import nightly
 from tests.pipeline.installed import missing
 from tests.pipeline.written import Written
 
@@ -192,6 +193,7 @@ class BrokerTroubleTests(TroubleCase):
         self.addCleanup(broker.stop)
         return broker.__enter__()
 
+    @nightly
     def test_away(self) -> None:
         """It ends with one sentence while the broker is away, and goes on where it was when that is back."""
         broker = self.start()
@@ -251,6 +253,7 @@ class DiskTests(TroubleCase):
                     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
                     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
+    @nightly
     def test_full(self) -> None:
         """Tasks that can write no more end it in one sentence; nothing of the batch is seen, and later all is."""
         self.fill(10)

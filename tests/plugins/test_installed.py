@@ -13,6 +13,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker_process import BrokerProcess
+from tests.nightly import nightly
 from tests.plugins.examples import EXAMPLES, PLUGINS
 
 ROOT = PLUGINS.parent
@@ -81,6 +82,7 @@ class InstalledBroker(BrokerProcess):
         return {**without("PYTHONPATH"), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 
 
+@nightly
 class InstalledExamplesTests(SynchronousTestCase):
     """The whole journey: pip, twistd, a conversation, the trail of it."""
 

@@ -14,8 +14,8 @@ from fleximq.errors import AuthenticationFailed, SettingError, Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.rights import EVERYTHING
 from fleximq.security import access_policy
-from fleximq.security.access_policy import Security
-from fleximq.security.anonymous_access import REFUSAL, Protection
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
 from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import ApiKey, Token
 from fleximq.security.principal import Admitted, Principal
@@ -33,17 +33,17 @@ class SecurityTests(SynchronousTestCase):
         self.clock = Clock()
         self.path = secretFile(self, f"alice:{hashOf('good')}:ops\n")
 
-    def make(self, **settings: Any) -> Security:
+    def make(self, **settings: Any) -> AccessPolicy:
         """Return the security of these settings."""
-        return Security.of(Settings(**settings), self.clock)
+        return AccessPolicy.of(Settings(**settings), self.clock)
 
-    def locked(self, **settings: Any) -> Security:
+    def locked(self, **settings: Any) -> AccessPolicy:
         """Return one that knows tokens."""
         return self.make(auth=(f"tokens:{self.path}",), **settings)
 
     def test_open(self) -> None:
         """Without checkers, everybody near is let in as nobody in particular, whatever it shows."""
-        admission = self.make().admissionFor(Protection())
+        admission = self.make().admissionFor(AnonymousAccess())
         self.assertTrue(verifyObject(IAdmission, admission))
         self.assertEqual(
             (admission.required, admission.refusal(HERE), admission.refusal(REMOTE)), (False, None, REFUSAL)
@@ -53,13 +53,13 @@ class SecurityTests(SynchronousTestCase):
 
     def test_openToAll(self) -> None:
         """The settings decide whether that holds for those from elsewhere, and those behind a proxy."""
-        admission = self.make(allowAnonymous=True).admissionFor(Protection(proxied=True))
+        admission = self.make(allowAnonymous=True).admissionFor(AnonymousAccess(proxied=True))
         self.assertIsNone(admission.refusal(REMOTE))
-        self.assertEqual(self.make().admissionFor(Protection(proxied=True)).refusal(HERE), REFUSAL)
+        self.assertEqual(self.make().admissionFor(AnonymousAccess(proxied=True)).refusal(HERE), REFUSAL)
 
     def test_locked(self) -> None:
         """With checkers nobody is refused for its address, and nobody comes in without credentials."""
-        admission = self.locked().admissionFor(Protection())
+        admission = self.locked().admissionFor(AnonymousAccess())
         self.assertEqual((admission.required, admission.refusal(REMOTE)), (True, None))
         for address in (HERE, REMOTE):
             self.failureResultOf(admission.admit(None, address), Unauthorized)
@@ -73,7 +73,7 @@ class SecurityTests(SynchronousTestCase):
 
     def test_ajar(self) -> None:
         """Where those who show nothing are let in, those who show something wrong are not."""
-        admission = self.locked(allowAnonymous=True).admissionFor(Protection())
+        admission = self.locked(allowAnonymous=True).admissionFor(AnonymousAccess())
         self.assertFalse(admission.required)
         self.assertIsNone(self.successResultOf(admission.admit(None, REMOTE)).principal)
         self.assertEqual(self.successResultOf(admission.admit(Token("good"), REMOTE)).principal.name, "alice")
@@ -84,15 +84,15 @@ class SecurityTests(SynchronousTestCase):
     def test_permissions(self) -> None:
         """The tables of the settings say what they may do."""
         values = {"auth": [f"tokens:{self.path}"], "roles": {"ops": {"publish": ["a"]}}}
-        security = Security.of(Settings.of(values), self.clock)
-        admitted = self.successResultOf(security.admissionFor(Protection()).admit(Token("good"), HERE))
+        security = AccessPolicy.of(Settings.of(values), self.clock)
+        admitted = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE))
         self.assertEqual((admitted.rights.may("publish", "a"), admitted.rights.may("publish", "b")), (True, False))
         self.assertFalse(security.rightsOf(None).may("publish", "a"))
 
     def test_replaced(self) -> None:
         """Admissions follow what takes a security's place."""
         security = self.make()
-        admission = security.admissionFor(Protection())
+        admission = security.admissionFor(AnonymousAccess())
         security.replace(self.locked())
         self.assertTrue(admission.required)
         self.failureResultOf(admission.admit(None, HERE), Unauthorized)
@@ -102,10 +102,10 @@ class SecurityTests(SynchronousTestCase):
     def test_attemptsGoOn(self) -> None:
         """What is known of wrong attempts outlives a replacement."""
         security = self.locked()
-        security.admissionFor(Protection()).admit(Token("bad"), HERE).addErrback(lambda _: None)
+        security.admissionFor(AnonymousAccess()).admit(Token("bad"), HERE).addErrback(lambda _: None)
         settings = Settings(auth=(f"tokens:{self.path}",))
-        security.replace(Security.of(settings, self.clock, attempts=security.attempts))
-        wrong = security.admissionFor(Protection()).admit(Token("bad"), HERE)
+        security.replace(AccessPolicy.of(settings, self.clock, attempts=security.attempts))
+        wrong = security.admissionFor(AnonymousAccess()).admit(Token("bad"), HERE)
         self.clock.advance(0.15)
         self.assertNoResult(wrong)
         self.clock.advance(0.1)
@@ -114,7 +114,7 @@ class SecurityTests(SynchronousTestCase):
     def test_vouches(self) -> None:
         """Somebody who was let in is vouched for until its entry is gone, or another secret is in its place."""
         security = self.locked()
-        who = self.successResultOf(security.admissionFor(Protection()).admit(Token("good"), HERE)).principal
+        who = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE)).principal
         for content, vouched in (
             (f"alice:{hashOf('good')}\n", True),
             (f"alice:{hashOf('other')}\n", False),
@@ -128,7 +128,7 @@ class SecurityTests(SynchronousTestCase):
     def test_current(self) -> None:
         """Its roles are those of today."""
         security = self.locked()
-        who = self.successResultOf(security.admissionFor(Protection()).admit(Token("good"), HERE)).principal
+        who = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE)).principal
         Path(self.path).write_text(f"alice:{hashOf('good')}:other\n")
         security.replace(self.locked())
         current = security.current(who)
@@ -137,7 +137,7 @@ class SecurityTests(SynchronousTestCase):
     def test_unlocked(self) -> None:
         """Where nothing checks any more, nobody is vouched for but those who showed nothing, and our own programs."""
         security = self.locked()
-        who = self.successResultOf(security.admissionFor(Protection()).admit(Token("good"), HERE)).principal
+        who = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE)).principal
         self.assertFalse(security.vouchesFor(None))
         security.replace(self.make())
         self.assertEqual((security.vouchesFor(who), security.vouchesFor(None)), (False, True))

@@ -4,7 +4,7 @@ from twisted.internet.address import HostnameAddress, IPv4Address, IPv6Address, 
 from twisted.internet.stdio import PipeAddress
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.anonymous_access import REFUSAL, Protection, isLocal, nameProxy
+from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess, isLocal, nameProxy
 
 LOCAL = (
     IPv4Address("TCP", "127.0.0.1", 1),
@@ -39,23 +39,23 @@ class ProtectionTests(SynchronousTestCase):
         """Loopback, UNIX sockets and pipes are this machine."""
         for address in LOCAL:
             self.assertTrue(isLocal(address), address)
-            self.assertIsNone(Protection().refusal(address), address)
+            self.assertIsNone(AnonymousAccess().refusal(address), address)
 
     def test_remote(self) -> None:
         """All else is not, names and what is unknown included."""
         for address in REMOTE:
             self.assertFalse(isLocal(address), address)
-            self.assertEqual(Protection().refusal(address), REFUSAL, address)
+            self.assertEqual(AnonymousAccess().refusal(address), REFUSAL, address)
 
     def test_proxied(self) -> None:
         """Behind a proxy nobody is local."""
         for address in LOCAL + REMOTE:
-            self.assertEqual(Protection().behindProxy().refusal(address), REFUSAL, address)
-            self.assertEqual(Protection(proxied=True).refusal(address), REFUSAL, address)
+            self.assertEqual(AnonymousAccess().behindProxy().refusal(address), REFUSAL, address)
+            self.assertEqual(AnonymousAccess(proxied=True).refusal(address), REFUSAL, address)
 
     def test_allowed(self) -> None:
         """The option opens the door to all of them."""
-        for protection in (Protection(allowAnonymous=True), Protection(allowAnonymous=True).behindProxy()):
+        for protection in (AnonymousAccess(allowAnonymous=True), AnonymousAccess(allowAnonymous=True).behindProxy()):
             for address in LOCAL + REMOTE:
                 self.assertIsNone(protection.refusal(address), address)
 

@@ -4,7 +4,7 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.stdio import PipeAddress
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.peer_address import whence
+from fleximq.security.peer_address import peerAddress
 
 
 class WhenceTests(SynchronousTestCase):
@@ -12,19 +12,19 @@ class WhenceTests(SynchronousTestCase):
 
     def test_internet(self) -> None:
         """Host and port; an IPv6 host stands in brackets."""
-        self.assertEqual(whence(IPv4Address("TCP", "192.0.2.1", 50000)), "192.0.2.1:50000")
-        self.assertEqual(whence(IPv6Address("TCP", "2001:db8::1", 50000)), "[2001:db8::1]:50000")
+        self.assertEqual(peerAddress(IPv4Address("TCP", "192.0.2.1", 50000)), "192.0.2.1:50000")
+        self.assertEqual(peerAddress(IPv6Address("TCP", "2001:db8::1", 50000)), "[2001:db8::1]:50000")
 
     def test_unix(self) -> None:
         """The path, if there is one; whatever bytes it has."""
-        self.assertEqual(whence(UNIXAddress(None)), "unix")
-        self.assertEqual(whence(UNIXAddress(b"")), "unix")
-        self.assertEqual(whence(UNIXAddress(b"/run/a\xff")), "unix:/run/a\N{REPLACEMENT CHARACTER}")
+        self.assertEqual(peerAddress(UNIXAddress(None)), "unix")
+        self.assertEqual(peerAddress(UNIXAddress(b"")), "unix")
+        self.assertEqual(peerAddress(UNIXAddress(b"/run/a\xff")), "unix:/run/a\N{REPLACEMENT CHARACTER}")
 
     def test_pipe(self) -> None:
         """The broker's own standard input is called by its name."""
-        self.assertEqual(whence(PipeAddress()), "stdio")
+        self.assertEqual(peerAddress(PipeAddress()), "stdio")
 
     def test_others(self) -> None:
         """Anything else is asked to speak for itself."""
-        self.assertEqual(whence("worker, process 7"), "worker, process 7")
+        self.assertEqual(peerAddress("worker, process 7"), "worker, process 7")

@@ -52,8 +52,8 @@ class ReadTests(SynchronousTestCase):
 
     def test_text(self) -> None:
         """Text is UTF-8; where it is not, the line is named."""
-        self.assertEqual(secret_files.text("f", secret_files.Found("é".encode(), ())), "é")
-        error = self.assertRaises(SettingError, secret_files.text, "f", secret_files.Found(b"a\nb\xff\n", ()))
+        self.assertEqual(secret_files.text("f", secret_files.SecretFile("é".encode(), ())), "é")
+        error = self.assertRaises(SettingError, secret_files.text, "f", secret_files.SecretFile(b"a\nb\xff\n", ()))
         self.assertEqual(str(error), "f cannot be understood: line 2 is not UTF-8")
 
 

@@ -12,13 +12,13 @@ from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.journal.retention.segment_removal import Freed
 from fleximq.services.journal_service import CLEANING, JournalService, makeJournal, restore
-from fleximq.services.process.wakeup import Bell
-from fleximq.values.records import ClientIds
+from fleximq.services.process.wakeup import Wakeup
+from fleximq.values.state_records import ClientIdsReserved
 from tests.broker.parts import makeBroker
 
 
@@ -133,7 +133,7 @@ class JournalServiceTests(SynchronousTestCase):
             kept,
             restore or (lambda found: self.steps.append("restore")),
             leave,
-            Bell(self.reactor),
+            Wakeup(self.reactor),
             self.onSignal,
         )
         self.inner = Inner(self.steps)
@@ -216,7 +216,7 @@ class JournalServiceTests(SynchronousTestCase):
         journal: Any = Steps(self.steps)
         found: Any = Found()
         restore(broker, journal, found)
-        self.assertEqual((broker.join("any").id, self.steps), (4000, [ClientIds(6000)]))
+        self.assertEqual((broker.join("any").id, self.steps), (4000, [ClientIdsReserved(6000)]))
 
 
 class MakeJournalTests(SynchronousTestCase):
@@ -226,7 +226,7 @@ class MakeJournalTests(SynchronousTestCase):
         """Return the journal for these settings."""
         reactor: Any = MemoryReactorClock()
         reactor.callFromThread = lambda call, *arguments: call(*arguments)
-        return makeJournal(Bell(reactor), Settings(**settings), Turn(reactor), lambda event, number: None)
+        return makeJournal(Wakeup(reactor), Settings(**settings), WriteTurn(reactor), lambda event, number: None)
 
     def test_memory(self) -> None:
         """None, and it lives in memory."""

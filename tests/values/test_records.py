@@ -12,9 +12,9 @@ from fleximq.values.records import (
     CONTENTS,
     DIALECTS,
     OTHER_DIALECT,
-    Batch,
     Blobs,
     Run,
+    StoredBatch,
     contentOf,
     dialectCode,
     headerOf,
@@ -48,13 +48,13 @@ def column(blobs: Sequence[bytes], first: int = 0) -> Blobs:
     return Blobs(b"".join(blobs), ends)
 
 
-def batchOf(messages: Sequence[Message], lazy: bool = True) -> Batch:
+def batchOf(messages: Sequence[Message], lazy: bool = True) -> StoredBatch:
     """Return messages as a batch, on three topics in turn, with offsets from 100 on."""
     run = runOf(messages)
     count = len(messages)
     headers = [run.headers] * count if isinstance(run.headers, bytes) else list(run.headers)
     contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
-    return Batch(
+    return StoredBatch(
         range(100, 100 + count),
         range(count),
         TOPICS,

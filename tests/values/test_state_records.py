@@ -3,8 +3,15 @@
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.values.records import ClientIds, Forgotten, Note, Reached
-from fleximq.values.state_records import dumped, follow, groupsIn
+from fleximq.values.state_records import (
+    ClientIdsReserved,
+    GroupForgotten,
+    GroupProgress,
+    StateRecord,
+    dumped,
+    follow,
+    groupsIn,
+)
 
 
 class GroupsTests(SynchronousTestCase):
@@ -12,7 +19,7 @@ class GroupsTests(SynchronousTestCase):
 
     def test_thereAndBack(self) -> None:
         """A snapshot gives back what was put into it."""
-        words = [Reached("a", 5, 6, 7), Reached("b", 1, 2)]
+        words = [GroupProgress("a", 5, 6, 7), GroupProgress("b", 1, 2)]
         snapshot = msgpack.unpackb(msgpack.packb({"groups": dumped(words)}))
         self.assertEqual(groupsIn(snapshot), {"a": words[0], "b": words[1]})
 
@@ -23,15 +30,15 @@ class GroupsTests(SynchronousTestCase):
 
     def test_follow(self) -> None:
         """The last word counts, until it is forgotten; other notes say nothing."""
-        groups: dict[str, Reached] = {}
-        notes: list[Note] = [
-            Reached("a", 1, 1),
-            Reached("b", 1, 1),
-            ClientIds(5),
-            Reached("a", 2, 2),
-            Forgotten("b"),
-            Forgotten("c"),
+        groups: dict[str, GroupProgress] = {}
+        notes: list[StateRecord] = [
+            GroupProgress("a", 1, 1),
+            GroupProgress("b", 1, 1),
+            ClientIdsReserved(5),
+            GroupProgress("a", 2, 2),
+            GroupForgotten("b"),
+            GroupForgotten("c"),
         ]
         for note in notes:
             follow(groups, note)
-        self.assertEqual(groups, {"a": Reached("a", 2, 2)})
+        self.assertEqual(groups, {"a": GroupProgress("a", 2, 2)})

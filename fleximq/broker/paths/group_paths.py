@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, Path, array, journalOf, listing, number, page, text
 from fleximq.errors import BadRequest
-from fleximq.values.records import Batch, Reached
-from fleximq.values.state_records import GROUP_BYTES, GROUPS_MOST
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupProgress
 
 if TYPE_CHECKING:
     from fleximq.broker.broker import Broker
 
 Answer = Callable[[Any], None]
 #: The latest time in milliseconds that is one in microseconds, too.
-_MILLISECONDS_MOST = ((1 << 63) - 1) // 1000
+_MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 
 
-def lag(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def lag(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/lag``: the ``journal``'s id, and how many of the words were ``taken``, as they are about it.
 
     ``groups`` are maps with ``group``, ``journal`` and ``next``, the offset before which the group is done with
@@ -30,26 +30,26 @@ def lag(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) 
     """
     journal = journalOf(broker)
     words = array(arguments, "groups")
-    if len(words) > GROUPS_MOST:
-        raise BadRequest(f"'groups' may be at most {GROUPS_MOST}")
+    if len(words) > MAX_GROUPS:
+        raise BadRequest(f"'groups' may be at most {MAX_GROUPS}")
     checked = [_word(broker, word) for word in words]
     mine = [word for id, word in checked if id == journal.id]
     broker.groups.reached(mine)
     answer({"journal": journal.id, "taken": len(mine)})
 
 
-def _word(broker: "Broker", word: Any) -> tuple[str, Reached]:
+def _word(broker: "Broker", word: Any) -> tuple[str, GroupProgress]:
     """Return the journal that a word is about, and the word."""
     if not isinstance(word, dict):
         raise BadRequest("'groups' must be maps")
-    name = text(word, "group", GROUP_BYTES)
+    name = text(word, "group", MAX_GROUP_NAME_BYTES)
     before = broker.groups.get(name)
-    time = number(word, "time", broker.groups.wall() // 1000, _MILLISECONDS_MOST) * 1000
+    time = number(word, "time", broker.groups.wall() // 1000, _MAX_MILLISECONDS) * 1000
     lost = number(word, "lost", 0 if before is None else before.lost)
-    return text(word, "journal", GROUP_BYTES), Reached(name, number(word, "next"), time, lost)
+    return text(word, "journal", MAX_GROUP_NAME_BYTES), GroupProgress(name, number(word, "next"), time, lost)
 
 
-def groups(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def groups(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/groups``: every group by name, and how far it is behind the ``end`` of the ``journal``.
 
     That is about so many ``records`` and ``bytes``, and so many ``seconds`` that the oldest of these has waited; nil if
@@ -63,10 +63,10 @@ def groups(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
     _ages(broker, [row for row in rows if row["records"]], lambda: answer(found))
 
 
-def forget(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def forget(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/forget``: whether there was a ``group`` of this name, which is ``forgotten`` now."""
     journalOf(broker)
-    answer({"forgotten": broker.groups.forget(text(arguments, "group", GROUP_BYTES))})
+    answer({"forgotten": broker.groups.forget(text(arguments, "group", MAX_GROUP_NAME_BYTES))})
 
 
 GROUP_PATHS: dict[str, Path] = {
@@ -76,8 +76,8 @@ GROUP_PATHS: dict[str, Path] = {
 }
 
 
-def _row(broker: "Broker") -> Callable[[Reached], dict[str, Any]]:
-    def row(word: Reached) -> dict[str, Any]:
+def _row(broker: "Broker") -> Callable[[GroupProgress], dict[str, Any]]:
+    def row(word: GroupProgress) -> dict[str, Any]:
         waiting = broker.journal.behind(word.next)
         return {
             "group": word.group,
@@ -100,7 +100,7 @@ def _ages(broker: "Broker", rows: Sequence[dict[str, Any]], done: Callable[[], N
     waiting = set(byOffset)
     now = broker.groups.wall()
 
-    def found(offset: int, batches: Sequence[Batch], _: int) -> None:
+    def found(offset: int, batches: Sequence[StoredBatch], _: int) -> None:
         time = next((batch.timestamps[0] for batch in batches if len(batch)), None)
         for row in byOffset[offset]:
             row["seconds"] = None if time is None else round(max(0, now - time) / 1_000_000, 3)

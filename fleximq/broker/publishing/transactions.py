@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.queues.waiting_messages import OVERHEAD, cost
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IJournal, IRunSource
 from fleximq.values.message import Message
-from fleximq.values.records import Batch, Run
+from fleximq.values.records import Run, StoredBatch
 
 #: So many bytes are read at a time.
 PORTION = 1 << 20
 #: When runs of so many bytes wait, those who publish such should not be read.
-CROWDED = 32 << 20
+OVERLOAD_BYTES = 32 << 20
 #: Of so many queries the last batch is remembered.
 _QUERIES = 10_000
 
@@ -34,15 +34,15 @@ Deliver = Callable[[Envelope, Any, int], None]
 class RecordSource:
     """The source of records that were read back: a body is a batch of them."""
 
-    def messages(self, body: Batch) -> Sequence[Message]:
+    def messages(self, body: StoredBatch) -> Sequence[Message]:
         """Return the records as messages."""
         return body.messages()
 
-    def run(self, body: Batch) -> Run:
+    def run(self, body: StoredBatch) -> Run:
         """Return the records as they were kept."""
         return Run(body.headers, body.payloads, body.contents)
 
-    def pick(self, body: Batch, places: Sequence[int]) -> Batch:
+    def pick(self, body: StoredBatch, places: Sequence[int]) -> StoredBatch:
         """Return the records at these places."""
         return body.pick(places)
 
@@ -74,26 +74,26 @@ class Transactions:
         self._reading = False
         self._brought: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
-        self._publishers: set[Client] = set()
+        self._publishers: set[ConnectedClient] = set()
         self._room: list[Callable[[], None]] = []
         self.held = 0
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether so much waits for a transaction that those who publish should not be read.
 
         They have one read each before they notice, and what is on its way to the disk then comes as well; so ``held``,
-        the bytes that wait, is never much more than :data:`CROWDED` and what the journal lets wait.
+        the bytes that wait, is never much more than :data:`OVERLOAD_BYTES` and what the journal lets wait.
         """
-        return self.held > CROWDED
+        return self.held > OVERLOAD_BYTES
 
-    def holds(self, publisher: Client) -> bool:
+    def holds(self, publisher: ConnectedClient) -> bool:
         """Tell whether something that a client published may wait here."""
         return publisher in self._publishers
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        """Call once it is not ``crowded``; at once if it is not."""
-        if self.crowded:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call once it is not ``overloaded``; at once if it is not."""
+        if self.overloaded:
             self._room.append(call)
         else:
             call()
@@ -150,7 +150,7 @@ class Transactions:
     def _read(self, offset: int, end: int) -> None:
         self._journal.read(offset, lambda name: True, PORTION, partial(self._found, offset, end))
 
-    def _found(self, offset: int, end: int, batches: Sequence[Batch], next: int) -> None:
+    def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], next: int) -> None:
         """Bring what was read; it ends where what was committed behind it begins."""
         until = self._until(end)
         for batch in batches:
@@ -171,7 +171,7 @@ class Transactions:
     def _makeRoom(self) -> None:
         if not self._waiting:
             self._publishers.clear()
-        if not self.crowded:
+        if not self.overloaded:
             calls, self._room = self._room, []
             for call in calls:
                 call()
@@ -180,10 +180,10 @@ class Transactions:
         """Return the offset of the first that waits, at most ``end``; they wait in their order."""
         return next((min(waiting.offset, end) for waiting in self._waiting if waiting.offset), end)
 
-    def _bringRun(self, run: Batch) -> None:
+    def _bringRun(self, run: StoredBatch) -> None:
         id, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
-        publisher = Client(id, "fleximq", name)
+        publisher = ConnectedClient(id, "fleximq", name)
         self._deliver(Envelope(topic, publisher, self._source, durable=True, offset=run.offsets[0]), run, len(run))
 
 
@@ -192,7 +192,7 @@ def _sizeOf(envelope: Envelope, body: Any) -> int:
     return OVERHEAD + (len(body) if isinstance(body, bytes) else cost(envelope.source.messages(body)))
 
 
-def _runs(batch: Batch) -> Iterator[Batch]:
+def _runs(batch: StoredBatch) -> Iterator[StoredBatch]:
     """Yield neighbouring records of one topic and publisher, with offsets that follow one another."""
     start, number = 0, len(batch)
     offsets = batch.offsets

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleximq.broker.queues.offset_ranges import HOLE, Offsets
-from fleximq.values.records import HandedOut, Opened
+from fleximq.broker.queues.offset_ranges import GAP, OffsetRanges
+from fleximq.values.state_records import QueueDelivered, QueueOpened
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class QueueState:
     owner: str | None
     seen: int
     lastTag: int = 0
-    far: Offsets = field(default_factory=Offsets)
+    far: OffsetRanges = field(default_factory=OffsetRanges)
     handed: dict[int, int] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class QueueState:
     gone: set[int] = field(default_factory=set)
 
     @classmethod
-    def opened(cls, note: Opened) -> "QueueState":
+    def opened(cls, note: QueueOpened) -> "QueueState":
         """Return the state of a queue that was just opened."""
         return cls(note.key, note.topic, note.qos, note.id, note.owner, note.offset)
 
@@ -67,7 +67,7 @@ class QueueState:
         if time is not None:
             self.ages.append((self.lastTag + len(self.far), time))
 
-    def handedOut(self, note: HandedOut) -> None:
+    def handedOut(self, note: QueueDelivered) -> None:
         """Note that messages were handed out."""
         self.used = 0
         self.consumed = True
@@ -76,7 +76,7 @@ class QueueState:
         if note.count > self.lastTag:
             offsets = self.far.take(note.count - self.lastTag)
             tags = range(self.lastTag + 1, self.lastTag + 1 + len(offsets))
-            if self.gone or HOLE in offsets:
+            if self.gone or GAP in offsets:
                 self._hand([pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])], time)
             else:
                 self.handed.update(zip(offsets, tags, strict=True))
@@ -99,7 +99,7 @@ class QueueState:
         if offset in self.gone:
             self.gone.discard(offset)
             return True
-        return offset == HOLE
+        return offset == GAP
 
     def acknowledged(self, offsets: Sequence[int]) -> None:
         """Note that these messages are not needed any more."""
@@ -132,7 +132,7 @@ class QueueState:
         first = self.lastTag + 1
         self.lastTag += len(offsets)
         for tag, offset in enumerate(offsets, first):
-            if offset != HOLE:
+            if offset != GAP:
                 self.handed[offset] = tag
                 self.attempts[tag] = 0
         return len(offsets)
@@ -173,7 +173,7 @@ class QueueState:
             owner=dumped["owner"],
             seen=dumped["seen"],
             lastTag=dumped["tag"],
-            far=Offsets.load(dumped["far"]),
+            far=OffsetRanges.load(dumped["far"]),
             handed=dict(zip(offsets, tags, strict=True)),
             attempts=dict(zip(*dumped["attempts"], strict=True)),
             due=dict(zip(tags, due, strict=True)) if due else {},

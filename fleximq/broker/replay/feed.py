@@ -20,14 +20,14 @@ from zope.interface import implementer
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import BrokerError, NoLongerKept
-from fleximq.interfaces import IForm, IJournal, IStandIn, ISubscriber
-from fleximq.values.records import Batch, Bounds
+from fleximq.interfaces import IForm, IJournal, ISubscriber, ISubscriberProxy
+from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many bytes are read at a time where single messages are looked for.
-SEARCHED = 1 << 16
+SEARCH_BYTES = 1 << 16
 
 
-class LateRun:
+class DeferredRun:
     """A run that is rendered when the first feed takes it, for many may be still reading what came before it."""
 
     __slots__ = ("_body", "_envelope", "_form", "_rendered", "count", "offset")
@@ -48,15 +48,15 @@ class LateRun:
 
 
 @implementer(IForm)
-class LateForm:
+class DeferredForm:
     """The form of feeds: runs that know their offsets, and are rendered in another form when they are taken."""
 
     def __init__(self, form: IForm) -> None:
         self._form = form
 
-    def render(self, envelope: Envelope, body: Any, count: int) -> LateRun:
+    def render(self, envelope: Envelope, body: Any, count: int) -> DeferredRun:
         """Return the run, not rendered yet."""
-        return LateRun(self._form, envelope, body, count)
+        return DeferredRun(self._form, envelope, body, count)
 
 
 class Outlet(Protocol):
@@ -66,7 +66,7 @@ class Outlet(Protocol):
     place the feed takes in what it covers, ``portion`` about how many bytes to read at a time.
     """
 
-    form: LateForm
+    form: DeferredForm
     subscriber: ISubscriber
     portion: int
 
@@ -74,7 +74,7 @@ class Outlet(Protocol):
     def full(self) -> bool:
         """Whether the connection has so much left to take that it should get no more for now."""
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once it is not full any more; never, if the connection ends."""
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -83,7 +83,7 @@ class Outlet(Protocol):
     def send(self, rendered: Any) -> None:
         """Send a run; it does not count against what the connection may leave unread."""
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records, likewise."""
 
     def failed(self, error: BrokerError, name: str) -> None:
@@ -93,7 +93,7 @@ class Outlet(Protocol):
         """Nothing more will be sent."""
 
 
-class Cover:
+class FeedRange:
     """The topics that one subscription covers, from an offset on; None while that is being looked up.
 
     ``known`` are the bounds of these topics when it was made.
@@ -102,7 +102,7 @@ class Cover:
     __slots__ = ("known", "literal", "matches", "name", "start")
 
     def __init__(
-        self, name: str, literal: bool, matches: Callable[[str], bool], start: int | None, known: dict[str, Bounds]
+        self, name: str, literal: bool, matches: Callable[[str], bool], start: int | None, known: dict[str, TopicBounds]
     ) -> None:
         self.name = name
         self.literal = literal
@@ -114,7 +114,7 @@ class Cover:
         """Tell whether publications to a topic come this way; a pattern covers durable topics only."""
         return (self.literal or topic.durable) and self.matches(topic.name)
 
-    def missed(self, position: int, bounds: Callable[[str], Bounds | None]) -> int | None:
+    def missed(self, position: int, bounds: Callable[[str], TopicBounds | None]) -> int | None:
         """Return the first offset that is left of a topic that has lost messages at this position or behind it."""
         for name, known in tuple(self.known.items()):
             if known.last < position:
@@ -128,7 +128,7 @@ class Cover:
         return None
 
 
-@implementer(IStandIn)
+@implementer(ISubscriberProxy)
 class Feed:
     """Follows the journal for one connection.
 
@@ -146,7 +146,7 @@ class Feed:
         journal: IJournal,
         outlet: Outlet,
         lasting: bool,
-        alive: Callable[[Sequence[Batch]], Sequence[Batch]],
+        alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]],
         elsewhere: Callable[[str], bool],
         waits: Callable[[Callable[[], None]], bool],
         done: Callable[[], None],
@@ -155,7 +155,7 @@ class Feed:
         self.form = outlet.form
         self.lasting = lasting
         self.outlet = outlet
-        self.covers: dict[str, Cover] = {}
+        self.covers: dict[str, FeedRange] = {}
         self._journal = journal
         self._alive = alive
         self._elsewhere = elsewhere
@@ -170,7 +170,7 @@ class Feed:
 
     # -- what it covers ----------------------------------------------------------------------------
 
-    def cover(self, cover: Cover, singles: Iterable[tuple[int, str]] = ()) -> None:
+    def cover(self, cover: FeedRange, singles: Iterable[tuple[int, str]] = ()) -> None:
         """Bring what this covers from its start on; one of the same name begins anew there.
 
         :param singles: offsets and topics of single messages that come first.
@@ -180,7 +180,7 @@ class Feed:
         self._singles = deque(sorted({*self._singles, *singles}))
         self._proceed()
 
-    def place(self, cover: Cover, start: int) -> None:
+    def place(self, cover: FeedRange, start: int) -> None:
         """Let a cover begin at the offset that was looked up; nothing happens if it is gone."""
         if self.covers.get(cover.name) is cover:
             self._goBack()
@@ -224,7 +224,7 @@ class Feed:
 
     # -- live --------------------------------------------------------------------------------------
 
-    def deliver(self, run: LateRun, count: int) -> None:
+    def deliver(self, run: DeferredRun, count: int) -> None:
         """Take a run that was committed, unless it is still to be read, or was read already.
 
         What is not in the journal is sent at once.
@@ -258,11 +258,11 @@ class Feed:
             return
         if self.outlet.full:
             self._busy = True
-            self.outlet.whenRoom(self._room)
+            self.outlet.whenRelieved(self._room)
         elif self._singles:
             offset = self._singles[0][0]
             names = {name for _, name in self._singles}
-            self._read(offset, names.__contains__, SEARCHED, self._foundSingles)
+            self._read(offset, names.__contains__, SEARCH_BYTES, self._foundSingles)
         elif min(places) >= self._journal.end:
             self._caughtUp(min(places))
         else:
@@ -277,12 +277,12 @@ class Feed:
         self._proceed()
 
     def _read(
-        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Batch], int], None]
+        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[StoredBatch], int], None]
     ) -> None:
         self._busy = True
         round = self._round
 
-        def read(batches: Sequence[Batch], next: int) -> None:
+        def read(batches: Sequence[StoredBatch], next: int) -> None:
             self._busy = False
             if round == self._round:
                 found(batches, next)
@@ -295,7 +295,7 @@ class Feed:
             self._busy = False
             self._fail(error)
 
-    def _found(self, position: int, ahead: int, batches: Sequence[Batch], next: int) -> None:
+    def _found(self, position: int, ahead: int, batches: Sequence[StoredBatch], next: int) -> None:
         if next <= position:
             self._fail(BrokerError("the journal cannot be read"))
             return
@@ -310,7 +310,7 @@ class Feed:
                 cover.start = next
         self.outlet.soon(self._proceed)
 
-    def _foundSingles(self, batches: Sequence[Batch], next: int) -> None:
+    def _foundSingles(self, batches: Sequence[StoredBatch], next: int) -> None:
         singles = self._singles
         offset = singles[0][0]
         wanted = {offset for offset, name in singles if self.brings(name)}
@@ -319,7 +319,7 @@ class Feed:
             singles.popleft()
         self.outlet.soon(self._proceed)
 
-    def _send(self, batches: Sequence[Batch]) -> None:
+    def _send(self, batches: Sequence[StoredBatch]) -> None:
         if not self.lasting:
             batches = [batch.only(lambda name: not self._elsewhere(name)) for batch in batches]
         batches = [batch for batch in self._alive(batches) if len(batch)]
@@ -352,11 +352,11 @@ class Feed:
         self._busy = False
 
 
-def _before(batches: Sequence[Batch], offset: int) -> list[Batch]:
+def _before(batches: Sequence[StoredBatch], offset: int) -> list[StoredBatch]:
     """Return what is before an offset."""
     return [batch.pick(range(bisect_left(batch.offsets, offset))) for batch in batches]
 
 
-def _those(batch: Batch, offsets: set[int]) -> Batch:
+def _those(batch: StoredBatch, offsets: set[int]) -> StoredBatch:
     """Return the records that have one of these offsets."""
     return batch.pick([place for place, offset in enumerate(batch.offsets) if offset in offsets])

@@ -1,5 +1,5 @@
 """`__init__` re-exports BlipFactory."""
 
-from fleximq.dialects.blipmq.session import BlipFactory
+from fleximq.dialects.blipmq.protocol import BlipFactory
 
 __all__ = ["BlipFactory"]

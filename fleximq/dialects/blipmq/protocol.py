@@ -1,4 +1,4 @@
-"""Immediate TCP acknowledgements, where the platform has them.
+"""BlipMQ on byte streams: its protocol and factory, and immediate TCP acknowledgements.
 
 A client that leaves Nagle's algorithm on holds a small frame back until the one before it is acknowledged. Where
 that frame has no answer, the system would wait 40 ms before it acknowledges. Linux can be asked not to, but forgets
@@ -12,6 +12,11 @@ from typing import Any
 
 from twisted.internet.interfaces import ISystemHandle, ITCPTransport
 from twisted.protocols.policies import ProtocolWrapper
+
+from fleximq.dialects.blipmq.session import BlipSession
+from fleximq.dialects.context import Context
+from fleximq.dialects.pull_stream import PullPause, PullStreamProtocol
+from fleximq.dialects.stream import StreamFactory
 
 _OPTION: int | None = getattr(socket, "TCP_QUICKACK", None)
 
@@ -41,3 +46,49 @@ def quickAcks(transport: Any) -> Callable[[], None]:
 
 def _nothing() -> None:
     """There is nothing to ask for."""
+
+
+class BlipProtocol(PullStreamProtocol):
+    """Feeds a BlipMQ session, and asks for immediate TCP acknowledgements again after every read."""
+
+    session: BlipSession
+
+    def connectionMade(self) -> None:
+        """Begin the session."""
+        super().connectionMade()
+        self.session.onReady = self._loaded
+        self._quickAck = quickAcks(self.transport)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Work through a read."""
+        super().dataReceived(data)
+        self._quickAck()
+
+    def feed(self, data: bytes) -> None:
+        """Hand these bytes to the session, and read no more while it is stuck."""
+        super().feed(data)
+        self._stopWhereStuck()
+
+    def resume(self) -> None:
+        """Let the session go on behind an AUTH, and read no more while it is stuck."""
+        super().resume()
+        self._stopWhereStuck()
+
+    def _stopWhereStuck(self) -> None:
+        if self.session.loading:
+            self.readPauses.pause(PullPause.UNANSWERED)
+        elif self.session.suspended and not self.session.isChecking:
+            self.waitForReader()
+
+    def _loaded(self) -> None:
+        self.readPauses.resume(PullPause.UNANSWERED)
+        self._continue()
+
+
+class BlipFactory(StreamFactory):
+    """Builds BlipMQ connections on streams."""
+
+    protocolClass = BlipProtocol
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, BlipSession)

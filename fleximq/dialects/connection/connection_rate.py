@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.broker.traffic import Traffic
-from fleximq.dialects.connection.read_pauses import Reading
+from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.errors import TooManyRequests
 from fleximq.security.rates.client_rates import Meter, RateRules
 from fleximq.wire.blipmq_frame import FrameType, Run
@@ -22,13 +22,13 @@ from fleximq.wire.fleximq_scanner import Span, singles
 #: What is counted each time that a connection is not read because of its rates.
 PAUSED = "paused: over the rate"
 #: Debts that are made good in so many seconds are not worth a pause.
-LEAST = 0.001
+MIN_PAUSE = 0.001
 #: The longest pause before it is looked again, in seconds.
-LONGEST = 3600.0
+MAX_PAUSE = 3600.0
 #: A message has at least about so many bytes, where reads are cut to a number of messages.
-SHORT = 64
+MIN_MESSAGE_BYTES = 64
 #: No read is made smaller than this.
-SMALL = 512
+MIN_READ_BYTES = 512
 
 _FLEXI = frozenset({MessageType.PUB, MessageType.REQ, MessageType.NOTIF, MessageType.BCAST, MessageType.SUB})
 _BLIP = frozenset({FrameType.PUBLISH, FrameType.SUBSCRIBE, FrameType.POLL})
@@ -41,7 +41,7 @@ def overRate() -> TooManyRequests:
     return TooManyRequests("too much at once: the rate is limited here")
 
 
-class Pace:
+class ConnectionRate:
     """The rates of one connection.
 
     :param meter: what it may send.
@@ -61,14 +61,14 @@ class Pace:
         self._counted = counted
         self._messages = self._size = 0
         self._timer: IDelayedCall | None = None
-        self._reading: Reading | None = None
+        self._reading: ReadPauses | None = None
 
     @property
     def refuses(self) -> bool:
         """Whether what is over the rates is refused."""
         return self.meter.refuses
 
-    def settle(self, reading: Reading) -> None:
+    def charge(self, reading: ReadPauses) -> None:
         """Charge what came since the last time, and stop reading if that was too much."""
         messages, size = self._traffic.messagesIn, self._traffic.bytesIn
         if not self.meter.refuses:
@@ -76,11 +76,11 @@ class Pace:
         self._messages, self._size = messages, size
         if self._timer is None:
             wait = self.meter.wait()
-            if wait > LEAST and not self.meter.refuses:
+            if wait > MIN_PAUSE and not self.meter.refuses:
                 self._counted(PAUSED, 1)
                 self._reading = reading
-                reading.stop(self)
-                self._timer = self._clock.callLater(min(wait, LONGEST), self._goOn)
+                reading.pause(self)
+                self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
 
     def subscribing(self) -> None:
         """Charge that a subscription is asked for.
@@ -100,21 +100,21 @@ class Pace:
             self._timer.cancel()
             self._timer = None
 
-    def _goOn(self) -> None:
+    def _continue(self) -> None:
         """Read again, unless others of the same principal have run up more debts meanwhile."""
         self._timer = None
         wait = self.meter.wait()
-        if wait > LEAST and not self.meter.refuses:
-            self._timer = self._clock.callLater(min(wait, LONGEST), self._goOn)
+        if wait > MIN_PAUSE and not self.meter.refuses:
+            self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
         elif self._reading is not None:
-            self._reading.go(self)
+            self._reading.resume(self)
 
 
-def readMost(rules: RateRules) -> int:
+def maxReadBytes(rules: RateRules) -> int:
     """Return how many bytes may be read at once, so that no read brings much more than the bursts that are allowed."""
     sizes = [allowance.bytes.burst for allowance in rules[:2] if allowance.bytes]
-    sizes += [allowance.messages.burst * SHORT for allowance in rules[:2] if allowance.messages]
-    return int(max(SMALL, min(sizes))) if sizes else sys.maxsize
+    sizes += [allowance.messages.burst * MIN_MESSAGE_BYTES for allowance in rules[:2] if allowance.messages]
+    return int(max(MIN_READ_BYTES, min(sizes))) if sizes else sys.maxsize
 
 
 def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, int], None]) -> Iterator[Span]:
@@ -144,19 +144,19 @@ def admittedRuns(meter: Meter, runs: Iterable[Run], refuse: Callable[[list[int]]
     :param refuse: answers the frames with these correlation ids.
     """
     for run in runs:
-        kind, head, asked, messages = run
-        size = len(asked) * len(head) + sum(map(len, messages))
+        kind, head, correlations, messages = run
+        size = len(correlations) * len(head) + sum(map(len, messages))
         if kind not in _BLIP:
-            meter.spend(len(asked), size)
+            meter.spend(len(correlations), size)
             yield run
             continue
-        admitted = meter.admits(len(asked), size)
-        if admitted == len(asked):
+        admitted = meter.admits(len(correlations), size)
+        if admitted == len(correlations):
             yield run
             continue
         if admitted:
-            yield kind, head, asked[:admitted], messages[:admitted]
-        refuse(asked[admitted:])
+            yield kind, head, correlations[:admitted], messages[:admitted]
+        refuse(correlations[admitted:])
 
 
 def admittedLines(meter: Meter, lines: Iterable[bytes], refuse: Callable[[], None]) -> Iterator[bytes]:

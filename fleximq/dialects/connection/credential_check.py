@@ -15,10 +15,10 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from fleximq.security.credentials import Certificate
 
 #: The timer is set for no longer, in seconds; the system's clock may be set meanwhile.
-LOOK = 3600.0
+CHECK_SECONDS = 3600.0
 
 
-class Expiry:
+class CredentialExpiry:
     """Calls once a moment has come, at once if it is past.
 
     :param clock: its seconds count from 1970, as the reactor's do.
@@ -41,7 +41,7 @@ class Expiry:
 
     def _watch(self) -> None:
         left = self._moment - self._clock.seconds()
-        self._timer = self._clock.callLater(min(max(0.0, left), LOOK), self._look)
+        self._timer = self._clock.callLater(min(max(0.0, left), CHECK_SECONDS), self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -51,13 +51,13 @@ class Expiry:
             self._expired()
 
 
-class Wait(Enum):
+class CredentialWait(Enum):
     """Why a connection is not read for now."""
 
     CHECKED = "its credentials are being checked"
 
 
-class Early:
+class EarlyInput:
     """Keeps reads in order; ``ended`` says that the peer has ended its input behind them."""
 
     __slots__ = ("_reads", "ended")

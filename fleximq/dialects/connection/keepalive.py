@@ -9,9 +9,9 @@ from collections.abc import Callable
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 #: A silence of so many intervals ends the connection.
-PATIENCE = 3
+MAX_SILENT_INTERVALS = 3
 #: A client may suggest an interval between these, in seconds.
-SHORTEST, LONGEST = 5, 300
+MIN_INTERVAL, MAX_INTERVAL = 5, 300
 
 
 class KeepAlive:
@@ -40,7 +40,7 @@ class KeepAlive:
 
     def suggest(self, interval: int) -> None:
         """Take over a client's suggestion; one under 5 or over 300 seconds is ignored."""
-        if SHORTEST <= interval <= LONGEST:
+        if MIN_INTERVAL <= interval <= MAX_INTERVAL:
             self.interval = float(interval)
             if self._timer is not None:
                 self._timer.reset(self.interval)
@@ -53,13 +53,13 @@ class KeepAlive:
 
     def _look(self) -> None:
         idle = self._clock.seconds() - self._heard()
-        if idle >= PATIENCE * self.interval:
+        if idle >= MAX_SILENT_INTERVALS * self.interval:
             self._timer = None
             self._silent()
             return
         if idle >= self.interval:
             self._ping()
-            wait = min(self.interval, PATIENCE * self.interval - idle)
+            wait = min(self.interval, MAX_SILENT_INTERVALS * self.interval - idle)
         else:
             wait = self.interval - idle
         self._timer = self._clock.callLater(wait, self._look)

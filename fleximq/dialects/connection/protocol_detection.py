@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.dialects.connection.handover import Handover
-from fleximq.security.peer_address import whence
+from fleximq.security.peer_address import peerAddress
 
 _log = Logger("fleximq.dialects.sniffing")
 
@@ -142,7 +142,7 @@ class SniffingProtocol(Handover):
         """Forget the connection. One that never said a word is a health check, and no news."""
         if self._timer is not None:
             self._stopClock()
-            _log.debug("{peer} left before its dialect was known", peer=whence(self._peer()))
+            _log.debug("{peer} left before its dialect was known", peer=peerAddress(self._peer()))
 
     def _tooSlow(self) -> None:
         self._timer = None
@@ -152,7 +152,7 @@ class SniffingProtocol(Handover):
         self.factory.counted(f"refused: {reason}", 1)
         _log.warn(
             "Closing the connection from {peer}: {reason} (first byte {first})",
-            peer=whence(self._peer()),
+            peer=peerAddress(self._peer()),
             reason=reason,
             first="none" if first is None else f"0x{first:02x}",
         )

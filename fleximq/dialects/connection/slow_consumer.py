@@ -5,7 +5,8 @@ that would go over it, the policy decides.
 
 - ``disconnect``: the consumer is cut off, as soon as it would go over the mark.
 - ``drop``: what is newest is left out and counted; answers are never left out, and at twice the mark they end it.
-- ``block``: publishers are not read until the consumer has caught up, for at most :data:`LONGEST` seconds; then it
+- ``block``: publishers are not read until the consumer has caught up, for at most :data:`MAX_BLOCK_SECONDS` seconds;
+then it
   is cut off. A consumer that publishes itself is never blocked by its own backlog, and at twice the mark it is cut
   off as well.
 """
@@ -16,26 +17,26 @@ from typing import Any, Protocol
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.config.settings import SlowConsumer
-from fleximq.dialects.connection.read_pauses import Reading
+from fleximq.dialects.connection.read_pauses import ReadPauses
 
 #: Seconds for which a consumer may hold up its publishers.
-LONGEST = 10.0
+MAX_BLOCK_SECONDS = 10.0
 #: What is left out is counted under this name.
 DROPPED = "dropped: slow consumer"
 
 
-class Backlog(Protocol):
+class ReaderBacklog(Protocol):
     """What a policy sees of an outbox."""
 
     limit: int
     cut: Callable[[bytes | memoryview, int], tuple[int, int]]
 
     @property
-    def room(self) -> int:
+    def space(self) -> int:
         """How many bytes there are up to the mark; negative above it."""
 
     @property
-    def reader(self) -> "Reader | None":
+    def reader(self) -> "PausablePublisher | None":
         """Whose read is being worked through: who publishes, if somebody does."""
 
     def hold(self, chunk: bytes | memoryview) -> None:
@@ -48,15 +49,15 @@ class Backlog(Protocol):
         """Call once, when the peer has read all that is held, or is gone."""
 
 
-class Reader(Protocol):
+class PausablePublisher(Protocol):
     """What a policy sees of a connection that publishes."""
 
     @property
-    def outbox(self) -> Backlog:
+    def outbox(self) -> ReaderBacklog:
         """Its own outbox."""
 
     @property
-    def reading(self) -> Reading:
+    def readPauses(self) -> ReadPauses:
         """Whether it is read."""
 
 
@@ -64,12 +65,12 @@ class Disconnect:
     """Cuts a slow consumer off."""
 
     #: How many times the mark answers may take up.
-    patience = 1
+    answerFactor = 1
 
-    def late(self, outbox: Backlog, chunk: bytes | memoryview, count: int) -> None:
+    def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Take what fits; more ends the connection."""
-        room = outbox.room
-        if room > 0 and (count == 1 or len(chunk) <= room):
+        space = outbox.space
+        if space > 0 and (count == 1 or len(chunk) <= space):
             outbox.hold(chunk)
         else:
             outbox.overflow()
@@ -84,19 +85,19 @@ class Drop:
     :param counted: is told how many messages were left out.
     """
 
-    patience = 2
+    answerFactor = 2
 
     def __init__(self, counted: Callable[[str, int], None]) -> None:
         self._counted = counted
 
-    def late(self, outbox: Backlog, chunk: bytes | memoryview, count: int) -> None:
+    def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Take what fits, at the end of a message, and count the rest."""
-        room = outbox.room
-        if room > 0 and len(chunk) > room and count > 1:
-            end, taken = outbox.cut(chunk, room)
+        space = outbox.space
+        if space > 0 and len(chunk) > space and count > 1:
+            end, taken = outbox.cut(chunk, space)
             outbox.hold(chunk[:end])
             count -= taken
-        elif room > 0:
+        elif space > 0:
             outbox.hold(chunk)
             return
         self._counted(DROPPED, count)
@@ -108,34 +109,34 @@ class Block:
     :param longest: seconds for which a consumer may do that.
     """
 
-    patience = 2
+    answerFactor = 2
 
-    def __init__(self, clock: IReactorTime, longest: float = LONGEST) -> None:
+    def __init__(self, clock: IReactorTime, longest: float = MAX_BLOCK_SECONDS) -> None:
         self._clock = clock
         self._longest = longest
-        self._waiting: dict[Backlog, IDelayedCall] = {}
+        self._waiting: dict[ReaderBacklog, IDelayedCall] = {}
 
-    def late(self, outbox: Backlog, chunk: bytes | memoryview, count: int) -> None:
+    def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Take it, and read no more from whoever published it while the backlog is over the mark."""
         outbox.hold(chunk)
-        if outbox.room >= 0:
+        if outbox.space >= 0:
             return
         reader = outbox.reader
         if reader is not None and reader.outbox is not outbox:
-            reader.reading.stop(outbox)
-            outbox.whenRelieved(lambda: reader.reading.go(outbox))
-        elif -outbox.room > outbox.limit:
+            reader.readPauses.pause(outbox)
+            outbox.whenRelieved(lambda: reader.readPauses.resume(outbox))
+        elif -outbox.space > outbox.limit:
             outbox.overflow()
         if outbox not in self._waiting:
             self._waiting[outbox] = self._clock.callLater(self._longest, self._giveUp, outbox)
             outbox.whenRelieved(lambda: self._relieved(outbox))
 
-    def _relieved(self, outbox: Backlog) -> None:
+    def _relieved(self, outbox: ReaderBacklog) -> None:
         timer = self._waiting.pop(outbox, None)
         if timer is not None and timer.active():
             timer.cancel()
 
-    def _giveUp(self, outbox: Backlog) -> None:
+    def _giveUp(self, outbox: ReaderBacklog) -> None:
         if self._waiting.pop(outbox, None) is not None:
             outbox.overflow()
 

@@ -25,7 +25,7 @@ _FLAGS = {"flags": mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)} if hasat
 _NONE = memoryview(b"")
 
 
-class Held:
+class WriteBacklog:
     """Bytes that wait; true while there are any."""
 
     __slots__ = ("_begin", "_end", "_loose", "_ready", "_sheet", "_weight")
@@ -61,11 +61,11 @@ class Held:
 
     def _copy(self, rest: memoryview) -> None:
         while rest:
-            room = len(self._sheet) - self._end
-            if not room:
+            space = len(self._sheet) - self._end
+            if not space:
                 self._turnOver()
-                room = _SHEET
-            size = min(room, len(rest))
+                space = _SHEET
+            size = min(space, len(rest))
             self._sheet[self._end : self._end + size] = rest[:size]
             self._end += size
             rest = rest[size:]

@@ -11,9 +11,9 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from fleximq.broker.envelope import Client
-from fleximq.dialects.connection.slow_consumer import Reader
-from fleximq.dialects.connection.write_backlog import Chunk, Held
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.dialects.connection.slow_consumer import PausablePublisher
+from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
 
 _log = Logger("fleximq.dialects.turn.Turn")
 
@@ -21,14 +21,14 @@ _log = Logger("fleximq.dialects.turn.Turn")
 _FREED = 16
 
 
-class Writes(Protocol):
+class TurnWriter(Protocol):
     """Something that writes at the end of a turn: an outbox, or what has a word for several of them."""
 
     def flush(self) -> None:
         """Write what waits."""
 
 
-class Turn:
+class WriteTurn:
     """The outboxes that have something to write.
 
     Set ``open`` while a read is worked through, and ``reader`` to whose it is; call :meth:`flush` at its end.
@@ -38,22 +38,22 @@ class Turn:
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
-        self.reader: Reader | None = None
+        self.reader: PausablePublisher | None = None
         self._clock = clock
-        self._waiting: list[Writes] = []
-        self._unpacked: dict[Held, None] = {}
+        self._waiting: list[TurnWriter] = []
+        self._unpacked: dict[WriteBacklog, None] = {}
 
-    def publishing(self, client: Client | None) -> None:
+    def publishing(self, client: ConnectedClient | None) -> None:
         """Note whose publications come next, which were read earlier."""
         self.reader = None if client is None else client.reader
 
-    def add(self, outbox: Writes) -> None:
+    def add(self, outbox: TurnWriter) -> None:
         """Let an outbox write at the end of this turn."""
         if not self._waiting and not self.open:
             self._clock.callLater(0, self.flush)
         self._waiting.append(outbox)
 
-    def packLater(self, held: Held) -> None:
+    def packLater(self, held: WriteBacklog) -> None:
         """Pack what one connection holds, when everybody has written."""
         if not self._waiting and not self._unpacked and not self.open:
             self._clock.callLater(0, self.flush)

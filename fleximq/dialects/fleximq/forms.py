@@ -14,10 +14,10 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.values.message import Content, Message
-from fleximq.values.records import CONTENTS, Batch, Run, contentOf, runOf
+from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf, runOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from fleximq.wire.fleximq_header import Header, packHeader
 from fleximq.wire.fleximq_layout_b import fittingLayoutB, toLayoutB
@@ -34,17 +34,17 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES, fitting, payloads, singles
 from fleximq.wire.payload_conversion import toMessagePack
 
 
-def recordsWith(batches: Sequence[Batch]) -> bytes:
+def recordsWith(batches: Sequence[StoredBatch]) -> bytes:
     """Return records with their offsets."""
     return b"".join([_frames(batch, True) for batch in batches])
 
 
-def recordsWithout(batches: Sequence[Batch]) -> bytes:
+def recordsWithout(batches: Sequence[StoredBatch]) -> bytes:
     """Return records without offsets."""
     return b"".join([_frames(batch, False) for batch in batches])
 
 
-def _frames(batch: Batch, offset: bool) -> bytes:
+def _frames(batch: StoredBatch, offset: bool) -> bytes:
     payloads = asMessagePack(batch.contents, batch.payloads)
     if not payloads:
         return b""
@@ -122,7 +122,7 @@ class FlexiForm:
         """Return the run as frames that carry the publisher's id."""
         if type(envelope.source) is FlexiSource:
             return body  # type: ignore[no-any-return]  # its own source's bodies are frames
-        if type(body) is Batch:
+        if type(body) is StoredBatch:
             return recordsWithout([body])
         publisher = envelope.publisher.id
         topic = envelope.topic.name
@@ -131,9 +131,9 @@ class FlexiForm:
             for message in envelope.source.messages(body)
         )
 
-    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
+    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fitting(frames, room)
+        return fitting(frames, space)
 
 
 def _header(topic: str, message: Message) -> bytes:
@@ -153,9 +153,9 @@ class LayoutBForm:
         """Return the run as frames that carry the publisher's id."""
         return toLayoutB(FLEXI_FORM.render(envelope, body, count))
 
-    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
+    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fittingLayoutB(frames, room)
+        return fittingLayoutB(frames, space)
 
 
 #: The one form of all FlexiMQ subscribers but those that speak layout B.
@@ -196,8 +196,8 @@ class OffsetFormB:
 
 
 #: The forms of all who follow the journal, in layout A and in layout B.
-FOLLOWING = LateForm(OFFSET_FORM)
-FOLLOWING_B = LateForm(OffsetFormB())
+FOLLOWING = DeferredForm(OFFSET_FORM)
+FOLLOWING_B = DeferredForm(OffsetFormB())
 #: The forms of those who are brought up to date, and then get what others get.
-PASSING = LateForm(FLEXI_FORM)
-PASSING_B = LateForm(LAYOUT_B_FORM)
+PASSING = DeferredForm(FLEXI_FORM)
+PASSING_B = DeferredForm(LAYOUT_B_FORM)

@@ -12,7 +12,7 @@ import msgpack
 from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.envelope import BROKER_ID, Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
@@ -28,10 +28,10 @@ from fleximq.dialects.fleximq.forms import (
     recordsWith,
     recordsWithout,
 )
-from fleximq.dialects.fleximq.replies import FlexiVoice, correlation, toldBy
+from fleximq.dialects.fleximq.replies import FlexiReplies, correlation, errorPayload
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.replay_outlet import Replaying
-from fleximq.dialects.session import State
+from fleximq.dialects.replay_outlet import ReplayOutlet
+from fleximq.dialects.session import ConnectionState
 from fleximq.errors import (
     BadRequest,
     BrokerError,
@@ -44,7 +44,7 @@ from fleximq.errors import (
     TooManyRequests,
 )
 from fleximq.status import Status
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from fleximq.wire.fleximq_frame import MessageType, isStamped, payloadOf
 from fleximq.wire.fleximq_header import Header
 
@@ -54,13 +54,13 @@ QUESTIONS = 64
 _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
 
-class FlexiMessages(FlexiVoice):
+class FlexiMessages(FlexiReplies):
     """The inward half of a FlexiMQ session, from the checked header on."""
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
-        self._envelopes = EnvelopeCache(context.envelopes)
-        self._directs = DirectCache(context.envelopes)
+        self._envelopes = EnvelopeCache(context.envelopeBudget)
+        self._directs = DirectCache(context.envelopeBudget)
         #: How many SUBs and UNSUBs wait for publications before them.
         self._later = 0
 
@@ -77,29 +77,29 @@ class FlexiMessages(FlexiVoice):
         most = self.broker.argumentBytes(self._me, path)  # so asked first whether there is such a path
         if most and len(payload) > most:
             raise BadRequest(f"a request to the broker has at most {most} bytes of payload")
-        if self._asked >= QUESTIONS:
+        if self._requests >= QUESTIONS:
             raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
         try:
             arguments = msgpack.unpackb(payload, strict_map_key=False, timestamp=1) if payload else None
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise BadRequest("the payload is not MessagePack") from None
-        self._asked += 1
+        self._requests += 1
         try:
             self.broker.ask(self._me, path, arguments, partial(self._answered, path, header.id))
         except BrokerError:
-            self._asked -= 1
+            self._requests -= 1
             raise
 
     def _answered(self, path: str, id: str | None, value: Any) -> None:
         """Send the broker's own answer, or say why there is none; perhaps some time after it was asked."""
-        self._asked -= 1
+        self._requests -= 1
         if isinstance(value, BrokerError):
             self.counted(value)
-            self._sayError(value, path, id)
+            self._sendError(value, path, id)
         else:
             routing = self._routing({"client_id": self.id, "path": path})
             fields = {"status": int(Status.OK), "routing": routing} | correlation(id)
-            self._sayValue(fields, value)
+            self._sendValue(fields, value)
         self.requestDone()
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
@@ -119,7 +119,7 @@ class FlexiMessages(FlexiVoice):
         lost = [
             entry
             for entry in header.routing
-            if entry.client_id != BROKER_ID and not self.broker.takesDirect(entry.client_id)
+            if entry.client_id != BROKER_ID and not self.broker.acceptsDirect(entry.client_id)
         ]
         self.broker.notify(self._me, header.routing, frame)
         for entry in lost:
@@ -149,14 +149,14 @@ class FlexiMessages(FlexiVoice):
         self, found: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer what is refused of it, perhaps later."""
-        kept = partial(self._kept, found.topic.name)
+        kept = partial(self._committed, found.topic.name)
         try:
             if ids is None:
                 self.broker.publish(found, frames, count, kept)
             else:
                 self.broker.publishOnce(found, frames, ids, kept)
         except NotRecorded as error:
-            self._kept(found.topic.name, error.reason, error.refused, inOrder=True)
+            self._committed(found.topic.name, error.reason, error.refused, inOrder=True)
         except NotKept as error:
             for _ in error.refused:
                 self._refused(error, envelope, found.topic.name)
@@ -168,11 +168,11 @@ class FlexiMessages(FlexiVoice):
 
     def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:
         """Do this behind what this client published to the same topics, which is brought when it is kept."""
-        if not self._later and (not self._concerns(header.topic) or self.broker.isSafe(self._me)):
+        if not self._later and (not self._concerns(header.topic) or self.broker.arePublicationsDecided(self._me)):
             act(header)
             return
         self._later += 1
-        self.broker.whenKept(partial(self._actLater, act, header), self._me)
+        self.broker.whenPublicationsDecided(partial(self._actLater, act, header), self._me)
 
     def _concerns(self, name: str) -> bool:
         """Tell whether something that is not brought yet may be about this name or pattern."""
@@ -181,7 +181,7 @@ class FlexiMessages(FlexiVoice):
 
     def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
         self._later -= 1
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             try:
                 act(header)
             except BrokerError as error:
@@ -197,25 +197,25 @@ class FlexiMessages(FlexiVoice):
         except (InvalidTopic, NotPermitted) as error:
             raise SubscriptionFailed(str(error)) from error
 
-    def _following(self) -> Replaying:
+    def _following(self) -> ReplayOutlet:
         """Return the way of what the journal brings, with offsets."""
         form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
         return self._replaying(form, recordsWith)
 
-    def _passing(self) -> Replaying:
+    def _passing(self) -> ReplayOutlet:
         """Return the way of what the journal brings to somebody who does not ask for it."""
         form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
         return self._replaying(form, recordsWithout)
 
-    def _replaying(self, form: LateForm, render: Callable[[Sequence[Batch]], bytes]) -> Replaying:
+    def _replaying(self, form: DeferredForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> ReplayOutlet:
         shaped, clock = self._shaped, self.context.clock
         failed = self._subscriptionLost
-        return Replaying(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
+        return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
 
     def _subscriptionLost(self, error: BrokerError, name: str) -> None:
         """Say that a subscription has ended by itself."""
         self.counted(error)
-        self.outbox.take(self._error(error.status, toldBy(error), name))
+        self.outbox.take(self._error(error.status, errorPayload(error), name))
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, named as it was made; one that does not exist is no error."""
@@ -230,10 +230,10 @@ class FlexiMessages(FlexiVoice):
             self._keepAlive.suggest(header.interval)
         fields = {"keepalive": {"timestamp": header.timestamp}}
         pong = self._encoded(MessageType.PONG, fields)
-        if self.broker.isSafe(self._me):
+        if self.broker.arePublicationsDecided(self._me):
             self.answers.take(pong)
         else:
-            self.broker.whenSafe(self.answers.later(pong), self._me)
+            self.broker.whenCommitted(self.answers.later(pong), self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Nothing to do: that it came is what counts."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.topics.topic_table import Takers
+from fleximq.broker.topics.topic_table import DeliverCalls
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
@@ -24,7 +24,7 @@ from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.dialects.fleximq.messages import FlexiMessages
 from fleximq.dialects.fleximq.replies import correlation
 from fleximq.dialects.outbox import Chunk, Outbox
-from fleximq.dialects.session import NamedLogger, State
+from fleximq.dialects.session import ConnectionState, NamedLogger
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
     BadRequest,
@@ -66,67 +66,67 @@ class FlexiSession(FlexiMessages):
         self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
         self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
         self._omitsOk = False
-        self._behind: Iterator[Span] = iter(())
+        self._pendingRuns: Iterator[Span] = iter(())
 
     @property
     def held(self) -> int:
         """How many bytes are kept of an unfinished frame."""
         return self._scanner.held
 
-    def received(self, data: bytes, behind: Iterator[Span] | None = None) -> None:
+    def received(self, data: bytes, pending: Iterator[Span] | None = None) -> None:
         """Work through what was read, run by run; or instead through what stands ``behind`` a JOIN."""
         known = self._envelopes.get
         publish = self.broker.publish
         source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
         begin = until = total = messages = 0
-        takers: Takers = ()
-        spans = self._scanner.spans(data) if behind is None else behind
-        if self.pace is not None and self.pace.refuses:
-            spans = admittedSpans(self.pace.meter, spans, self._overRate)
+        deliverCalls: DeliverCalls = ()
+        spans = self._scanner.spans(data) if pending is None else pending
+        if self.rate is not None and self.rate.refuses:
+            spans = admittedSpans(self.rate.meter, spans, self._overRate)
         try:
             for bytesOfEnvelope, read, start, end, count in spans:
                 envelope = known(bytesOfEnvelope)
-                if envelope is not None and (topic := envelope.topic).only is FLEXI_FORM:
+                if envelope is not None and (topic := envelope.topic).onlyForm is FLEXI_FORM:
                     topic.published += count
-                    if start == until and topic.takers is takers and read is source:
+                    if start == until and topic.deliverCalls is deliverCalls and read is source:
                         until = end
                         total += count
                         continue
                     if total:
                         messages += total
-                        _handOver(source, begin, until, takers, total)
-                    takers = topic.takers or ()
+                        _handOver(source, begin, until, deliverCalls, total)
+                    deliverCalls = topic.deliverCalls or ()
                     source, begin, until, total = read, start, end, count
                     continue
                 messages += count
                 if total:
                     messages += total
-                    _handOver(source, begin, until, takers, total)
+                    _handOver(source, begin, until, deliverCalls, total)
                     total = 0
-                    takers = ()
+                    deliverCalls = ()
                 run = read[start:end]
                 if envelope is None:
                     if count == 1 and self._knownDirect(bytesOfEnvelope, run):
                         continue
                     rest = self._unknown(bytesOfEnvelope, run)
-                    if self.state is not State.OPEN:
-                        self._behind = chain(rest, spans)
+                    if self.state is not ConnectionState.OPEN:
+                        self._pendingRuns = chain(rest, spans)
                         return
-                elif envelope.topic.careful:
+                elif envelope.topic.needsSlowPath:
                     self._publish(envelope, bytesOfEnvelope, run, count)
                 else:
                     publish(envelope, run, count)
         except FrameTooLarge as error:
             if total:
                 messages += total
-                _handOver(source, begin, until, takers, total)
+                _handOver(source, begin, until, deliverCalls, total)
                 total = 0
-            self._settleLayout()
+            self._detectLayout()
             self._refused(error, error.envelope)
         finally:
             self.traffic.messagesIn += messages + total
             if total:
-                _handOver(source, begin, until, takers, total)
+                _handOver(source, begin, until, deliverCalls, total)
 
     def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
         """Forward a REQ or REP whose header is known but for its id; False: it has to go the long way."""
@@ -152,13 +152,13 @@ class FlexiSession(FlexiMessages):
 
     def resume(self) -> None:
         """Go on behind the JOIN."""
-        behind, self._behind = self._behind, iter(())
-        if self.state is State.OPEN:
-            self.received(b"", behind)
+        pending, self._pendingRuns = self._pendingRuns, iter(())
+        if self.state is ConnectionState.OPEN:
+            self.received(b"", pending)
 
     def _unknown(self, envelope: bytes, frames: bytes) -> Iterator[Span]:
         """Take the long way, frame by frame. Return those behind a JOIN that is answered only later."""
-        self._settleLayout()
+        self._detectLayout()
         asRead = envelope
         head = len(envelope)
         positional = not self._strict and isPositional(envelope)
@@ -171,12 +171,12 @@ class FlexiSession(FlexiMessages):
                 self._message(envelope, envelope + frame[head:] if positional else frame, positional)
             except BrokerError as error:
                 self._refused(error, envelope)
-            if self.state is not State.OPEN:
+            if self.state is not ConnectionState.OPEN:
                 rest = frames[done:]
                 return wholes(iter([(asRead, rest, len(singles(rest, head)))] if rest else ()))
         return iter(())
 
-    def _settleLayout(self) -> None:
+    def _detectLayout(self) -> None:
         """Speak the layout that the client's first header was in, as soon as that is known."""
         scanner = self._scanner
         if not isinstance(scanner, LayoutScanner):
@@ -188,7 +188,7 @@ class FlexiSession(FlexiMessages):
 
     def _message(self, envelope: bytes, frame: bytes, positional: bool) -> None:
         beginning = readBeginning(envelope)
-        if self.state is State.WAITING:
+        if self.state is ConnectionState.WAITING:
             self._omitsOk = positional
             self._join(beginning.type, beginning.client_id, envelope)
             return
@@ -225,15 +225,15 @@ class FlexiSession(FlexiMessages):
         self.id = self._me.id
         self._named = "client_name" in header.fields
         status = {} if self._omitsOk else {"status": int(Status.OK)}
-        self._say(MessageType.REP, status | correlation(header.id), sender=self.id)
+        self._send(MessageType.REP, status | correlation(header.id), sender=self.id)
         self._keepAlive = KeepAlive(
-            self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
+            self.context.clock, self.context.settings.keepalive, self.lastReceived, self._ping, self._keepAliveExpired
         )
 
     def left(self) -> None:
         """Forget what was begun."""
         super().left()
-        self._behind = iter(())
+        self._pendingRuns = iter(())
         self._scanner = FlexiScanner(self.context.settings.limits.message)
 
 
@@ -249,12 +249,12 @@ def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None
     return ApiKey(auth["api_key"])
 
 
-def _handOver(source: bytes, begin: int, until: int, takers: Takers, count: int) -> None:
+def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls, count: int) -> None:
     """Deliver neighbouring runs, which FlexiMQ subscribers take verbatim, as one chunk."""
     size = until - begin
     view = size > _LARGE and size * 2 > len(source)
     chunk: Chunk = memoryview(source)[begin:until] if view else source[begin:until]
-    for deliver in takers:
+    for deliver in deliverCalls:
         deliver(chunk, count)
 
 

@@ -138,11 +138,11 @@ CHALLENGES = ('Basic realm="FlexiMQ", charset="UTF-8"', 'Bearer realm="FlexiMQ"'
 
 
 @implementer(ICredentials)
-class Unreadable:
+class UnreadableCredentials:
     """Something was shown that no checker can look into: malformed, of an unknown kind, or more than one thing."""
 
 
-class Shown(NamedTuple):
+class ShownCredentials(NamedTuple):
     """What a request shows.
 
     ``knownToPage`` says that a page in a browser must have known the credentials itself: browsers add those of
@@ -153,15 +153,15 @@ class Shown(NamedTuple):
     knownToPage: bool = False
 
 
-def shownIn(head: RequestHead) -> Shown:
+def credentialsIn(head: RequestHead) -> ShownCredentials:
     """Return the credentials that a request shows, or that it shows none."""
     authorizations = head.fields.get("authorization", ())
     parameters = [each for each in map(_parameter, _queryOf(head.target)) if each is not None]
     if len(authorizations) + len(parameters) > 1:
-        return Shown(Unreadable())
+        return ShownCredentials(UnreadableCredentials())
     if parameters:
-        return Shown(parameters[0], knownToPage=True)
-    return Shown(_authorization(authorizations[0]) if authorizations else None)
+        return ShownCredentials(parameters[0], knownToPage=True)
+    return ShownCredentials(_authorization(authorizations[0]) if authorizations else None)
 
 
 def withoutCredentials(raw: bytes) -> bytes:
@@ -193,7 +193,7 @@ def _authorization(value: str) -> ICredentials:
         try:
             username, colon, password = base64.b64decode(rest, validate=True).decode().partition(":")
         except ValueError:
-            return Unreadable()
+            return UnreadableCredentials()
         if colon:
             return Password(username, password)
-    return Unreadable()
+    return UnreadableCredentials()

@@ -25,15 +25,15 @@ from fleximq.dialects.http.request_head import (
     HEAD_BYTES,
     HttpError,
     RequestHead,
-    Shown,
-    shownIn,
+    ShownCredentials,
+    credentialsIn,
     webSocketDialect,
     withoutCredentials,
 )
 from fleximq.errors import AuthenticationFailed, BrokerError, JoinRejected, NoCapacity, TooManyRequests, Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
-from fleximq.security.peer_address import whence
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 
 _log = Logger("fleximq.dialects.http_door")
@@ -41,10 +41,10 @@ _log = Logger("fleximq.dialects.http_door")
 _END = b"\r\n\r\n"
 
 
-class HttpDoor(Handover):
+class RequestRouter(Handover):
     """Reads one request head and steps aside."""
 
-    factory: "HttpDoorFactory"
+    factory: "RequestRouterFactory"
 
     def __init__(self, address: IAddress | None, now: float) -> None:
         self._address = address
@@ -88,8 +88,8 @@ class HttpDoor(Handover):
         try:
             head = RequestHead.parse(raw)
             self._method = head.method
-            request = Request(head, shownIn(head), self._peer())
-            inner = self.factory.takerOf(request).buildProtocol(self._address)
+            request = UpgradeRequest(head, credentialsIn(head), self._peer())
+            inner = self.factory.factoryOf(request).buildProtocol(self._address)
         except HttpError as error:
             self._refuse(error)
             return
@@ -101,7 +101,7 @@ class HttpDoor(Handover):
         else:
             self._ask(request, inner)
 
-    def _ask(self, request: "Request", inner: Any) -> None:
+    def _ask(self, request: "UpgradeRequest", inner: Any) -> None:
         """Have the credentials checked, and read nothing more if that takes its time."""
         transport: Any = self.transport
         credentials = request.shown.credentials or certificateOf(transport)
@@ -114,7 +114,9 @@ class HttpDoor(Handover):
         check.addCallback(lambda ignored: self._answered(request, credentials is None, inner, outcome[0]))
         check.addErrback(lambda failure: _log.failure("a request could not be let in", failure))
 
-    def _answered(self, request: "Request", showsNothing: bool, inner: Any, outcome: "Admitted | Failure") -> None:
+    def _answered(
+        self, request: "UpgradeRequest", lacksCredentials: bool, inner: Any, outcome: "Admitted | Failure"
+    ) -> None:
         if self._timer is None:
             return  # it was too late, or the connection is gone
         if self._check is not None:
@@ -122,7 +124,9 @@ class HttpDoor(Handover):
             transport: Any = self.transport
             transport.resumeProducing()
         try:
-            self._enter(inner, self.factory.admittedOf(request, showsNothing and hasattr(inner, "admitted"), outcome))
+            self._enter(
+                inner, self.factory.admittedOf(request, lacksCredentials and hasattr(inner, "admitted"), outcome)
+            )
         except HttpError as error:
             self._refuse(error)
 
@@ -141,7 +145,7 @@ class HttpDoor(Handover):
         self._drop()
         if not self._received:
             self.factory.counted("refused: said nothing before the handshake deadline", 1)
-            _log.debug("{peer} said nothing before the handshake deadline", peer=whence(self._peer()))
+            _log.debug("{peer} said nothing before the handshake deadline", peer=peerAddress(self._peer()))
             self._endAll()
         elif self._method:
             self._refuse(HttpError(503, "the credentials could not be checked in time"))
@@ -160,7 +164,7 @@ class HttpDoor(Handover):
         self.factory.counted(f"refused: HTTP {error.code}", 1)
         _log.warn(
             "Refusing HTTP from {peer} with {code}: {sentence}",
-            peer=whence(self._peer()),
+            peer=peerAddress(self._peer()),
             code=error.code,
             sentence=error,
         )
@@ -169,15 +173,15 @@ class HttpDoor(Handover):
         self._endAll()
 
 
-class Request(NamedTuple):
+class UpgradeRequest(NamedTuple):
     """A request, what it shows, and the address that it comes from."""
 
     head: RequestHead
-    shown: Shown
+    shown: ShownCredentials
     peer: Any
 
 
-class HttpDoorFactory(Factory[HttpDoor]):
+class RequestRouterFactory(Factory[RequestRouter]):
     """Makes the doors of a listener.
 
     :param webSockets: the factory of each dialect that is served over WebSocket here, by the dialect's name.
@@ -215,17 +219,17 @@ class HttpDoorFactory(Factory[HttpDoor]):
         self.counted = counted
         self._path = path
 
-    def buildProtocol(self, addr: IAddress | None) -> HttpDoor:
+    def buildProtocol(self, addr: IAddress | None) -> RequestRouter:
         """Return the door for one connection."""
-        door = HttpDoor(addr, self.clock.seconds())
+        door = RequestRouter(addr, self.clock.seconds())
         door.factory = self
         return door
 
-    def admissionOf(self, request: "Request") -> IAdmission:
+    def admissionOf(self, request: "UpgradeRequest") -> IAdmission:
         """Return what decides on this request."""
         return self._behindProxy if nameProxy(request.head.fields) else self._admission
 
-    def takerOf(self, request: "Request") -> Any:
+    def factoryOf(self, request: "UpgradeRequest") -> Any:
         """Return the factory that takes this request.
 
         :raises HttpError: 403 for a peer or an origin that may not come, 403 or 404 for a dialect not served here.
@@ -242,13 +246,15 @@ class HttpDoorFactory(Factory[HttpDoor]):
             raise HttpError(404, "there are no WebSockets on this path")
         return self._webSockets[webSocketDialect(head, frozenset(self._webSockets))]
 
-    def admittedOf(self, request: "Request", mayShowNothing: bool, outcome: "Admitted | Failure") -> Admitted | None:
+    def admittedOf(
+        self, request: "UpgradeRequest", mayLackCredentials: bool, outcome: "Admitted | Failure"
+    ) -> Admitted | None:
         """Return who a request comes from; None for who had to show something, and has not.
 
         :raises HttpError: 401, 403 or 503 where it is not let in; 403 if its page knows of nobody's credentials.
         """
         if isinstance(outcome, Failure):
-            if mayShowNothing and not request.head.isUpgrade and isinstance(outcome.value, Unauthorized):
+            if mayLackCredentials and not request.head.isUpgrade and isinstance(outcome.value, Unauthorized):
                 return None
             raise _httpErrorOf(outcome)
         if request.head.isUpgrade and outcome.principal is None:

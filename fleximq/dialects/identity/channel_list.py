@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from fleximq.broker.authorization import sees
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.interfaces import IRights
@@ -28,30 +28,30 @@ class ChannelList:
         self._context = context
         self._names: list[str] | None = None
         self._frames: dict[IRights, bytes] = {}
-        self._before: dict[IRights, bytes] = {}
-        self._noted = False
-        self._listeners: dict[Outbox, tuple[Client, bytes]] = {}
+        self._previous: dict[IRights, bytes] = {}
+        self._scheduled = False
+        self._listeners: dict[Outbox, tuple[ConnectedClient, bytes]] = {}
         self._announces = context.settings.announceChannels
         if self._announces:
             context.broker.channelsChanged.append(self._changed)
 
-    def frame(self, client: Client) -> bytes:
+    def frame(self, client: ConnectedClient) -> bytes:
         """Return the list as it is now for a client, encoded as a frame."""
         names = self._topics.channels()
         if names is not self._names or len(self._frames) > _FRAMES:
             self._names = names
-            self._before, self._frames = self._frames, {}
+            self._previous, self._frames = self._frames, {}
         frame = self._frames.get(client.rights)
         if frame is None:
-            frame = self._made([name for name in names if isChannel(name) and sees(client, name)])
-            before = self._before.get(client.rights)
+            frame = self._encoded([name for name in names if isChannel(name) and sees(client, name)])
+            before = self._previous.get(client.rights)
             self._frames[client.rights] = frame = before if before == frame else frame
         return frame
 
-    def _made(self, names: list[str]) -> bytes:
+    def _encoded(self, names: list[str]) -> bytes:
         return encodeFrame(TEXT, encodeChannels(_fitting(names, self._context.settings.limits.text)))
 
-    def join(self, outbox: Outbox, client: Client) -> None:
+    def join(self, outbox: Outbox, client: ConnectedClient) -> None:
         """Send the list here whenever it changes, if that is set. It was sent as it is now."""
         if self._announces:
             self._listeners[outbox] = client, self.frame(client)
@@ -61,8 +61,8 @@ class ChannelList:
         self._listeners.pop(outbox, None)
 
     def _changed(self) -> None:
-        if not self._noted:
-            self._noted = True
+        if not self._scheduled:
+            self._scheduled = True
             self._turn.add(self)
 
     def flush(self) -> None:
@@ -70,7 +70,7 @@ class ChannelList:
 
         A change may be none to them: of a topic whose name they cannot spell, or one undone in the same turn.
         """
-        self._noted = False
+        self._scheduled = False
         for outbox, (client, known) in self._listeners.items():
             frame = self.frame(client)
             if known is not frame and known != frame:

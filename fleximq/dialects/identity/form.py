@@ -11,10 +11,10 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.values.message import Content, Message
-from fleximq.values.records import Batch, Run, contentOf
+from fleximq.values.records import Run, StoredBatch, contentOf
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payload_conversion import toUtf8
 from fleximq.wire.websocket_frame import encodeTexts, fittingFrames
@@ -47,7 +47,7 @@ class IdentitySource:
         return [body[place] for place in places]
 
 
-def recordTexts(batches: Sequence[Batch]) -> bytes:
+def recordTexts(batches: Sequence[StoredBatch]) -> bytes:
     """Return records as text frames, with the names of those who sent them."""
     frames: list[bytes] = []
     for batch in batches:
@@ -66,19 +66,19 @@ class IdentityForm:
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as text frames."""
         source = envelope.source
-        if type(body) is Batch:
+        if type(body) is StoredBatch:
             return recordTexts([body])
         if type(source) is IdentitySource:
             return encodeTexts(source.prefix, body)
         prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
         return encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
 
-    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
+    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fittingFrames(frames, room)
+        return fittingFrames(frames, space)
 
 
 #: The one form of all Identity subscribers.
 IDENTITY_FORM = IdentityForm()
 #: That of those who are told of the past first.
-RECALLING = LateForm(IDENTITY_FORM)
+RECALLING = DeferredForm(IDENTITY_FORM)

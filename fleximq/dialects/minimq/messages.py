@@ -5,7 +5,7 @@ from operator import attrgetter
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -42,7 +42,7 @@ _NEW = contentOf(Message(b"", Content.TEXT, line=True))
 _OLD = contentOf(Message(b"", Content.TEXT, legacy=True, line=True))
 
 
-class TurnedAway(Forbidden):
+class MiniJoinRefused(Forbidden):
     """This peer may not come in at all."""
 
     closes = True
@@ -76,7 +76,7 @@ def renderError(error: BrokerError) -> bytes:
     return encodeError(code, "not permitted" if isinstance(error, NotPermitted) else str(error))
 
 
-def renderAnswers(topic: str, deliveries: Sequence[Delivery], asked: int) -> bytes:
+def renderAnswers(topic: str, deliveries: Sequence[QueueDelivery], count: int) -> bytes:
     """Return the lines that answer so many CONSUMEs; those without a delivery are NO_MSG."""
     lines = [renderDelivery(message, topic, message.message_id or "") for _, message, _ in deliveries]
-    return b"".join(lines) + NO_MESSAGE * (asked - len(lines))
+    return b"".join(lines) + NO_MESSAGE * (count - len(lines))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Policy
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.wire.websocket_frame import BINARY, frameHead
 
@@ -28,7 +28,7 @@ class WebSocketOutbox(Outbox):
     def __init__(
         self,
         transport: Any,
-        turn: Turn,
+        turn: WriteTurn,
         limit: int,
         overflow: Callable[[], None],
         farewell: Callable[[], bool],

@@ -1,7 +1,7 @@
 """The segments' files as they are read: opened when they are first looked into, and closed when many are open."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from errno import EIO
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from fleximq.journal.format.control_frames import decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.journal.writing.active_segment import segmentName
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 
 #: How many files are open at once.
 _MOST = 64
@@ -83,7 +83,7 @@ class OpenSegments:
 
     def records(
         self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
-    ) -> Iterator[Batch]:
+    ) -> Iterator[StoredBatch]:
         """Yield the records that a whole frame makes visible: its own, or those of the frames staged before.
 
         A transaction can have more than fits into memory, so of those frames one after the other is read.
@@ -121,14 +121,9 @@ class OpenSegments:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return _Placed(header, (), None, FrameError(_GONE))
-        counts: list[int | None] = []
-        why: Exception = FrameError(_GONE)
-        for position in transaction.staged:
-            try:
-                counts.append(self._count(position))
-            except (FrameError, OSError) as error:
-                why = _damage(error)
-                counts.append(None)
+        counts, why = self._counts(transaction.staged, self._count)
+        if None in counts or sum(filter(None, counts)) != header.count:
+            counts, why = self._counts(transaction.staged, self._checkedCount)
         offsets, gap = placed(counts, header.baseOffset, header.count)
         portions = [
             Portion(position, first, first + count)
@@ -137,7 +132,7 @@ class OpenSegments:
         ]
         return _Placed(header, portions, gap, why)
 
-    def staged(self, portion: Portion, lost: Callable[[int, int, Exception], None] | None = None) -> Batch | None:
+    def staged(self, portion: Portion, lost: Callable[[int, int, Exception], None] | None = None) -> StoredBatch | None:
         """Return the records of a staged frame, with the offsets that its transaction gave them; None if it is damaged.
 
         :raises FrameError: see :meth:`records`.
@@ -155,6 +150,23 @@ class OpenSegments:
             return None
         batch.offsets = range(first, next)
         return batch
+
+    def _counts(self, positions: Iterable[int], count: Callable[[int], int]) -> tuple[list[int | None], Exception]:
+        """Return the number of records of each staged frame, None for a damaged one, and the last damage."""
+        counts: list[int | None] = []
+        why: Exception = FrameError(_GONE)
+        for position in positions:
+            try:
+                counts.append(count(position))
+            except (FrameError, OSError) as error:
+                why = _damage(error)
+                counts.append(None)
+        return counts, why
+
+    def _checkedCount(self, position: int) -> int:
+        """Return what :meth:`_count` does, of a frame whose check sum is right."""
+        segment = self._segmentAt(position)
+        return frameAt(self.window(segment), position, segment.id)[0].count
 
     def _count(self, position: int) -> int:
         """Return how many records were staged at a position."""

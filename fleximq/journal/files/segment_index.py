@@ -30,7 +30,7 @@ from fleximq.journal.format.control_frames import (
 )
 from fleximq.journal.format.frame import SYNCED, FrameError, FrameHeader, Kind
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
-from fleximq.values.records import Bounds
+from fleximq.values.records import TopicBounds
 
 
 class Scanned(NamedTuple):
@@ -100,7 +100,7 @@ def _lost(hole: Hole, expected: int, next: int) -> Lost:
 
 
 def _note(segment: Segment, header: FrameHeader, frame: memoryview, end: int) -> None:
-    tally: dict[str, Bounds] = {}
+    tally: dict[str, TopicBounds] = {}
     if header.kind == Kind.RECORDS:
         tally = tallyOfFrame(header, frame)
     elif header.kind == Kind.SPARSE_RECORDS:
@@ -171,7 +171,7 @@ def _segment(fields: dict[str, Any]) -> Segment:
     segment.counts = fields["topics"]
     segment.lost = [Lost(*lost) for lost in fields["lost"]]
     segment.staged = [
-        Staged(position, query, batch, time, count, {topic: Bounds(*bounds) for topic, bounds in tally.items()})
+        Staged(position, query, batch, time, count, {topic: TopicBounds(*bounds) for topic, bounds in tally.items()})
         for position, query, batch, time, count, tally in fields["staged"]
     ]
     segment.transactions = [

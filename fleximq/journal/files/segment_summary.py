@@ -16,7 +16,8 @@ from fleximq.journal.files.topic_counts import Count, addTo
 from fleximq.journal.format.body import unpackFirst
 from fleximq.journal.format.control_frames import Lost, Transaction, decodeGap, decodeNotes, decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind
-from fleximq.values.records import Bounds, ClientIds
+from fleximq.values.records import TopicBounds
+from fleximq.values.state_records import ClientIdsReserved
 
 #: About how many bytes lie between two entries of the index.
 APART = 64 << 10
@@ -32,7 +33,7 @@ class Staged(NamedTuple):
     batch: int
     time: int
     count: int  # type: ignore[assignment]  # nobody counts the values of this tuple
-    tally: Mapping[str, Bounds]
+    tally: Mapping[str, TopicBounds]
 
 
 class Segment:
@@ -140,7 +141,7 @@ def note(
     segment: Segment,
     position: int,
     frame: Frame | FrameHeader,
-    tally: Mapping[str, Bounds],
+    tally: Mapping[str, TopicBounds],
     whole: _Whole,
 ) -> None:
     """Add a frame to a segment, behind all it has.
@@ -208,16 +209,20 @@ def placed(counts: Sequence[int | None], base: int, count: int) -> tuple[list[in
     first, last = base, base + count
     place = 0
     for place, number in enumerate(counts):
-        if number is None or first + number > last:
+        if number is None:
             break
+        if first + number > last:
+            return [None] * len(counts), (base, base + count)
         offsets[place] = first
         first += number
     else:
         return (offsets, None) if first == last else ([None] * len(counts), (base, last))
     for behind in range(len(counts) - 1, place, -1):
         number = counts[behind]
-        if number is None or last - number < first:
+        if number is None:
             break
+        if last - number < first:
+            return [None] * len(counts), (base, base + count)
         last -= number
         offsets[behind] = last
     return offsets, (first, last)
@@ -241,5 +246,5 @@ def _noteClientIds(segment: Segment, whole: _Whole) -> None:
     header, frame = whole()
     if _CLIENT_IDS in bytes(frame[HEADER_BYTES:]):
         for each in decodeNotes(header, frame):
-            if isinstance(each, ClientIds):
+            if isinstance(each, ClientIdsReserved):
                 segment.clientIds = max(segment.clientIds, each.until)

@@ -13,7 +13,7 @@ from threading import Lock
 from fleximq.journal.files.segment_summary import Segment, Staged, countTransaction, note
 from fleximq.journal.format.control_frames import Lost
 from fleximq.journal.format.frame import Frame, FrameHeader, Kind, readHeader, seal
-from fleximq.values.records import Bounds, Waiting
+from fleximq.values.records import BacklogSize, TopicBounds
 
 
 class Segments:
@@ -29,8 +29,8 @@ class Segments:
         self.end = 0
         self.nextOffset = nextOffset
         self._staged: dict[int, Staged] = {}
-        self._sealedBounds: dict[str, Bounds] | None = None
-        self._bounds: dict[str, Bounds] | None = None
+        self._sealedBounds: dict[str, TopicBounds] | None = None
+        self._bounds: dict[str, TopicBounds] | None = None
         self._boundsEnd = 0
         for segment in found:
             self.add(segment)
@@ -127,7 +127,7 @@ class Segments:
 
     # -- looking up --------------------------------------------------------------------------------
 
-    def bounds(self) -> Mapping[str, Bounds]:
+    def bounds(self) -> Mapping[str, TopicBounds]:
         """Return what there is of each topic: the same as the last time, as long as nothing changes."""
         with self._changing:
             if self._sealedBounds is None:
@@ -153,16 +153,16 @@ def _written(frame: Frame, position: int) -> tuple[FrameHeader, bytes]:
     return readHeader(whole), whole
 
 
-def _together(known: Mapping[str, Bounds], segments: Iterable[Segment]) -> dict[str, Bounds]:
+def _together(known: Mapping[str, TopicBounds], segments: Iterable[Segment]) -> dict[str, TopicBounds]:
     """Return what is known of each topic, and what segments behind it have."""
     found = dict(known)
     for segment in segments:
         for topic, (first, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
             before = found.get(topic)
             if before is None:
-                found[topic] = Bounds(first, last, firstTime, lastTime, count, size)
+                found[topic] = TopicBounds(first, last, firstTime, lastTime, count, size)
             else:
-                found[topic] = Bounds(
+                found[topic] = TopicBounds(
                     before.first, last, before.firstTime, lastTime, before.count + count, before.bytes + size
                 )
     return found
@@ -176,11 +176,11 @@ class Weights:
 
     def __init__(self, segments: Segments) -> None:
         self._segments = segments
-        self._sealed: dict[int, tuple[Segment, Waiting]] = {}
+        self._sealed: dict[int, tuple[Segment, BacklogSize]] = {}
         self._of: tuple[Segment, ...] = ()
-        self._behind: list[Waiting] = []
+        self._behind: list[BacklogSize] = []
 
-    def behind(self, offset: int) -> Waiting:
+    def behind(self, offset: int) -> BacklogSize:
         """Return how much stands from an offset on.
 
         In the segment of that offset records are taken for equally large, and where some were taken out there may be
@@ -190,7 +190,7 @@ class Weights:
         if all is not self._of:
             self._add(all)
         if not all:
-            return Waiting(0, 0)
+            return BacklogSize(0, 0)
         place = max(bisect_right(all, offset, key=lambda segment: segment.first) - 1, 0)
         part = _part(all[place], offset, self._weightOf(all, place))
         if place == len(all) - 1:
@@ -204,7 +204,7 @@ class Weights:
             before = known.get(segment.base)
             weight = before[1] if before is not None and before[0] is segment else _weight(segment)
             self._sealed[segment.base] = segment, weight
-        total = Waiting(0, 0)
+        total = BacklogSize(0, 0)
         self._behind = []
         for segment in reversed(all[:-1]):
             self._behind.append(total)
@@ -212,21 +212,21 @@ class Weights:
         self._behind.reverse()
         self._of = all
 
-    def _weightOf(self, all: tuple[Segment, ...], place: int) -> Waiting:
+    def _weightOf(self, all: tuple[Segment, ...], place: int) -> BacklogSize:
         return _weight(all[-1]) if place == len(all) - 1 else self._sealed[all[place].base][1]
 
 
-def _weight(segment: Segment) -> Waiting:
+def _weight(segment: Segment) -> BacklogSize:
     counts = tuple(segment.counts.values())
-    return Waiting(sum(count[4] for count in counts), sum(count[5] for count in counts))
+    return BacklogSize(sum(count[4] for count in counts), sum(count[5] for count in counts))
 
 
-def _part(segment: Segment, offset: int, weight: Waiting) -> Waiting:
+def _part(segment: Segment, offset: int, weight: BacklogSize) -> BacklogSize:
     if offset <= segment.first or not weight.records:
         return weight
     records = min(weight.records, max(0, segment.next - offset))
-    return Waiting(records, weight.bytes * records // weight.records)
+    return BacklogSize(records, weight.bytes * records // weight.records)
 
 
-def _sum(one: Waiting, other: Waiting) -> Waiting:
-    return Waiting(one.records + other.records, one.bytes + other.bytes)
+def _sum(one: BacklogSize, other: BacklogSize) -> BacklogSize:
+    return BacklogSize(one.records + other.records, one.bytes + other.bytes)

@@ -21,8 +21,8 @@ from fleximq.journal.format.control_frames import (
 )
 from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
-from fleximq.values.records import Batch, Note, Reached
-from fleximq.values.state_records import follow, groupsIn
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import GroupProgress, StateRecord, follow, groupsIn
 
 SUFFIX = ".fxj"
 
@@ -91,7 +91,7 @@ class Survey:
         finally:
             self._files.close(descriptor)
 
-    def batches(self, first: int = 0) -> Iterator[Batch]:
+    def batches(self, first: int = 0) -> Iterator[StoredBatch]:
         """Yield all records that are whole, in order; those of files that end before an offset may be left out."""
         for place, file in enumerate(self.files):
             if place + 1 < len(self.files) and self._begins(self.files[place + 1]) <= first:
@@ -100,9 +100,9 @@ class Survey:
                 if isinstance(found, Whole):
                     yield from self._batchesOf(found)
 
-    def groups(self) -> dict[str, Reached]:
+    def groups(self) -> dict[str, GroupProgress]:
         """Return what consumer groups said last, as far as it is whole: the last checkpoint knows what was before."""
-        notes: list[Note] = []
+        notes: list[StateRecord] = []
         for file in reversed(self.files):
             known, behind = self._lastCheckpoint(file)
             notes = behind + notes
@@ -114,10 +114,10 @@ class Survey:
             follow(known, note)
         return known
 
-    def _lastCheckpoint(self, file: File) -> tuple[dict[str, Reached] | None, list[Note]]:
+    def _lastCheckpoint(self, file: File) -> tuple[dict[str, GroupProgress] | None, list[StateRecord]]:
         """Return the groups in a file's last checkpoint, None if it has none, and the notes behind it."""
-        known: dict[str, Reached] | None = None
-        notes: list[Note] = []
+        known: dict[str, GroupProgress] | None = None
+        notes: list[StateRecord] = []
         for found in self.frames(file):
             if not isinstance(found, Whole):
                 continue
@@ -199,7 +199,7 @@ class Survey:
         finally:
             self._files.close(descriptor)
 
-    def _batchesOf(self, found: Whole) -> Iterator[Batch]:
+    def _batchesOf(self, found: Whole) -> Iterator[StoredBatch]:
         header, frame = found
         if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
             yield decodeRecords(header, bytes(frame))
@@ -210,7 +210,7 @@ class Survey:
                 offset += len(batch)
                 yield batch
 
-    def _staged(self, positions: Sequence[int]) -> Iterator[Batch]:
+    def _staged(self, positions: Sequence[int]) -> Iterator[StoredBatch]:
         """Yield what was staged at these positions, as far as it is whole."""
         for position in positions:
             for file in self.files:

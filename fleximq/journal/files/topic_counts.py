@@ -5,16 +5,16 @@ from struct import Struct
 
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader
 from fleximq.journal.format.record_columns import decodeRecords
-from fleximq.values.records import Batch, Bounds
+from fleximq.values.records import StoredBatch, TopicBounds
 
 #: How a RECORDS body begins: topics and bytes of their names, the same of publishers, bytes of headers and payloads.
 _shape = Struct("<IIIIQQ")
 
-#: A topic's count while it is added up: the fields of :class:`fleximq.values.records.Bounds`.
+#: A topic's count while it is added up: the fields of :class:`fleximq.values.records.TopicBounds`.
 Count = list[int]
 
 
-def tallyOf(batch: Batch) -> dict[str, Bounds]:
+def tallyOf(batch: StoredBatch) -> dict[str, TopicBounds]:
     """Return what a batch has of each topic; a batch of one topic costs as much as a record."""
     places = batch.topicOf
     if not len(batch):
@@ -22,7 +22,7 @@ def tallyOf(batch: Batch) -> dict[str, Bounds]:
     if len(batch.topics) == 1:
         topic = batch.topics[0]
         offsets, times = batch.offsets, batch.timestamps
-        return {topic: Bounds(offsets[0], offsets[-1], times[0], times[-1], len(batch), batch.size)}
+        return {topic: TopicBounds(offsets[0], offsets[-1], times[0], times[-1], len(batch), batch.size)}
     counts: dict[int, Count] = {}
     for place, offset, time, header, payload in zip(
         places, batch.offsets, batch.timestamps, batch.headers, batch.payloads, strict=True
@@ -35,10 +35,10 @@ def tallyOf(batch: Batch) -> dict[str, Bounds]:
             count[3] = time
             count[4] += 1
             count[5] += len(header) + len(payload)
-    return {batch.topics[place]: Bounds(*count) for place, count in counts.items()}
+    return {batch.topics[place]: TopicBounds(*count) for place, count in counts.items()}
 
 
-def tallyOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, Bounds]:
+def tallyOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, TopicBounds]:
     """Return what a checked RECORDS frame has of each topic, with offsets that count from its base offset.
 
     Where there is one topic, which is the rule for small frames, the columns are passed over: 2 us instead of 12.
@@ -58,22 +58,22 @@ def tallyOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, Bounds]:
         topic = str(frame[start : start + topicBytes], "utf-8")
     except UnicodeDecodeError:
         raise FrameError("the topic names are not UTF-8") from None
-    return {topic: Bounds(0, count - 1, header.firstTime, header.lastTime, count, headerBytes + payloadBytes)}
+    return {topic: TopicBounds(0, count - 1, header.firstTime, header.lastTime, count, headerBytes + payloadBytes)}
 
 
 def _padded(size: int) -> int:
     return size + -size % 8
 
 
-def moved(tally: Mapping[str, Bounds], by: int) -> dict[str, Bounds]:
+def moved(tally: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]:
     """Return a tally whose offsets are larger by so much."""
     return {
-        topic: Bounds(first + by, last + by, firstTime, lastTime, count, size)
+        topic: TopicBounds(first + by, last + by, firstTime, lastTime, count, size)
         for topic, (first, last, firstTime, lastTime, count, size) in tally.items()
     }
 
 
-def addTo(counts: dict[str, Count], tally: Mapping[str, Bounds], by: int = 0) -> None:
+def addTo(counts: dict[str, Count], tally: Mapping[str, TopicBounds], by: int = 0) -> None:
     """Add what else there is, with offsets that are larger by so much.
 
     A transaction may be counted when all around it has been.

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from fleximq.journal.format.frame import FRAME_BYTES, HEADER_BYTES, Frame, Kind, padding
-from fleximq.values.records import Batch, Bounds, Run
+from fleximq.values.records import Run, StoredBatch, TopicBounds
 
 #: Topics, bytes of their names, publishers, bytes of their names, bytes of all headers, bytes of all payloads.
 SHAPE = Struct("<IIIIQQ")
@@ -71,7 +71,7 @@ class Columns:
         self.payloads: list[bytes] = []
 
     @classmethod
-    def of(cls, batch: Batch) -> "Columns":
+    def of(cls, batch: StoredBatch) -> "Columns":
         """Return the columns of a batch, whose lists of topics and publishers are taken as they are."""
         columns = cls()
         columns.topics = {name: place for place, name in enumerate(batch.topics)}
@@ -220,7 +220,7 @@ class Columns:
             baseOffset=offset,
             firstTime=self.times[0],
             lastTime=self.times[-1],
-            tally={topic: Bounds(*tally) for topic, tally in self._tally.items()},
+            tally={topic: TopicBounds(*tally) for topic, tally in self._tally.items()},
         )
 
     def _payloadPieces(self) -> list[bytes]:

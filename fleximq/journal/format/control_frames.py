@@ -15,18 +15,27 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.format.body import Fields, frameOf, isInteger, isNumber, readBody
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind
-from fleximq.values.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Note, Opened, Reached
+from fleximq.values.state_records import (
+    ClientIdsReserved,
+    GroupForgotten,
+    GroupProgress,
+    QueueAcknowledged,
+    QueueClosed,
+    QueueDelivered,
+    QueueOpened,
+    StateRecord,
+)
 
 _BIG_ENDIAN = sys.byteorder == "big"
 
 
-def encodeNotes(notes: Sequence[Note], offset: int, time: int) -> Frame:
+def encodeNotes(notes: Sequence[StateRecord], offset: int, time: int) -> Frame:
     """Return a NOTES frame with at least one note."""
     body = [[_CODES[type(note)], *(_packed(value) for value in note)] for note in notes]
     return frameOf(Kind.NOTES, body, offset, time, len(notes))
 
 
-def decodeNotes(header: FrameHeader, frame: Any) -> list[Note]:
+def decodeNotes(header: FrameHeader, frame: Any) -> list[StateRecord]:
     """Return the notes of a NOTES frame."""
     notes = readBody(header, frame, Kind.NOTES)
     if not isinstance(notes, list) or len(notes) != header.count:
@@ -34,17 +43,18 @@ def decodeNotes(header: FrameHeader, frame: Any) -> list[Note]:
     return [_note(fields) for fields in notes]
 
 
-def _note(fields: Any) -> Note:
+def _note(fields: Any) -> StateRecord:
     if not isinstance(fields, list) or not fields or not isNumber(fields[0], len(NOTES) - 1):
         raise FrameError("a note must be an array that begins with its kind")
     make, checks = NOTES[fields[0]]
+    kind = NOTE_NAMES[fields[0]]
     values = fields[1:]
     if len(values) != len(checks):
-        raise FrameError(f"a note {make.__name__} has {len(checks)} values, not {len(values)}")
+        raise FrameError(f"a note {kind} has {len(checks)} values, not {len(values)}")
     for name, value, check in zip(make._fields, values, checks, strict=True):
         if not check(value):
-            raise FrameError(f"{name!r} of a note {make.__name__} is wrong")
-    note: Note = make(*(_offsets(value) if isinstance(value, bytes) else value for value in values))
+            raise FrameError(f"{name!r} of a note {kind} is wrong")
+    note: StateRecord = make(*(_offsets(value) if isinstance(value, bytes) else value for value in values))
     return note
 
 
@@ -83,14 +93,16 @@ def _areOffsets(value: Any) -> bool:
 
 #: By their codes, the notes and how their values are checked.
 NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
-    (Opened, (_isText, _isText, _isQos, isNumber, _isOwner, isNumber)),
-    (Closed, (_isText,)),
-    (HandedOut, (_isText, isNumber, _areOffsets, isNumber)),
-    (Acknowledged, (_isText, _areOffsets)),
-    (ClientIds, (isNumber,)),
-    (Reached, (_isText, isNumber, isNumber, isNumber)),
-    (Forgotten, (_isText,)),
+    (QueueOpened, (_isText, _isText, _isQos, isNumber, _isOwner, isNumber)),
+    (QueueClosed, (_isText,)),
+    (QueueDelivered, (_isText, isNumber, _areOffsets, isNumber)),
+    (QueueAcknowledged, (_isText, _areOffsets)),
+    (ClientIdsReserved, (isNumber,)),
+    (GroupProgress, (_isText, isNumber, isNumber, isNumber)),
+    (GroupForgotten, (_isText,)),
 )
+#: The names of these notes in docs/journal-format.rst, for error sentences.
+NOTE_NAMES = ("Opened", "Closed", "HandedOut", "Acknowledged", "ClientIds", "Reached", "Forgotten")
 _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}
 
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 from struct import Struct, error
 from typing import Any, NamedTuple
 
-from fleximq.values.records import Bounds
+from fleximq.values.records import TopicBounds
 
 try:
     from zlib_ng.zlib_ng import crc32  # the same sums, ten times as fast
@@ -94,7 +94,7 @@ class Frame:
         baseOffset: int = 0,
         firstTime: int = 0,
         lastTime: int = 0,
-        tally: Mapping[str, Bounds] | None = None,
+        tally: Mapping[str, TopicBounds] | None = None,
     ) -> None:
         self.kind = kind
         self.pieces = pieces

@@ -21,7 +21,7 @@ import msgpack
 from fleximq.journal.format.body import unpackMap
 from fleximq.journal.format.column_builder import SHAPE, Appended, Columns, littleEndian
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind, padding
-from fleximq.values.records import CONTENTS, Batch, Blobs, Bounds
+from fleximq.values.records import CONTENTS, Blobs, StoredBatch, TopicBounds
 
 #: Larger records are written from where they are, not copied.
 SINGLE_BYTES = 4096
@@ -65,7 +65,7 @@ def encodeSingle(each: Appended, offset: int) -> Frame | None:
         baseOffset=offset,
         firstTime=timestamp,
         lastTime=timestamp,
-        tally={topic: Bounds(0, 0, timestamp, timestamp, 1, size)},
+        tally={topic: TopicBounds(0, 0, timestamp, timestamp, 1, size)},
     )
 
 
@@ -121,12 +121,12 @@ def encodeStaged(meta: Mapping[str, Any], appended: Sequence[Appended]) -> list[
     ]
 
 
-def encodeSparse(batch: Batch) -> Frame:
+def encodeSparse(batch: StoredBatch) -> Frame:
     """Return one frame that holds these records, at least one, with the offsets they have, whatever their size."""
     return Columns.of(batch).frame(Kind.SPARSE_RECORDS, batch.offsets[0], littleEndian(array("q", batch.offsets)))
 
 
-def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> Batch:
+def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch:
     """Return the records of a frame that was checked.
 
     :param frame: all its bytes, of which the batch keeps hold.
@@ -143,7 +143,7 @@ def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> Batch:
     return body.batch(offsets)
 
 
-def decodeStaged(header: FrameHeader, frame: bytes | memoryview) -> tuple[dict[str, Any], Batch]:
+def decodeStaged(header: FrameHeader, frame: bytes | memoryview) -> tuple[dict[str, Any], StoredBatch]:
     """Return the map and the records of a STAGED frame that was checked; as offsets they have their places, from 0.
 
     :param frame: all its bytes, of which the batch keeps hold.
@@ -219,7 +219,7 @@ class _Body:
         except UnicodeDecodeError:
             raise FrameError(f"the {what} are not UTF-8") from None
 
-    def batch(self, offsets: Sequence[int]) -> Batch:
+    def batch(self, offsets: Sequence[int]) -> StoredBatch:
         """Return what stands in the columns behind those that were taken."""
         count = self._header.count
         topicCount, topicBytes, publisherCount, publisherBytes, headerBytes, payloadBytes = self._shape
@@ -239,7 +239,9 @@ class _Body:
         publishers = list(zip(ids, names, strict=True))
         if len(set(topics)) < topicCount or len(set(publishers)) < publisherCount:
             raise FrameError("a topic or a publisher stands in its list twice")
-        return Batch(offsets, times, topics, topicOf, publishers, publisherOf, dialects, contents, headers, payloads)
+        return StoredBatch(
+            offsets, times, topics, topicOf, publishers, publisherOf, dialects, contents, headers, payloads
+        )
 
     def _finish(self) -> None:
         rest = self._header.length - self._at

@@ -29,7 +29,7 @@ from fleximq.journal.format.control_frames import Lost
 from fleximq.journal.format.frame import FrameError, FrameHeader, Kind, checkFrame, readHeader
 from fleximq.limits import MEBIBYTE
 from fleximq.values.message import Message
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 
 #: How many frames' records are kept in memory for the next look.
 _DECODED = 8
@@ -46,7 +46,7 @@ _PATIENCE = 0.25
 class _Found(NamedTuple):
     """The records of a frame, and the offset behind them."""
 
-    batches: list[Batch]
+    batches: list[StoredBatch]
     next: int
 
 
@@ -77,7 +77,7 @@ class Reader:
         self._thread: Thread | None = None
         self._stopping = Event()
         self._opened = OpenSegments(files, folder, segments)
-        self._decoded: OrderedDict[int, list[Batch]] = OrderedDict()
+        self._decoded: OrderedDict[int, list[StoredBatch]] = OrderedDict()
         self._resumed: OrderedDict[int, int] = OrderedDict()
 
     def begin(self) -> None:
@@ -148,7 +148,7 @@ class Reader:
         self._ask(lambda: (self._messages(wanted, most, end),), found)
 
     def read(
-        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[list[Batch], int], None]
+        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[list[StoredBatch], int], None]
     ) -> None:
         """Give records from an offset on, about ``most`` bytes, and the offset to go on from.
 
@@ -234,7 +234,7 @@ class Reader:
                     size += len(messages[-1].payload)
         return messages
 
-    def _batchOf(self, offset: int) -> Batch | None:
+    def _batchOf(self, offset: int) -> StoredBatch | None:
         """Return the batch among whose records this one is, or would be; None if it is nowhere."""
         for batches in reversed(self._decoded.values()):
             for batch in batches:
@@ -248,8 +248,8 @@ class Reader:
                 return None
         return None
 
-    def _read(self, offset: int, wanted: Callable[[str], bool], most: int, end: int) -> tuple[list[Batch], int]:
-        batches: list[Batch] = []
+    def _read(self, offset: int, wanted: Callable[[str], bool], most: int, end: int) -> tuple[list[StoredBatch], int]:
+        batches: list[StoredBatch] = []
         size = through = 0
         start = offset
         for found in self._from(offset, wanted, min(max(most, SMALL), MEBIBYTE)):
@@ -367,7 +367,7 @@ class Reader:
                 self._resume(next, header.position + header.length)
                 yield _Found(batches, next)
 
-    def _decode(self, segment: Segment, each: Whole) -> list[Batch]:
+    def _decode(self, segment: Segment, each: Whole) -> list[StoredBatch]:
         position = each.header.position
         batches = self._decoded.pop(position, None)
         if batches is None:
@@ -401,7 +401,7 @@ class Reader:
         self._resume(end, header.position + header.length)
         yield _Found([], end)
 
-    def _know(self, position: int, batches: list[Batch]) -> None:
+    def _know(self, position: int, batches: list[StoredBatch]) -> None:
         self._decoded[position] = batches
         if len(self._decoded) > _DECODED:
             self._decoded.popitem(last=False)
@@ -485,7 +485,7 @@ def _placeOf(offsets: Sequence[int], offset: int) -> int | None:
     return place if place < len(offsets) and offsets[place] == offset else None
 
 
-def _behind(batch: Batch, offset: int) -> Batch:
+def _behind(batch: StoredBatch, offset: int) -> StoredBatch:
     """Return the records of a batch that have this offset or a later one."""
     if not len(batch) or batch.offsets[0] >= offset:
         return batch

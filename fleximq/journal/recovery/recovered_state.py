@@ -16,7 +16,8 @@ from fleximq.journal.files.segment_table import Segments
 from fleximq.journal.files.window import LARGE
 from fleximq.journal.format.control_frames import Lost, decodeNotes
 from fleximq.journal.format.frame import FrameError, Kind
-from fleximq.values.records import Batch, Note
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import StateRecord
 
 
 class Keeper(Protocol):
@@ -82,7 +83,7 @@ class Found:
         """How many records are kept."""
         return self.segments.records
 
-    def replay(self, batches: Callable[[Batch], None], notes: Callable[[Note], None]) -> None:
+    def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
         """Give all records and notes from the checkpoint on, in order; what is damaged is passed over.
 
         :raises JournalError: a file cannot be read.
@@ -102,8 +103,8 @@ class Found:
         self,
         opened: OpenSegments,
         segment: Segment,
-        batches: Callable[[Batch], None],
-        notes: Callable[[Note], None],
+        batches: Callable[[StoredBatch], None],
+        notes: Callable[[StateRecord], None],
     ) -> None:
         start = segment.beforePosition(max(self.replayFrom, segment.base))
         for each in framesOf(opened.window(segment, LARGE), segment.id, start):

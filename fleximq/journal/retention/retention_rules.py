@@ -13,7 +13,7 @@ from fleximq.config.journal_options import Retention
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.topic_counts import tallyOf
 from fleximq.values.patterns import anyOf
-from fleximq.values.records import Batch, Bounds
+from fleximq.values.records import StoredBatch, TopicBounds
 
 #: Later than every time, and behind every offset.
 _NEVER = 1 << 64
@@ -108,7 +108,7 @@ class Expiry:
         """Return how many of the first bytes that a segment has of a topic are over what the topic may have."""
         return self._excess.get((segment.base, topic), 0)
 
-    def verdict(self, topic: str, bounds: Bounds, excess: int, before: int = 0) -> Verdict:
+    def verdict(self, topic: str, bounds: TopicBounds, excess: int, before: int = 0) -> Verdict:
         """Return whether records of a topic stay.
 
         :param excess: what :meth:`excess` says of their segment.
@@ -127,7 +127,8 @@ class Expiry:
     def verdicts(self, segment: Segment) -> set[Verdict]:
         """Return what is to be said of the topics of a segment."""
         return {
-            self.verdict(topic, Bounds(*count), self.excess(segment, topic)) for topic, count in segment.counts.items()
+            self.verdict(topic, TopicBounds(*count), self.excess(segment, topic))
+            for topic, count in segment.counts.items()
         }
 
     def share(self, segment: Segment, staged: frozenset[int]) -> float:
@@ -137,7 +138,7 @@ class Expiry:
         """
         expired = total = 0.0
         for topic, (first, last, firstTime, lastTime, count, size) in segment.counts.items():
-            bounds = Bounds(first, last, firstTime, lastTime, count, size)
+            bounds = TopicBounds(first, last, firstTime, lastTime, count, size)
             weight = count * _RECORD_BYTES + size
             total += weight
             expired += weight * (1 - self._part(topic, bounds, self.excess(segment, topic)))
@@ -154,7 +155,7 @@ class Expiry:
         """
         first, next, number = _NEVER, 0, 0
         for topic, (low, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
-            bounds = Bounds(low, last, firstTime, lastTime, count, size)
+            bounds = TopicBounds(low, last, firstTime, lastTime, count, size)
             excess = self.excess(segment, topic)
             part = 0.0 if self.verdict(topic, bounds, excess) is Verdict.NONE else self._part(topic, bounds, excess)
             until = last + 1 - round((last + 1 - low) * part)
@@ -164,7 +165,7 @@ class Expiry:
                 number += -(-count * (until - begin) // (last + 1 - low))
         return first, next, number
 
-    def _part(self, topic: str, bounds: Bounds, excess: int) -> float:
+    def _part(self, topic: str, bounds: TopicBounds, excess: int) -> float:
         """Return about which part of the records of a topic stays, as if they came evenly."""
         need, time, _ = self.limit(topic)
         needed = _behind(bounds.first, bounds.last + 1, need)
@@ -187,7 +188,7 @@ class Judge:
         self._segment = segment
         self._before: dict[str, int] = {}
 
-    def staying(self, batch: Batch) -> Sequence[int]:
+    def staying(self, batch: StoredBatch) -> Sequence[int]:
         """Return the places of the records that stay."""
         verdicts: dict[str, Verdict] = {}
         starts: dict[str, int] = {}
@@ -203,7 +204,7 @@ class Judge:
             return ()
         return self._oneByOne(batch, verdicts, starts)
 
-    def _oneByOne(self, batch: Batch, verdicts: Mapping[str, Verdict], starts: dict[str, int]) -> list[int]:
+    def _oneByOne(self, batch: StoredBatch, verdicts: Mapping[str, Verdict], starts: dict[str, int]) -> list[int]:
         staying = []
         columns = zip(batch.offsets, batch.timestamps, batch.topicOf, batch.headers, batch.payloads, strict=True)
         for place, (offset, timestamp, topicPlace, header, payload) in enumerate(columns):

@@ -15,7 +15,16 @@ from fleximq.journal.format.column_builder import Appended
 from fleximq.journal.format.control_frames import encodeNotes
 from fleximq.journal.format.frame import Frame
 from fleximq.journal.format.record_columns import encodeRecords, encodeStaged
-from fleximq.values.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Note, Opened, Reached
+from fleximq.values.state_records import (
+    ClientIdsReserved,
+    GroupForgotten,
+    GroupProgress,
+    QueueAcknowledged,
+    QueueClosed,
+    QueueDelivered,
+    QueueOpened,
+    StateRecord,
+)
 
 
 class Noted:
@@ -28,37 +37,37 @@ class Noted:
     __slots__ = ("_acknowledged", "_handedOut", "_notes", "_words")
 
     def __init__(self) -> None:
-        self._notes: list[Note | None] = []
-        self._handedOut: dict[str, tuple[int, HandedOut]] = {}
+        self._notes: list[StateRecord | None] = []
+        self._handedOut: dict[str, tuple[int, QueueDelivered]] = {}
         self._acknowledged: dict[str, tuple[int, array[int]]] = {}
         self._words: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._notes)
 
-    def add(self, note: Note) -> None:
+    def add(self, note: StateRecord) -> None:
         """Take one more; an array that is in it may be changed by its owner afterwards."""
-        if type(note) is Acknowledged:
+        if type(note) is QueueAcknowledged:
             gathered = self._acknowledged.get(note.key)
             if gathered is None:
                 gathered = self._acknowledged[note.key] = len(self._notes), array("Q")
                 self._notes.append(None)
             gathered[1].extend(note.offsets)
-        elif type(note) is HandedOut:
+        elif type(note) is QueueDelivered:
             known = self._handedOut.get(note.key)
             if known is None:
                 self._handedOut[note.key] = len(self._notes), note._replace(again=array("Q", note.again))
                 self._notes.append(None)
             else:
                 self._handedOut[note.key] = known[0], _together(known[1], note)
-        elif isinstance(note, Reached | Forgotten):
+        elif isinstance(note, GroupProgress | GroupForgotten):
             before = self._words.pop(note.group, None)
             if before is not None:
                 self._notes[before] = None
             self._words[note.group] = len(self._notes)
             self._notes.append(note)
         else:
-            if isinstance(note, Opened | Closed):
+            if isinstance(note, QueueOpened | QueueClosed):
                 self._settle(note.key)
             self._notes.append(note)
 
@@ -69,16 +78,16 @@ class Noted:
             self._notes[handedOut[0]] = handedOut[1]
         acknowledged = self._acknowledged.pop(key, None)
         if acknowledged is not None:
-            self._notes[acknowledged[0]] = Acknowledged(key, acknowledged[1])
+            self._notes[acknowledged[0]] = QueueAcknowledged(key, acknowledged[1])
 
-    def take(self) -> list[Note]:
+    def take(self) -> list[StateRecord]:
         """Return all of them, once."""
         for key in {*self._handedOut, *self._acknowledged}:
             self._settle(key)
         return [note for note in self._notes if note is not None]
 
 
-def _together(first: HandedOut, then: HandedOut) -> HandedOut:
+def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
     again = array("Q", first.again)
     again.extend(then.again)
     return then._replace(count=max(first.count, then.count), again=again, time=max(first.time, then.time))
@@ -160,7 +169,7 @@ class Snapshot:
         :param replay: the position of the first frame of which the snapshot knows nothing.
         """
         if self.clientIds:
-            yield encodeNotes([ClientIds(self.clientIds)], self.offset, self.time)
+            yield encodeNotes([ClientIdsReserved(self.clientIds)], self.offset, self.time)
         yield control_frames.encodeCheckpoint(
             control_frames.Checkpoint(replay, clean, self.snapshot, self.committed), self.offset, self.time
         )

@@ -26,7 +26,7 @@ AT_A_TIME = 8
 _CROWDED = "too many attempts from here wait for their answer, try again later"
 
 
-class Attempts:
+class AttemptDelays:
     """Remembers the places that wrong attempts came from."""
 
     def __init__(self, clock: IReactorTime, most: int = MOST_PLACES) -> None:
@@ -66,7 +66,7 @@ class Attempt:
     is delayed, and :meth:`leave` ends the attempt in any case.
     """
 
-    def __init__(self, attempts: Attempts, place: Hashable) -> None:
+    def __init__(self, attempts: AttemptDelays, place: Hashable) -> None:
         self._attempts = attempts
         self._place = place
         self._entered: _Place | None = None

@@ -22,7 +22,7 @@ from fleximq.security.authentication.checker_interfaces import (
     IUnguessable,
     IVouching,
 )
-from fleximq.security.authentication.fair_queue import Line
+from fleximq.security.authentication.fair_queue import FairQueue
 from fleximq.security.credentials import IApiKey, ICertificate, IPassword, IToken, Password
 from fleximq.security.principal import IPrincipal, Principal, isName
 
@@ -34,7 +34,7 @@ SHOWN = (IToken, IPassword, IApiKey, ICertificate, IUsernamePassword)
 AT_ONCE = 4
 
 
-class Way:
+class AuthenticationMethod:
     """A checker, asked in the manner that suits it.
 
     :param scheme: the name by which it was chosen; stands in each principal that it vouches for.
@@ -49,7 +49,7 @@ class Way:
             raise SettingError(f"auth {scheme} checks nothing that a client of this broker can show")
         self._portal = Portal(_Realm(scheme), [checker])
         unguessable = IUnguessable.providedBy(checker)
-        self._line = None if unguessable else Line(checker.atOnce if IManyAtOnce.providedBy(checker) else AT_ONCE)
+        self._line = None if unguessable else FairQueue(checker.atOnce if IManyAtOnce.providedBy(checker) else AT_ONCE)
 
     @property
     def guarded(self) -> bool:

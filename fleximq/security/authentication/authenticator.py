@@ -12,9 +12,9 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from fleximq.errors import AuthenticationFailed, NoCapacity, Unauthorized
-from fleximq.security.authentication.attempt_delays import Attempt, Attempts
-from fleximq.security.authentication.authentication_method import Way
-from fleximq.security.peer_address import placeOf, whence
+from fleximq.security.authentication.attempt_delays import Attempt, AttemptDelays
+from fleximq.security.authentication.authentication_method import AuthenticationMethod
+from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.principal import Principal
 
 _log = Logger("fleximq.security.authenticator.Authenticator")
@@ -36,7 +36,11 @@ class Authenticator:
     """
 
     def __init__(
-        self, ways: Sequence[Way], attempts: Attempts, clock: IReactorTime, counted: Callable[[str, int], object]
+        self,
+        ways: Sequence[AuthenticationMethod],
+        attempts: AttemptDelays,
+        clock: IReactorTime,
+        counted: Callable[[str, int], object],
     ) -> None:
         self.ways = tuple(ways)
         self._attempts = attempts
@@ -55,7 +59,7 @@ class Authenticator:
         ways = [way for way in self.ways if way.takes(credentials)]
         if not ways:
             raise AuthenticationFailed("nothing here checks credentials of this kind")
-        place = placeOf(address)
+        place = addressKey(address)
         place = THIS_MACHINE if place is None else place
         attempt = self._attempts.attempt(place)
         try:
@@ -90,13 +94,15 @@ class Authenticator:
         self._quietUntil = now + QUIET
         _log.info(
             "Refusing {peer}: wrong credentials ({more} more since the last such line)",
-            peer=whence(address),
+            peer=peerAddress(address),
             more=self._unsaid,
         )
         self._unsaid = 0
 
 
-async def _first(ways: Sequence[Way], credentials: Any, place: Hashable, attempt: Attempt) -> Principal | None:
+async def _first(
+    ways: Sequence[AuthenticationMethod], credentials: Any, place: Hashable, attempt: Attempt
+) -> Principal | None:
     """Return whom the first way knows that knows somebody; one that cannot tell is passed over as long as it can be.
 
     :raises NoCapacity: nobody knows these credentials, but somebody could not tell.

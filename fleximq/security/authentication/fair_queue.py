@@ -18,7 +18,7 @@ MOST_WAITING = 1000
 _FULL = "too many credentials wait to be checked, try again later"
 
 
-class Line:
+class FairQueue:
     """Does work, ``atOnce`` pieces of it at a time."""
 
     def __init__(self, atOnce: int, most: int = MOST_WAITING) -> None:

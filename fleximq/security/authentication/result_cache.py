@@ -16,7 +16,7 @@ MOST = 10_000
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class ResultCache(Generic[T]):
     """A memory of some seconds.
 
     :param now: returns the time in seconds.

@@ -13,7 +13,7 @@ from twisted.cred.strcred import ICheckerFactory
 from twisted.plugin import getPlugins
 
 from fleximq.errors import SettingError
-from fleximq.security.authentication.authentication_method import SHOWN, Way
+from fleximq.security.authentication.authentication_method import SHOWN, AuthenticationMethod
 
 _COMMA = re.compile(r"(?<!\\),")
 
@@ -49,7 +49,7 @@ OWN = ("tokens", "jwt", "passwords", "apikeys", "certificate", "http")
 Find = Callable[[Any], Iterable[Any]]
 
 
-def waysOf(texts: Sequence[str], find: Find = getPlugins) -> list[Way]:
+def methodsOf(texts: Sequence[str], find: Find = getPlugins) -> list[AuthenticationMethod]:
     """Return the ways that these texts ask for, in their order; files are read now.
 
     :raises SettingError: for the first that is wrong.
@@ -71,7 +71,7 @@ def warnings(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
 
     :raises SettingError: for the first that is wrong.
     """
-    for way in waysOf(texts, find):
+    for way in methodsOf(texts, find):
         yield from way.warnings
 
 
@@ -81,7 +81,7 @@ def shown(text: str) -> str:
     return text if scheme in OWN or ":" not in text else f"{scheme}:..."
 
 
-def _wayOf(text: str, find: Find) -> Way:
+def _wayOf(text: str, find: Find) -> AuthenticationMethod:
     scheme, _, argument = text.partition(":")
     factory = _factoryOf(scheme, find)
     try:
@@ -90,7 +90,7 @@ def _wayOf(text: str, find: Find) -> Way:
         raise SettingError(f"auth {scheme}: {error}") from error
     except Exception as error:
         raise SettingError(f"auth {scheme} cannot be used: {str(error) or type(error).__name__}") from error
-    return Way(scheme, checker)
+    return AuthenticationMethod(scheme, checker)
 
 
 def _factoryOf(scheme: str, find: Find) -> Any:

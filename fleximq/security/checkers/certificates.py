@@ -42,7 +42,7 @@ PLACES: dict[str, Callable[[x509.Certificate], list[Any]]] = {
 
 
 @implementer(ICredentialsChecker, IUnguessable)
-class Certificates:
+class CertificateChecker:
     """Takes the name from a certificate.
 
     :param place: where it stands, one of :data:`PLACES`.
@@ -68,7 +68,7 @@ class Certificates:
         return Principal(names[0], expires=certificate.not_valid_after_utc.timestamp())
 
 
-def certificates(argument: str) -> Certificates:
+def certificates(argument: str) -> CertificateChecker:
     """Make the checker of ``--auth certificate:`` or ``certificate:name=PLACE``.
 
     :raises SettingError: there is no such place.
@@ -76,4 +76,4 @@ def certificates(argument: str) -> Certificates:
     place = schemes.pairs(schemes.split(argument), ("name",)).get("name", "cn")
     if place not in PLACES:
         raise SettingError(f"name is {place!r}, but must be one of {', '.join(PLACES)}")
-    return Certificates(place)
+    return CertificateChecker(place)

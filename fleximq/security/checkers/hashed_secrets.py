@@ -15,7 +15,7 @@ from twisted.cred.error import UnauthorizedLogin
 from zope.interface import implementer
 
 from fleximq.errors import SettingError
-from fleximq.security import entries
+from fleximq.security import secret_files
 from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
 from fleximq.security.credentials import IApiKey, IToken
 from fleximq.security.principal import Principal
@@ -50,12 +50,12 @@ class HashedSecrets:
     """
 
     def __init__(self, path: str, interface: Any, attribute: str) -> None:
-        found = entries.read(path, faultOfHash)
+        found = secret_files.readEntries(path, faultOfHash)
         self.credentialInterfaces = (interface,)
         self.warnings = found.warnings
         self._attribute = attribute
         self._key = secrets.token_bytes(32)
-        self._entries: dict[bytes, entries.Entry] = {}
+        self._entries: dict[bytes, secret_files.CredentialEntry] = {}
         for entry in found.all():
             place = self._place(entry.hash)
             if place in self._entries:
@@ -85,7 +85,7 @@ class HashedSecrets:
         return hashlib.blake2b(taken.encode(), key=self._key, digest_size=32).digest()
 
 
-def _principalOf(entry: entries.Entry) -> Principal:
+def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
     return Principal(entry.name, frozenset(entry.roles), proof=entry.hash)
 
 

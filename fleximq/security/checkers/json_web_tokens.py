@@ -31,7 +31,7 @@ MOST_LEEWAY = 600.0
 _SOURCES = {"secret": signing_keys.ofSecret, "key": signing_keys.ofPem, "jwks": signing_keys.ofSet}
 
 
-class Rule(NamedTuple):
+class TokenRule(NamedTuple):
     """What a token must say, and which of its claims say what; None: it is not looked at.
 
     ``leeway`` is in seconds. ``principal``, ``roles`` and ``permissions`` are names of claims, or paths with dots.
@@ -51,7 +51,7 @@ class JsonWebTokens:
 
     credentialInterfaces = (IToken,)
 
-    def __init__(self, keys: signing_keys.Keys, rule: Rule = Rule()) -> None:  # noqa: B008
+    def __init__(self, keys: signing_keys.Keys, rule: TokenRule = TokenRule()) -> None:  # noqa: B008
         self.warnings = keys.warnings
         self._keys = {key.id: key for key in keys.keys}
         self._rule = rule
@@ -127,7 +127,7 @@ def tokens(argument: str) -> JsonWebTokens:
 
     :raises SettingError: the options are wrong, or the file with the key is.
     """
-    known = (*_SOURCES, *Rule._fields)
+    known = (*_SOURCES, *TokenRule._fields)
     given: dict[str, Any] = schemes.pairs(schemes.split(argument), known)
     sources = [name for name in _SOURCES if name in given]
     if len(sources) != 1:
@@ -137,4 +137,4 @@ def tokens(argument: str) -> JsonWebTokens:
         given["leeway"] = seconds("leeway", given["leeway"])
         if not 0 <= given["leeway"] <= MOST_LEEWAY:
             raise SettingError(f"leeway is {given['leeway']:g}, but must be between 0 and {MOST_LEEWAY:g} seconds")
-    return JsonWebTokens(_SOURCES[sources[0]](path), Rule(**given))
+    return JsonWebTokens(_SOURCES[sources[0]](path), TokenRule(**given))

@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.errors import SettingError
-from fleximq.security import entries
+from fleximq.security import secret_files
 from fleximq.security.authentication.checker_interfaces import (
     ICautious,
     IManyAtOnce,
@@ -30,12 +30,12 @@ from fleximq.security.authentication.checker_interfaces import (
     IRemembering,
     IVouching,
 )
-from fleximq.security.authentication.result_cache import Remembered
+from fleximq.security.authentication.result_cache import ResultCache
 from fleximq.security.credentials import IPassword
 from fleximq.security.principal import Principal
 
 
-class Workers:
+class WorkerThreads:
     """Does work in threads.
 
     :param callFromThread: the reactor's.
@@ -118,9 +118,9 @@ class Passwords:
     atOnce = AT_ONCE
 
     def __init__(self, path: str, run: Run | None = None) -> None:
-        found = entries.read(path, faultOfHash)
+        found = secret_files.readEntries(path, faultOfHash)
         self.warnings = found.warnings
-        self._entries: dict[str, entries.Entry] = {}
+        self._entries: dict[str, secret_files.CredentialEntry] = {}
         for entry in found.all():
             if entry.name in self._entries:
                 raise SettingError(f"{path} has the name {entry.name} twice")
@@ -128,12 +128,12 @@ class Passwords:
         self._decoys = [entry.hash for entry in self._entries.values()] or [_decoy()]
         self._key = secrets.token_bytes(32)
         self._run = run
-        self._right: Remembered[Principal] | None = None
+        self._right: ResultCache[Principal] | None = None
 
     def useReactor(self, reactor: Any) -> None:
         """Take threads and the clock from a reactor."""
-        self._run = self._run or Workers(reactor.callFromThread, AT_ONCE).run
-        self._right = Remembered(reactor.seconds, REMEMBERED)
+        self._run = self._run or WorkerThreads(reactor.callFromThread, AT_ONCE).run
+        self._right = ResultCache(reactor.seconds, REMEMBERED)
 
     def remembered(self, credentials: Any) -> Principal | None:
         """Return whose password it is, if it was right a short while ago."""
@@ -187,7 +187,7 @@ def _decoy() -> str:
     return f"$argon2id$v=19$m={MEMORY},t={PASSES},p=1${salt}${hash}"
 
 
-def _principalOf(entry: entries.Entry) -> Principal:
+def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
     return Principal(entry.name, frozenset(entry.roles), proof=hashlib.sha256(entry.hash.encode()).hexdigest())
 
 

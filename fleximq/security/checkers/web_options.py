@@ -72,7 +72,7 @@ def _time(given: dict[str, str], name: str, default: float, least: float, most: 
     return value
 
 
-def _line(path: str, found: secret_files.Found) -> str:
+def _line(path: str, found: secret_files.SecretFile) -> str:
     token = secret_files.text(path, found).strip()
     if not re.fullmatch(r"[\x21-\x7e]+", token):
         raise SettingError(f"{path} must hold one token of visible ASCII characters")

@@ -33,7 +33,7 @@ from fleximq.security.authentication.checker_interfaces import (
     IRemembering,
     IVouching,
 )
-from fleximq.security.authentication.result_cache import Remembered
+from fleximq.security.authentication.result_cache import ResultCache
 from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf
 from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
 from fleximq.security.principal import Principal, isName
@@ -156,7 +156,7 @@ class WebService:
     def useReactor(self, reactor: Any) -> None:
         """Take connections and the clock from a reactor."""
         self._reactor = reactor
-        self._known: Remembered[Principal] = Remembered(reactor.seconds, self._service.cache)
+        self._known: ResultCache[Principal] = ResultCache(reactor.seconds, self._service.cache)
         if self._agent is None:
             https = {} if self._service.policy is None else {"contextFactory": self._service.policy}
             self._agent = Agent(reactor, connectTimeout=self._service.timeout, **https)

@@ -12,10 +12,10 @@ from zope.interface import implementer
 
 from fleximq.errors import JoinRejected
 from fleximq.interfaces import IAdmission
-from fleximq.security.peer_address import peerOf, placeOf
+from fleximq.security.peer_address import addressKey, clientKey
 from fleximq.security.principal import Admitted
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
 
 #: What is counted for each attempt that is turned away here.
 TOO_OFTEN = "refused: too many attempts to join a second from one address"
@@ -23,7 +23,7 @@ FLAPS = "refused: came and went too often"
 
 
 @implementer(IAdmission)
-class PacedAdmission:
+class RateLimitedAdmission:
     """Admits whom another admission does, as long as they do not come too often.
 
     :param inner: looks at who it is.
@@ -36,8 +36,8 @@ class PacedAdmission:
     def __init__(
         self,
         inner: IAdmission,
-        joins: Turnstile,
-        flapping: Flapping,
+        joins: KeyedBuckets,
+        flapping: FlappingLimit,
         seconds: Callable[[], float],
         counted: Callable[[str, int], object],
     ) -> None:
@@ -58,7 +58,7 @@ class PacedAdmission:
 
     def admit(self, credentials: Any, address: Any) -> "Deferred[Admitted]":
         """Count an attempt, and let the other admission decide, see :class:`fleximq.interfaces.IAdmission`."""
-        place = placeOf(address)
+        place = addressKey(address)
         if place is not None:
             try:
                 self._mayCome(place)
@@ -76,7 +76,7 @@ class PacedAdmission:
 
     def _mayStay(self, admitted: Admitted) -> Admitted:
         if admitted.principal is not None:
-            self._mayCome(peerOf(admitted.principal.name, None))
+            self._mayCome(clientKey(admitted.principal.name, None))
         return admitted
 
     def _mayCome(self, who: Any) -> None:

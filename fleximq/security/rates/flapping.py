@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 WINDOW = 60.0
 
 
-class Flapping:
+class FlappingLimit:
     """Counts departures.
 
     :param most: so many within a minute are too many; 0: none are.

@@ -57,7 +57,7 @@ class Bucket:
         self._left = min(self._left, rate.burst)
 
 
-class Turnstile:
+class KeyedBuckets:
     """A bucket for everybody who comes, as long as it differs from a new one.
 
     :param rate: how often one may come; None: as often as it likes.

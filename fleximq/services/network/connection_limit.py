@@ -28,9 +28,9 @@ from zope.interface import implementer
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
-from fleximq.security.peer_address import placeOf, whence
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
+from fleximq.security.peer_address import addressKey, peerAddress
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
 
 _log = Logger("fleximq.services.gate.Gate")
 
@@ -50,7 +50,7 @@ _OPTIONS = {
 }
 
 
-class Gate:
+class ConnectionLimit:
     """Counts the connections of all listeners.
 
     :param clients: returns how many clients have been let in.
@@ -65,20 +65,20 @@ class Gate:
         limits: Limits,
         clients: Callable[[], int],
         counted: Callable[[str, int], object],
-        connects: Turnstile | None = None,
-        flapping: Flapping | None = None,
+        connects: KeyedBuckets | None = None,
+        flapping: FlappingLimit | None = None,
     ) -> None:
         self._clock = clock
         self.limits = limits
         self._clients = clients
         self._counted = counted
-        self._connects = Turnstile(None) if connects is None else connects
-        self._flapping = Flapping() if flapping is None else flapping
+        self._connects = KeyedBuckets(None) if connects is None else connects
+        self._flapping = FlappingLimit() if flapping is None else flapping
         #: How many connections were closed as soon as they came.
         self.refused = 0
         self._open = 0
         self._there: Counter[Hashable] = Counter()
-        self._unsaid: Counter[str] = Counter()
+        self._suppressed: Counter[str] = Counter()
         self._quietUntil = 0.0
 
     @property
@@ -86,7 +86,7 @@ class Gate:
         """How many connections have not been let in yet."""
         return max(0, self._open - self._clients())
 
-    def before(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
+    def limited(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
         """Return a factory that builds the same protocols while there may be more connections.
 
         :param proxied: the address of a connection is not known yet when it is accepted; whoever learns it calls
@@ -110,7 +110,7 @@ class Gate:
 
     def enterFrom(self, address: object) -> Callable[[], None] | None:
         """Count a connection by its address alone, and return what takes it back; None if it is too much."""
-        place = placeOf(address)
+        place = addressKey(address)
         if place is None:
             return _nothing
         if self._flapping.waits(place):
@@ -138,15 +138,15 @@ class Gate:
         self._counted(reason, 1)
         now = self._clock.seconds()
         if now < self._quietUntil:
-            self._unsaid[reason] += 1
+            self._suppressed[reason] += 1
             return
         self._quietUntil = now + QUIET
         _log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
-            peer=whence(address),
+            peer=peerAddress(address),
             reason=reason.removeprefix("refused: "),
             option=_OPTIONS[reason],
-            more=self._unsaid.pop(reason, 0),
+            more=self._suppressed.pop(reason, 0),
         )
 
 
@@ -164,9 +164,9 @@ class _GatedFactory(Factory[Any]):
 
     noisy = False
 
-    def __init__(self, inner: IProtocolFactory, gate: Gate, proxied: bool) -> None:
+    def __init__(self, inner: IProtocolFactory, connectionLimit: ConnectionLimit, proxied: bool) -> None:
         self._inner = inner
-        self._gate = gate
+        self._limit = connectionLimit
         self._proxied = proxied
 
     def logPrefix(self) -> str:
@@ -183,7 +183,7 @@ class _GatedFactory(Factory[Any]):
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol whose end is noticed by the gate, or one that closes at once."""
-        leave = self._gate.enter(addr, self._proxied)
+        leave = self._limit.enter(addr, self._proxied)
         if leave is None:
             return _Closed()
         protocol: Any = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address

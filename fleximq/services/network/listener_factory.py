@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from fleximq.dialects.connection.protocol_detection import SniffingFactory
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_router import HttpDoorFactory
+from fleximq.dialects.http.request_router import RequestRouterFactory
 from fleximq.dialects.registry import OWN, Registry
 from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError
@@ -26,7 +26,7 @@ from fleximq.web.welcome_page import Way
 _log = Logger("fleximq.services.spoken")
 
 
-class Spoken(NamedTuple):
+class ListenerDialects(NamedTuple):
     """The dialects of one listener, by name.
 
     ``claims`` says which first bytes belong to which stream, ``ways`` is what the welcome page tells.
@@ -38,7 +38,7 @@ class Spoken(NamedTuple):
     ways: tuple[Way, ...]
 
 
-def speak(registry: Registry, context: Context, only: str | None = None) -> Spoken:
+def dialectsOf(registry: Registry, context: Context, only: str | None = None) -> ListenerDialects:
     """Return what a listener with this context speaks.
 
     :param only: the one dialect that it names.
@@ -60,7 +60,7 @@ def speak(registry: Registry, context: Context, only: str | None = None) -> Spok
         for name, each in dialects.items()
         if each.title and (name in streams or name in webSockets)
     )
-    return Spoken(streams, webSockets, claims, ways)
+    return ListenerDialects(streams, webSockets, claims, ways)
 
 
 def _loaded(dialects: Mapping[str, IDialect], context: Context, only: str | None) -> Iterator[tuple[str, Any, Any]]:
@@ -76,7 +76,7 @@ def _loaded(dialects: Mapping[str, IDialect], context: Context, only: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class ListenerFactory:
     """Makes the factory of a listener.
 
     ``admission`` says who may come, ``behindProxy`` the same of those for whom a proxy speaks. ``deadline`` is in
@@ -91,20 +91,20 @@ class Entrance:
     counted: Callable[[str, int], object]
     site: Callable[[tuple[Way, ...]], IProtocolFactory]
 
-    def factoryFor(self, listen: Listen, spoken: Spoken) -> IProtocolFactory:
+    def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
         """Return what serves the connections of a listener: its one dialect, or all, told apart by first bytes."""
-        streams = {} if listen.onlyWebSockets else spoken.streams
-        if listen.dialect is not None and listen.dialect in streams and not spoken.webSockets:
+        streams = {} if listen.onlyWebSockets else dialects.streams
+        if listen.dialect is not None and listen.dialect in streams and not dialects.webSockets:
             return streams[listen.dialect]
-        door = None if listen.isStdio else self._door(spoken, listen)
+        door = None if listen.isStdio else self._door(dialects, listen)
         if door is not None and not streams:
             return door
-        return SniffingFactory(streams, door, self.reactor, self.deadline, self.counted, spoken.claims)
+        return SniffingFactory(streams, door, self.reactor, self.deadline, self.counted, dialects.claims)
 
-    def _door(self, spoken: Spoken, listen: Listen) -> HttpDoorFactory:
-        site = self.site(spoken.ways)
-        return HttpDoorFactory(
-            spoken.webSockets,
+    def _door(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
+        site = self.site(dialects.ways)
+        return RequestRouterFactory(
+            dialects.webSockets,
             site,
             self.admission,
             self.behindProxy,

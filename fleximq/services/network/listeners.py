@@ -6,8 +6,8 @@ gone, so does the broker.
 
 The certificates of all listeners, which can be read anew together.
 
-Each of them renews itself when its files change (:mod:`fleximq.endpoints.renewal`); this is for those who ask for it,
-and want to be told what is wrong.
+Each of them renews itself when its files change (:mod:`fleximq.endpoints.tls_endpoint`). This is for callers who ask
+for a reload and want to know what is wrong.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,16 +23,15 @@ from twisted.python.failure import Failure
 from fleximq.config.settings import Settings
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.endpoints.local_sockets import makeFolder, sweep
-from fleximq.endpoints.renewal import RenewingCertificate
 from fleximq.endpoints.standard_streams import StandardStreams
-from fleximq.endpoints.tls_endpoint import TlsEndpoint
+from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 
 _log = Logger("fleximq.services.listeners")
 
 #: Connections that are accepted before others have their turn again.
-AT_ONCE = 10
+ACCEPTS_PER_ROUND = 10
 #: Seconds for which none is accepted once some were refused.
-BREATH = 0.005
+REFUSAL_PAUSE = 0.005
 
 
 class ListenerService(Service):
@@ -41,8 +40,8 @@ class ListenerService(Service):
     :param reactor: opens it.
     :param listen: where, and what for.
     :param factory: makes the protocols of its connections.
-    :param depart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
-    :param departLate: called with a sentence and the reactor, if that turns out only later.
+    :param abortStart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
+    :param abortRun: called with a sentence and the reactor, if that turns out only later.
     :param refused: how many connections were closed as soon as they came, until now.
     """
 
@@ -51,15 +50,15 @@ class ListenerService(Service):
         reactor: Any,
         listen: Listen,
         factory: IProtocolFactory,
-        depart: Callable[[str], NoReturn],
-        departLate: Callable[[str, Any], None],
+        abortStart: Callable[[str], NoReturn],
+        abortRun: Callable[[str, Any], None],
         refused: Callable[[], int] = lambda: 0,
     ) -> None:
         self.listen = listen
         self._reactor = reactor
         self._factory = factory
-        self._depart = depart
-        self._departLate = departLate
+        self._abortStart = abortStart
+        self._abortRun = abortRun
         self._refused = refused
         self._opening: Deferred[Any] | None = None
         self._waiting: list[Deferred[None]] = []
@@ -103,13 +102,13 @@ class ListenerService(Service):
         self._opening = maybeDeferred(self._begin)
         self._opening.addCallbacks(self._opened, failures.append)
         if failures:
-            self._depart(self._sentence(failures[0]))
+            self._abortStart(self._sentence(failures[0]))
         elif not self._opening.called:
             self._opening.addCallback(lambda _: self._failedLate(failures))
 
     def _failedLate(self, failures: list[Failure]) -> None:
         for failure in failures:
-            self._departLate(self._sentence(failure), self._reactor)
+            self._abortRun(self._sentence(failure), self._reactor)
 
     def _sentence(self, failure: Failure) -> str:
         return f"cannot listen on {self.listen}: {_words(failure.value)}"
@@ -137,7 +136,7 @@ class ListenerService(Service):
 
     def _tell(self) -> None:
         """Say where it listens, once it is sure that the broker starts: the journal is opened between the two steps."""
-        where = spelt(self.listen.kind, self.port.getHost())
+        where = listeningAddress(self.listen.kind, self.port.getHost())
         _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)
 
     def _clientGone(self) -> None:
@@ -153,10 +152,11 @@ class ListenerService(Service):
 
 
 def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
-    """Let a port accept no more than :data:`AT_ONCE` connections in one of the reactor's rounds.
+    """Let a port accept no more than :data:`ACCEPTS_PER_ROUND` connections in one of the reactor's rounds.
 
     Twisted accepts 100, and more when more are there; those who are served wait for as long as that takes. A port takes
-    a :data:`BREATH` before it goes on when connections were refused since it last accepted: else whoever comes again
+    a :data:`REFUSAL_PAUSE` before it goes on when connections were refused since it last accepted: else whoever comes
+    again
     and again only to be refused has the processor to themselves.
 
     :param refused: how many connections were refused until now.
@@ -169,20 +169,20 @@ def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
         nonlocal seen
         if seen != (seen := refused()):
             port.stopReading()
-            reactor.callLater(BREATH, goOn)
+            reactor.callLater(REFUSAL_PAUSE, goOn)
             return
         doRead()
-        port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+        port.numberAccepts = min(port.numberAccepts, ACCEPTS_PER_ROUND)
 
     def goOn() -> None:
         if port.connected:
             port.startReading()
 
-    port.numberAccepts = min(port.numberAccepts, AT_ONCE)
+    port.numberAccepts = min(port.numberAccepts, ACCEPTS_PER_ROUND)
     port.doRead = doReadFew
 
 
-def spelt(kind: str, address: Any) -> str:
+def listeningAddress(kind: str, address: Any) -> str:
     """Return where a port listens, with the number it really got: ``tcp:127.0.0.1:7890``, ``unix:/run/fleximq``."""
     host = getattr(address, "host", None)
     if host is not None:
@@ -201,7 +201,7 @@ def _words(error: BaseException | None) -> str:
     return words[0].lower() + words[1:] if words.split()[0].istitle() else words
 
 
-class Certificates:
+class ListenerCertificates:
     """Those of listeners that are open.
 
     :param listeners: all there are; those without a certificate of ours do not count.

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from zope.interface import alsoProvides
 
 from fleximq.dialects.connection.handover import Handover
-from fleximq.security.peer_address import whence
+from fleximq.security.peer_address import peerAddress
 
 _log = Logger("fleximq.services.behind_proxy")
 
@@ -28,7 +28,7 @@ SILENT = "refused: no PROXY header, or nothing behind it, before the handshake d
 Enter = Callable[[object], Callable[[], None] | None]
 
 
-class ProxiedDoor(Handover):
+class ProxiedProtocol(Handover):
     """Waits until it is known who is there."""
 
     factory: "ProxiedFactory"
@@ -110,11 +110,11 @@ class ProxiedDoor(Handover):
     def _tooSlow(self) -> None:
         self._timer = None
         self.factory.counted(SILENT, 1)
-        _log.debug("{peer}: nothing came through the proxy in time", peer=whence(self._peer()))
+        _log.debug("{peer}: nothing came through the proxy in time", peer=peerAddress(self._peer()))
         self._endAll()
 
 
-class ProxiedFactory(Factory[ProxiedDoor]):
+class ProxiedFactory(Factory[ProxiedProtocol]):
     """Makes the doors of a listener behind a proxy.
 
     :param inner: makes what serves the peers.
@@ -140,9 +140,9 @@ class ProxiedFactory(Factory[ProxiedDoor]):
         self.deadline = deadline
         self.counted = counted
 
-    def buildProtocol(self, addr: IAddress | None) -> ProxiedDoor:
+    def buildProtocol(self, addr: IAddress | None) -> ProxiedProtocol:
         """Return the door for one connection of the proxy's."""
-        door = ProxiedDoor()
+        door = ProxiedProtocol()
         door.factory = self
         return door
 

@@ -8,31 +8,31 @@ from twisted.internet.interfaces import IReactorTime
 from fleximq.config.rate_options import OverRate
 from fleximq.config.settings import Settings
 from fleximq.interfaces import IAdmission
-from fleximq.security.rates.admission_rate import PacedAdmission
+from fleximq.security.rates.admission_rate import RateLimitedAdmission
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
 
 
 @dataclass(frozen=True, slots=True)
-class Paces:
+class RateLimits:
     """What clients and principals may send, how often addresses may connect and try to join, and who came too often."""
 
     clock: IReactorTime
     rates: Rates
-    connects: Turnstile
-    joins: Turnstile
-    flapping: Flapping
+    connects: KeyedBuckets
+    joins: KeyedBuckets
+    flapping: FlappingLimit
 
     @classmethod
-    def of(cls, settings: Settings, clock: IReactorTime) -> "Paces":
+    def of(cls, settings: Settings, clock: IReactorTime) -> "RateLimits":
         """Return what these settings say."""
         return cls(
             clock,
             Rates(rulesOf(settings), clock.seconds),
-            Turnstile(settings.connectRate),
-            Turnstile(settings.joinRate),
-            Flapping(settings.maxDisconnects, settings.flappingWait, clock.seconds),
+            KeyedBuckets(settings.connectRate),
+            KeyedBuckets(settings.joinRate),
+            FlappingLimit(settings.maxDisconnects, settings.flappingWait, clock.seconds),
         )
 
     def prepare(self, settings: Settings) -> Callable[[], None]:
@@ -47,9 +47,9 @@ class Paces:
 
         return change
 
-    def before(self, admission: IAdmission, counted: Callable[[str, int], object]) -> IAdmission:
+    def limited(self, admission: IAdmission, counted: Callable[[str, int], object]) -> IAdmission:
         """Return an admission that turns away who comes too often, and leaves all others to this one."""
-        return PacedAdmission(admission, self.joins, self.flapping, self.clock.seconds, counted)
+        return RateLimitedAdmission(admission, self.joins, self.flapping, self.clock.seconds, counted)
 
 
 def rulesOf(settings: Settings) -> RateRules:

@@ -24,14 +24,14 @@ from zope.interface import implementer
 from fleximq.config.settings import command
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.dialects.session import STOPPED, Session, State
+from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.interfaces import IAdmission, IRights
 from fleximq.security.principal import SPAWN, Admitted, Principal
 from fleximq.services.process.child_process import Child
 
 
 @implementer(IAdmission)
-class Invited:
+class SpawnedAdmission:
     """Lets in whoever comes, as one principal. What it shows is not looked at.
 
     :param name: the program's; as a principal it is ``spawn:<name>``.
@@ -91,7 +91,7 @@ class ChildService(Service):
         self.words = command(line)
         self.title = os.path.basename(self.words[0])
         self._reactor = reactor
-        self.context = replace(context, admission=Invited(self.title, rightsOf))
+        self.context = replace(context, admission=SpawnedAdmission(self.title, rightsOf))
         self._environment = inherited(environment)
         self._delay = SOON
         self._timer: IDelayedCall | None = None
@@ -117,7 +117,7 @@ class ChildService(Service):
 
     def _dismiss(self, child: Child) -> None:
         session: Session = self._protocol.session
-        if session.state is State.CLOSED:
+        if session.state is ConnectionState.CLOSED:
             child.loseConnection()
         else:
             session.warn()

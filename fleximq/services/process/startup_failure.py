@@ -21,7 +21,7 @@ _log = Logger("fleximq.services.departure")
 STATUS_BYTES = 100
 
 
-class Departure:
+class StartupFailure:
     """Called with a sentence, it says it and leaves.
 
     :param configuration: the options of ``twistd`` itself, of which it looks at ``pidfile`` and ``statusPipe``
@@ -43,7 +43,7 @@ class Departure:
         self._tellParent(line)
         raise SystemExit(1)
 
-    def late(self, sentence: str, reactor: Any) -> None:
+    def duringRun(self, sentence: str, reactor: Any) -> None:
         """Say why, and let the process end with 1 after everything was stopped in good order.
 
         :param reactor: one that runs, or is about to.

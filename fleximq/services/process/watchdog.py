@@ -18,10 +18,10 @@ from twisted.python.failure import Failure
 _log = Logger("fleximq.services.watchdog")
 
 #: The share of the time that the service manager waits, after which it is fed again.
-SHARE = 0.5
+INTERVAL_SHARE = 0.5
 
 
-def pauseOf(environment: Mapping[str, str], process: int | None = None) -> float | None:
+def watchdogInterval(environment: Mapping[str, str], process: int | None = None) -> float | None:
     """Return the seconds between two feedings, None if nobody waits for them from this process.
 
     :param environment: ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` are looked at.
@@ -34,7 +34,7 @@ def pauseOf(environment: Mapping[str, str], process: int | None = None) -> float
         patience = int(environment.get("WATCHDOG_USEC", ""))
     except ValueError:
         return None
-    return patience / 1e6 * SHARE if patience > 0 else None
+    return patience / 1e6 * INTERVAL_SHARE if patience > 0 else None
 
 
 class WatchdogService(Service):

@@ -16,10 +16,10 @@ from typing import Any
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.session import State, StreamSession
+from fleximq.dialects.session import ConnectionState, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BadRequest, BrokerError, Forbidden
 from fleximq.interfaces import IForm, ISource, ISubscriber
@@ -66,7 +66,7 @@ class LineSession(StreamSession):
 
     dialect = "line_echo"
     form = LINES
-    _me: Client
+    _me: ConnectedClient
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
@@ -81,11 +81,11 @@ class LineSession(StreamSession):
     def resume(self) -> None:
         """Go on until there are no more lines, or somebody has to be asked who this is."""
         for line in self._lines:
-            if self.state is State.WAITING:  # the first line is the handshake
+            if self.state is ConnectionState.WAITING:  # the first line is the handshake
                 self._comeIn(line)
             else:
                 self._take(line)
-            if self.state is not State.OPEN:
+            if self.state is not ConnectionState.OPEN:
                 return
 
     def _comeIn(self, line: bytes) -> None:

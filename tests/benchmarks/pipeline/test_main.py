@@ -9,6 +9,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[3]
 class ProgramTests(SynchronousTestCase):
     """``python -m benchmarks.pipeline``."""
 
+    @nightly
     def test_quick(self) -> None:
         """Every scene has a number, nothing is refused, and the page for the documentation is written."""
         sharedSession()  # or there is no Java
@@ -69,6 +71,7 @@ class ProgramTests(SynchronousTestCase):
 class CheckTests(SynchronousTestCase):
     """What is looked at so that nothing is lost."""
 
+    @nightly
     def test_contents(self) -> None:
         """Rows that are others are refused, though there are as many."""
         spark: SparkSession = sharedSession()

@@ -7,10 +7,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers.checkpoints import presume
 from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED
-from fleximq.broker.queues.durable_queue import KEPT_BACK
+from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound, NotKept, SubscriptionFailed
-from fleximq.values.records import Acknowledged, Closed, HandedOut, Opened, Reached
+from fleximq.values.state_records import GroupProgress, QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened
 from tests.broker.restarts import Restarts, payloads
 
 
@@ -95,7 +95,7 @@ class SubscriptionTests(RestartCase):
         id = self.open(topic="t")
         self.world.publish("t", "late")
         self.world.commit()
-        self.assertIsInstance(self.world.journal.log[-1], Opened)
+        self.assertIsInstance(self.world.journal.log[-1], QueueOpened)
         self.world.kill()
         self.assertEqual(self.poll(id), "early late")
 
@@ -199,7 +199,7 @@ class GraceTests(RestartCase):
         self.assertFalse(self.gone(id))
         self.world.clock.advance(1)
         self.assertTrue(self.gone(id))
-        self.assertIn(Closed(f"s:{id}"), self.world.journal.notes)
+        self.assertIn(QueueClosed(f"s:{id}"), self.world.journal.notes)
 
     def test_overARestart(self) -> None:
         id = self.open()
@@ -310,7 +310,7 @@ class WorkQueueTests(RestartCase):
         self.world.kill(patient=True)
         told: list[str] = []
         self.world.broker.acknowledgeMessage("b", self.world.me)
-        self.world.broker.whenSafe(lambda: told.append("safe"), self.world.me)
+        self.world.broker.whenCommitted(lambda: told.append("safe"), self.world.me)
         self.assertEqual((told, self.world.journal.notes), ([], []))
         while self.world.journal.asked:
             self.world.journal.answer()
@@ -446,7 +446,7 @@ class DeadLetterTests(RestartCase):
         self.assertEqual(self.poll(id), "")
         self.world.journal.commit("disk full")
         self.assertEqual((self.poll(id), self.consume("$dead/t")), ("a", ""))
-        self.assertIn(KEPT_BACK, self.world.broker.counts.events)
+        self.assertIn(DEAD_LETTERS_REFUSED, self.world.broker.counts.events)
 
 
 class NeededTests(RestartCase):
@@ -478,14 +478,22 @@ class NoteTests(RestartCase):
 
     def test_unknown(self) -> None:
         keeper = self.world.broker.keeper
-        for note in (Closed("s:9"), HandedOut("s:9", 1, array("Q")), Acknowledged("q:x", array("Q", [1]))):
+        for note in (
+            QueueClosed("s:9"),
+            QueueDelivered("s:9", 1, array("Q")),
+            QueueAcknowledged("q:x", array("Q", [1])),
+        ):
             keeper.noted(note)
         keeper.finish()
         self.assertEqual((len(self.world.broker.subscriptions), len(self.world.broker.queues)), (0, 0))
 
     def test_closedAndOpenedAgain(self) -> None:
         keeper = self.world.broker.keeper
-        for note in (Opened("q:x", "x", 1, 0, None, 1), Closed("q:x"), Opened("q:x", "x", 1, 0, None, 5)):
+        for note in (
+            QueueOpened("q:x", "x", 1, 0, None, 1),
+            QueueClosed("q:x"),
+            QueueOpened("q:x", "x", 1, 0, None, 5),
+        ):
             keeper.noted(note)
         keeper.finish()
         self.assertEqual(len(self.world.broker.queues), 1)
@@ -547,35 +555,35 @@ class PresumedTests(RestartCase):
 class GroupTests(RestartCase):
     """Consumer groups outlive the broker."""
 
-    def reached(self, *words: Reached) -> None:
+    def reached(self, *words: GroupProgress) -> None:
         """Let groups say how far they are, and let it be on disk."""
         self.world.broker.groups.reached(list(words))
         self.world.commit()
 
-    def groups(self) -> list[Reached]:
+    def groups(self) -> list[GroupProgress]:
         """Return the groups that the broker knows."""
         return list(self.world.broker.groups)
 
     def test_notes(self) -> None:
         """By what was noted."""
-        self.reached(Reached("a", 5, 1, 2), Reached("b", 6, 1))
+        self.reached(GroupProgress("a", 5, 1, 2), GroupProgress("b", 6, 1))
         self.world.broker.groups.forget("b")
         self.world.commit()
         self.world.kill()
-        self.assertEqual(self.groups(), [Reached("a", 5, 1, 2)])
+        self.assertEqual(self.groups(), [GroupProgress("a", 5, 1, 2)])
 
     def test_snapshot(self) -> None:
         """By a snapshot, and what was noted behind it."""
-        self.reached(Reached("a", 5, 1), Reached("b", 6, 1), Reached("c", 7, 1))
+        self.reached(GroupProgress("a", 5, 1), GroupProgress("b", 6, 1), GroupProgress("c", 7, 1))
         self.world.journal.roll(self.world.broker)
-        self.reached(Reached("b", 9, 2))
+        self.reached(GroupProgress("b", 9, 2))
         self.world.broker.groups.forget("c")
         self.world.commit()
         self.world.kill()
-        self.assertEqual(self.groups(), [Reached("a", 5, 1), Reached("b", 9, 2)])
+        self.assertEqual(self.groups(), [GroupProgress("a", 5, 1), GroupProgress("b", 9, 2)])
 
     def test_nothingIsKept(self) -> None:
         """Nothing is kept for a group; retention is only told where it is."""
-        self.reached(Reached("a", 5, 1))
+        self.reached(GroupProgress("a", 5, 1))
         self.assertEqual(self.world.broker.keeper.needed(), {})
         self.assertEqual(self.world.broker.keeper.reading(), {"a": 5})

@@ -8,8 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.errors import BadRequest, NoCapacity
-from fleximq.values.records import Forgotten, Reached
-from fleximq.values.state_records import GROUP_BYTES, GROUPS_MOST
+from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupForgotten, GroupProgress
 from tests.broker.parts import OneByOne, askAt, makeBroker, text
 from tests.slow_journal import SlowJournal
 
@@ -51,7 +50,7 @@ class LagTests(GroupCase):
     def test_taken(self) -> None:
         """What is about this journal is taken, and noted; the answer says which journal it is."""
         self.assertEqual(self.tell("g", 5, lost=2, time=7), {"journal": self.journal.id, "taken": 1})
-        self.assertEqual(self.journal.notes, [Reached("g", 5, 7000, 2)])
+        self.assertEqual(self.journal.notes, [GroupProgress("g", 5, 7000, 2)])
 
     def test_otherJournal(self) -> None:
         """What is about another journal is passed over."""
@@ -87,20 +86,20 @@ class LagTests(GroupCase):
     def test_most(self) -> None:
         """There are so many groups at most; one more is refused, with all that it came with."""
         word = {"journal": self.journal.id, "next": 1}
-        self.ask("/pipeline/lag", groups=[word | {"group": f"g{number}"} for number in range(GROUPS_MOST)])
+        self.ask("/pipeline/lag", groups=[word | {"group": f"g{number}"} for number in range(MAX_GROUPS)])
         self.tell("g5", 2)
         error = self.assertRaises(
             NoCapacity, self.ask, "/pipeline/lag", groups=[word | {"group": g} for g in ("g5", "x")]
         )
         self.assertEqual(str(error), "there may be 1000 consumer groups, and there are 1000")
-        self.assertEqual(self.broker.groups.get("g5"), Reached("g5", 2, 1_000_000_000))
+        self.assertEqual(self.broker.groups.get("g5"), GroupProgress("g5", 2, 1_000_000_000))
         self.ask("/pipeline/forget", group="g0")
         self.tell("x", 1)
 
     def test_silent(self) -> None:
         """Groups that have been silent for a day make room, the one that was silent longest first."""
         word = {"journal": self.journal.id, "next": 1}
-        self.ask("/pipeline/lag", groups=[word | {"group": f"g{number}"} for number in range(GROUPS_MOST)])
+        self.ask("/pipeline/lag", groups=[word | {"group": f"g{number}"} for number in range(MAX_GROUPS)])
         self.clock.advance(80_000)
         self.tell("g1", 2)
         self.clock.advance(1)
@@ -108,13 +107,13 @@ class LagTests(GroupCase):
         self.clock.advance(6_398)
         self.assertRaises(NoCapacity, self.tell, "x", 1)
         self.clock.advance(1)
-        self.ask("/pipeline/lag", groups=[word | {"group": f"x{number}"} for number in range(GROUPS_MOST - 2)])
+        self.ask("/pipeline/lag", groups=[word | {"group": f"x{number}"} for number in range(MAX_GROUPS - 2)])
         self.assertRaises(NoCapacity, self.tell, "x", 1)
         self.clock.advance(80_000)
         self.tell("x", 1)
         self.assertIsNone(self.broker.groups.get("g1"))
         self.assertIsNotNone(self.broker.groups.get("g0"))
-        self.assertEqual(len(self.broker.groups), GROUPS_MOST)
+        self.assertEqual(len(self.broker.groups), MAX_GROUPS)
 
     def test_future(self) -> None:
         """No group has said something later than now."""
@@ -126,7 +125,7 @@ class LagTests(GroupCase):
         good = {"group": "g", "journal": self.journal.id, "next": 1}
         for name, value in (
             ("group", ""),
-            ("group", "x" * (GROUP_BYTES + 1)),
+            ("group", "x" * (MAX_GROUP_NAME_BYTES + 1)),
             ("group", 5),
             ("journal", None),
             ("next", -1),
@@ -137,10 +136,10 @@ class LagTests(GroupCase):
         ):
             self.assertRaises(BadRequest, self.ask, "/pipeline/lag", groups=[good, good | {name: value}])
         self.assertRaises(BadRequest, self.ask, "/pipeline/lag", groups=[5])
-        self.assertRaises(BadRequest, self.ask, "/pipeline/lag", groups=[good] * (GROUPS_MOST + 1))
+        self.assertRaises(BadRequest, self.ask, "/pipeline/lag", groups=[good] * (MAX_GROUPS + 1))
         self.assertRaises(BadRequest, self.ask, "/pipeline/lag")
         self.assertEqual(len(self.broker.groups), 0)
-        self.tell("x" * GROUP_BYTES, 1)
+        self.tell("x" * MAX_GROUP_NAME_BYTES, 1)
 
     def test_noJournal(self) -> None:
         """Without a journal there is nothing to be behind of."""
@@ -238,7 +237,7 @@ class ForgetTests(GroupCase):
         """A group is gone until it says something again; the journal is told."""
         self.tell("g", 5, lost=3)
         self.assertEqual(self.ask("/pipeline/forget", group="g"), {"forgotten": True})
-        self.assertEqual((self.groups(), self.journal.notes[-1]), ([], Forgotten("g")))
+        self.assertEqual((self.groups(), self.journal.notes[-1]), ([], GroupForgotten("g")))
         self.tell("g", 7)
         self.assertEqual((self.groups()[0]["next"], self.groups()[0]["lost"]), (7, 0))
 

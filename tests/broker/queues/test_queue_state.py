@@ -7,12 +7,12 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.values.records import HandedOut, Opened
+from fleximq.values.state_records import QueueDelivered, QueueOpened
 
 
-def handed(count: int, *again: int, time: int = 0) -> HandedOut:
+def handed(count: int, *again: int, time: int = 0) -> QueueDelivered:
     """Return a note."""
-    return HandedOut("q:t", count, array("Q", again), time)
+    return QueueDelivered("q:t", count, array("Q", again), time)
 
 
 class StateCase(SynchronousTestCase):
@@ -21,7 +21,7 @@ class StateCase(SynchronousTestCase):
     key = "q:t"
 
     def setUp(self) -> None:
-        self.state = QueueState.opened(Opened(self.key, "t", 1, 7, "me", 10))
+        self.state = QueueState.opened(QueueOpened(self.key, "t", 1, 7, "me", 10))
 
     def left(self) -> tuple[dict[int, int], list[int]]:
         """Return what was handed out, by offset, and what was not."""

@@ -11,13 +11,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError
-from fleximq.interfaces import IForm, IStandIn
+from fleximq.interfaces import IForm, ISubscriberProxy
 from fleximq.values.patterns import anyOf
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from tests.broker.parts import AsMessages, Collector, OneByOne, makeBroker, text
 from tests.slow_journal import SlowJournal
 
@@ -48,7 +48,7 @@ class Reader(Collector):
         self.waiting: list[Callable[[], None]] = []
         self.later: list[Callable[[], None]] = []
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Keep for :meth:`relieve`."""
         self.waiting.append(call)
 
@@ -60,7 +60,7 @@ class Reader(Collector):
         """Keep a run."""
         self.offsets += rendered
 
-    def sendBatches(self, batches: Sequence[Batch]) -> None:
+    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Keep records."""
         for batch in batches:
             self.offsets += batch.offsets
@@ -87,7 +87,7 @@ class Reader(Collector):
             call()
 
 
-_FORM = LateForm(_WithOffsets())
+_FORM = DeferredForm(_WithOffsets())
 
 
 class FeedMachine(RuleBasedStateMachine):
@@ -204,8 +204,8 @@ class FeedTests(SynchronousTestCase):
         """A feed takes a subscriber's place, in a form that renders late."""
         machine = FeedMachine()
         machine.follow("d.a", 0)
-        [(feed,)] = machine.broker.topics.standIns.values()
-        verifyObject(IStandIn, feed)
+        [(feed,)] = machine.broker.topics.proxies.values()
+        verifyObject(ISubscriberProxy, feed)
         verifyObject(IForm, feed.form)
 
     def test_renderedOnce(self) -> None:
@@ -213,7 +213,7 @@ class FeedTests(SynchronousTestCase):
         machine = FeedMachine()
         form = AsMessages()
         readers = [Reader() for _ in range(3)]
-        late = LateForm(form)
+        late = DeferredForm(form)
         for reader in readers:
             reader.form = late  # type: ignore[assignment]
             client = machine.broker.join("fleximq")
@@ -233,7 +233,7 @@ class FeedTests(SynchronousTestCase):
         machine.follow("d.a", 0)
         machine.broker.leave(machine.client, "test")
         self.assertTrue(machine.reader.closed)
-        self.assertEqual(machine.broker.topics.standIns, {})
+        self.assertEqual(machine.broker.topics.proxies, {})
 
     def test_failingJournal(self) -> None:
         """What the journal raises ends all subscriptions of the feed, each with the error."""

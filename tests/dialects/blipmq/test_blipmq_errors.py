@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.blipmq.messages import TurnedAway, UnsupportedVersion, nackOf
+from fleximq.dialects.blipmq.messages import BlipJoinRefused, UnsupportedVersion, nackOf
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic, NoCapacity, NotFound, NotKept, Unauthorized
 
 
@@ -16,7 +16,7 @@ class NackTests(SynchronousTestCase):
             (BadRequest("x"), 400),
             (InvalidTopic("x"), 400),
             (Unauthorized("x"), 401),
-            (TurnedAway("x"), 401),
+            (BlipJoinRefused("x"), 401),
             (NotFound("x"), 404),
             (NoCapacity("x"), 500),
             (BrokerError("x"), 500),
@@ -33,5 +33,5 @@ class NackTests(SynchronousTestCase):
 
     def test_closes(self) -> None:
         """Only a peer that is turned away loses its connection."""
-        self.assertTrue(TurnedAway.closes)
+        self.assertTrue(BlipJoinRefused.closes)
         self.assertFalse(UnsupportedVersion.closes)

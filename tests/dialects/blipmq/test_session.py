@@ -1,7 +1,7 @@
 """BlipMQ conversations: the handshake, what is refused, PING, and the end."""
 
 from fleximq.dialects.blipmq import BlipFactory
-from fleximq.dialects.blipmq.session import BlipProtocol
+from fleximq.dialects.blipmq.protocol import BlipProtocol
 from fleximq.limits import Limits
 from fleximq.wire.blipmq_frame import FrameType, encodeFrame
 from tests.dialects.admissions import REFUSAL, REFUSING

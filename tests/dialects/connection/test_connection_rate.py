@@ -10,15 +10,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.rate_options import Rate
 from fleximq.dialects.blipmq import BlipFactory
-from fleximq.dialects.connection.connection_rate import PAUSED, SMALL, readMost
+from fleximq.dialects.connection.connection_rate import MIN_READ_BYTES, PAUSED, maxReadBytes
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.security.peer_address import peerOf
+from fleximq.security.peer_address import clientKey
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
-from fleximq.security.rates.flapping import Flapping
+from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.wire.blipmq_frame import FrameType, encodeFrame
 from tests.dialects.blipmq import case as blipmq
 from tests.dialects.conversations import ConversationCase, Peer, makeContext
@@ -261,14 +261,14 @@ class FlappingTests(PaceCase):
 
     def seen(self, factory: Any, peer: Any, lived: float = 1.0) -> float:
         """Let a client of a factory leave; return for how long it would have to stay away."""
-        flapping = Flapping(1, 300.0, self.clock.seconds)
+        flapping = FlappingLimit(1, 300.0, self.clock.seconds)
         self.context = replace(makeContext(self.clock), flapping=flapping)
         came = peer(factory(self.context))
         client = next(iter(self.context.broker.clients), SimpleNamespace(principal="anna"))
         client.principal = "anna"
         self.clock.advance(lived)
         came.leave()
-        return flapping.waits(peerOf("anna", None))
+        return flapping.waits(clientKey("anna", None))
 
     def test_left(self) -> None:
         """A client that leaves soon is counted, by its principal."""
@@ -293,7 +293,7 @@ class ReadMostTests(SynchronousTestCase):
 
     def most(self, *client: Rate | None) -> int:
         """Return how much may be read at once."""
-        return readMost(RateRules(Allowance(*client)))
+        return maxReadBytes(RateRules(Allowance(*client)))
 
     def test_without(self) -> None:
         """Without rates of messages or bytes there is no bound."""
@@ -303,6 +303,6 @@ class ReadMostTests(SynchronousTestCase):
         """The smallest of all bursts counts, and no read is smaller than the least."""
         self.assertEqual(self.most(Rate(1, 100), Rate(1, 5000)), 5000)
         self.assertEqual(self.most(Rate(1, 100)), 6400)
-        self.assertEqual(self.most(Rate(1, 1)), SMALL)
+        self.assertEqual(self.most(Rate(1, 1)), MIN_READ_BYTES)
         rules = RateRules(Allowance(bytes=Rate(1, 9000)), Allowance(bytes=Rate(1, 8000)))
-        self.assertEqual(readMost(rules), 8000)
+        self.assertEqual(maxReadBytes(rules), 8000)

@@ -11,11 +11,11 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
-from fleximq.dialects.connection.credential_check import Early, certificateOf
+from fleximq.dialects.connection.credential_check import EarlyInput, certificateOf
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.dialects.session import BEFORE_BYTES
+from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES
 from fleximq.security.credentials import Certificate
 from fleximq.wire.websocket_frame import BINARY
 from tests.certificates import makeCertificate
@@ -31,7 +31,7 @@ class EarlyTests(SynchronousTestCase):
 
     def test_order(self) -> None:
         """They come back joined, in their order, once."""
-        early = Early()
+        early = EarlyInput()
         for read in (b"a", b"bc", b"d"):
             early.keep(read)
         self.assertEqual([early.take(), early.take()], [b"abcd", b""])
@@ -59,20 +59,20 @@ class BegunTests(SynchronousTestCase):
 
     def test_bound(self) -> None:
         """What credentials never take is refused where they are required."""
-        self.assertEqual(self.said({}, BEFORE_BYTES), [False] * 3)
-        self.assertEqual(self.said({}, BEFORE_BYTES + 1), [True] * 3)
+        self.assertEqual(self.said({}, MAX_UNAUTHENTICATED_BYTES), [False] * 3)
+        self.assertEqual(self.said({}, MAX_UNAUTHENTICATED_BYTES + 1), [True] * 3)
 
     def test_nothingRequired(self) -> None:
         """Where nothing has to be shown, and to who has shown a certificate, the limits of each dialect are enough."""
-        self.assertEqual(self.said({None: None}, BEFORE_BYTES + 1), [False] * 3)
-        self.assertEqual(self.said({}, BEFORE_BYTES + 1, Certificate("alice's")), [False] * 3)
+        self.assertEqual(self.said({None: None}, MAX_UNAUTHENTICATED_BYTES + 1), [False] * 3)
+        self.assertEqual(self.said({}, MAX_UNAUTHENTICATED_BYTES + 1, Certificate("alice's")), [False] * 3)
 
     def test_onWebSockets(self) -> None:
         """It is the same inside a WebSocket."""
         peer = FlexiWebSocketPeer(FlexiWebSocketFactory(makeContext(Clock(), admission=FakeAdmission({}))))
         peer.upgrade()
         join = frame("JOIN", 0)[:-8] + struct.pack(">Q", 1 << 23)
-        peer.say(masked(BINARY, join + bytes(BEFORE_BYTES + 1 - len(join))))
+        peer.say(masked(BINARY, join + bytes(MAX_UNAUTHENTICATED_BYTES + 1 - len(join))))
         peer.say(masked(BINARY, b"x"))
         [heard] = cut(peer.frames()[0].payload)
         self.assertEqual(heard.status, 413)

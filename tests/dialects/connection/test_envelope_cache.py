@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.envelope_cache import ENTRY_BYTES, FEW, MOST_BYTES, MOST_ENTRIES, EnvelopeCache, Purse
+from fleximq.dialects.connection.envelope_cache import (
+    ENTRY_BYTES,
+    MAX_BYTES,
+    MAX_ENTRIES,
+    MIN_ENTRIES,
+    CacheBudget,
+    EnvelopeCache,
+)
 
 
 class EnvelopeCacheTests(SynchronousTestCase):
@@ -21,38 +28,38 @@ class EnvelopeCacheTests(SynchronousTestCase):
 
     def test_found(self) -> None:
         """What was remembered is found, everything else is not."""
-        cache = EnvelopeCache(Purse())
+        cache = EnvelopeCache(CacheBudget())
         self.remembered(cache, b"a")
         self.assertEqual((cache.get(b"a"), cache.get(b"b")), (b"a", None))
 
     def test_entries(self) -> None:
         """At the bound all are kept; above it the oldest goes."""
-        cache = EnvelopeCache(Purse(), entries=3, size=100)
+        cache = EnvelopeCache(CacheBudget(), entries=3, size=100)
         self.assertEqual(self.remembered(cache, b"a", b"b", b"c"), [b"a", b"b", b"c"])
         self.assertEqual(self.remembered(cache, b"d"), [b"b", b"c", b"d"])
 
     def test_bytes(self) -> None:
         """The same for bytes; a large one pushes out several."""
-        cache = EnvelopeCache(Purse(), entries=100, size=10)
+        cache = EnvelopeCache(CacheBudget(), entries=100, size=10)
         self.assertEqual(self.remembered(cache, b"aaa", b"bbb", b"cccc"), [b"aaa", b"bbb", b"cccc"])
         self.assertEqual(self.remembered(cache, b"d"), [b"bbb", b"cccc", b"d"])
         self.assertEqual(self.remembered(cache, b"e" * 9), [b"d", b"e" * 9])
 
     def test_tooLarge(self) -> None:
         """One as large as the whole cache is kept alone, a larger one is not, and pushes nothing out."""
-        cache = EnvelopeCache(Purse(), entries=100, size=10)
+        cache = EnvelopeCache(CacheBudget(), entries=100, size=10)
         self.assertEqual(self.remembered(cache, b"a", b"b" * 10), [b"b" * 10])
         self.assertEqual(self.remembered(cache, b"c" * 11), [b"b" * 10])
 
     def test_twice(self) -> None:
         """One that is known counts once."""
-        cache = EnvelopeCache(Purse(), entries=100, size=10)
+        cache = EnvelopeCache(CacheBudget(), entries=100, size=10)
         self.remembered(cache, b"aaa", b"aaa", b"aaa", b"aaa")
         self.assertEqual((list(cache), cache.size), ([b"aaa"], 3))
 
     def test_forgotten(self) -> None:
         """One that was forgotten is neither found nor counted; forgetting what is not there changes nothing."""
-        cache = EnvelopeCache(Purse(), entries=100, size=10)
+        cache = EnvelopeCache(CacheBudget(), entries=100, size=10)
         self.remembered(cache, b"aaa", b"bb")
         cache.forget(b"aaa")
         cache.forget(b"aaa")
@@ -61,37 +68,37 @@ class EnvelopeCacheTests(SynchronousTestCase):
 
     def test_bounds(self) -> None:
         """What a connection's own cache may hold."""
-        cache = EnvelopeCache(Purse())
-        self.remembered(cache, *(b"%d" % number for number in range(MOST_ENTRIES + 10)))
-        self.assertEqual(len(cache), MOST_ENTRIES)
+        cache = EnvelopeCache(CacheBudget())
+        self.remembered(cache, *(b"%d" % number for number in range(MAX_ENTRIES + 10)))
+        self.assertEqual(len(cache), MAX_ENTRIES)
         self.remembered(cache, *(b"%05d" % number + bytes(1000) for number in range(1000)))
-        self.assertLessEqual(sum(map(len, cache)), MOST_BYTES)
-        self.assertGreater(sum(map(len, cache)), MOST_BYTES - 1005)
+        self.assertLessEqual(sum(map(len, cache)), MAX_BYTES)
+        self.assertGreater(sum(map(len, cache)), MAX_BYTES - 1005)
 
     def test_purse(self) -> None:
         """When the common purse is empty, each new one takes the place of one's own oldest; a few are kept anyway."""
-        purse = Purse(40 * (ENTRY_BYTES + 2))
-        first, second = EnvelopeCache(purse), EnvelopeCache(purse)
+        budget = CacheBudget(40 * (ENTRY_BYTES + 2))
+        first, second = EnvelopeCache(budget), EnvelopeCache(budget)
         keys = [b"%02d" % number for number in range(50)]
         self.assertEqual(self.remembered(first, *keys[:40]), keys[:40])
-        self.assertEqual(purse.left, 0)
+        self.assertEqual(budget.remaining, 0)
         self.assertEqual(self.remembered(first, *keys[40:]), keys[10:])
-        self.assertEqual(self.remembered(second, *keys), keys[-FEW:])
+        self.assertEqual(self.remembered(second, *keys), keys[-MIN_ENTRIES:])
 
     def test_payingBack(self) -> None:
         """What is forgotten, pushed out and cleared is paid back."""
-        purse = Purse(1_000_000)
-        cache = EnvelopeCache(purse, entries=3)
+        budget = CacheBudget(1_000_000)
+        cache = EnvelopeCache(budget, entries=3)
         self.remembered(cache, b"a", b"bb", b"ccc", b"dddd")
         cache.forget(b"bb")
-        self.assertEqual(purse.left, 1_000_000 - 2 * ENTRY_BYTES - 7)
+        self.assertEqual(budget.remaining, 1_000_000 - 2 * ENTRY_BYTES - 7)
         cache.clear()
-        self.assertEqual((purse.left, cache.size, len(cache)), (1_000_000, 0, 0))
+        self.assertEqual((budget.remaining, cache.size, len(cache)), (1_000_000, 0, 0))
 
     @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=6))), st.integers(1, 5), st.integers(1, 20))
     def test_always(self, steps: list[tuple[bool, bytes]], entries: int, size: int) -> None:
         """Whatever is remembered and forgotten: the bounds hold and the count is true."""
-        cache = EnvelopeCache(Purse(), entries, size)
+        cache = EnvelopeCache(CacheBudget(), entries, size)
         for keeps, key in steps:
             if keeps:
                 self.remembered(cache, key)

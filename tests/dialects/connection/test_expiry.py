@@ -3,7 +3,7 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.credential_check import LOOK, Expiry
+from fleximq.dialects.connection.credential_check import CHECK_SECONDS, CredentialExpiry
 
 
 class ExpiryTests(SynchronousTestCase):
@@ -15,10 +15,10 @@ class ExpiryTests(SynchronousTestCase):
         self.clock.advance(1_000_000)
         self.calls: list[float] = []
 
-    def watch(self, seconds: float) -> Expiry:
+    def watch(self, seconds: float) -> CredentialExpiry:
         """Watch for a moment so many seconds from now."""
         moment = self.clock.seconds() + seconds
-        return Expiry(self.clock, moment, lambda: self.calls.append(self.clock.seconds()))
+        return CredentialExpiry(self.clock, moment, lambda: self.calls.append(self.clock.seconds()))
 
     def test_then(self) -> None:
         """It is told at the moment, not before, and once."""
@@ -38,10 +38,10 @@ class ExpiryTests(SynchronousTestCase):
 
     def test_far(self) -> None:
         """A moment far away is looked for again and again."""
-        self.watch(2.5 * LOOK)
-        self.clock.pump([LOOK, LOOK])
+        self.watch(2.5 * CHECK_SECONDS)
+        self.clock.pump([CHECK_SECONDS, CHECK_SECONDS])
         self.assertEqual((self.calls, len(self.clock.getDelayedCalls())), ([], 1))
-        self.clock.advance(0.5 * LOOK)
+        self.clock.advance(0.5 * CHECK_SECONDS)
         self.assertEqual(len(self.calls), 1)
 
     def test_stop(self) -> None:

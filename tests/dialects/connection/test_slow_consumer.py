@@ -5,9 +5,17 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.settings import SlowConsumer
-from fleximq.dialects.connection.read_pauses import Reading
-from fleximq.dialects.connection.slow_consumer import DISCONNECT, DROPPED, LONGEST, Block, Disconnect, Drop, policyOf
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.read_pauses import ReadPauses
+from fleximq.dialects.connection.slow_consumer import (
+    DISCONNECT,
+    DROPPED,
+    MAX_BLOCK_SECONDS,
+    Block,
+    Disconnect,
+    Drop,
+    policyOf,
+)
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.outbox import Outbox
 
 
@@ -17,7 +25,7 @@ class Publisher:
     def __init__(self, outbox: Outbox | None = None) -> None:
         self.listened: list[bool] = []
         self.transport = StringTransport()
-        self.reading = Reading(self.transport, self.listened.append)
+        self.readPauses = ReadPauses(self.transport, self.listened.append)
         self.outbox = outbox
 
     @property
@@ -32,7 +40,7 @@ class PolicyCase(SynchronousTestCase):
     def setUp(self) -> None:
         """Let the transport have enough."""
         self.clock = Clock()
-        self.turn = Turn(self.clock)
+        self.turn = WriteTurn(self.clock)
         self.transport = StringTransport()
         self.overflows = 0
         self.counts: dict[str, int] = {}
@@ -40,7 +48,7 @@ class PolicyCase(SynchronousTestCase):
     def outboxWith(self, policy: Disconnect | Drop | Block) -> Outbox:
         """Return an outbox that holds what it is given."""
         outbox = Outbox(self.transport, self.turn, 1000, self.overflow, policy)
-        outbox.cut = lambda chunk, room: (room // 100 * 100, room // 100)
+        outbox.cut = lambda chunk, space: (space // 100 * 100, space // 100)
         outbox.pauseProducing()
         return outbox
 
@@ -118,7 +126,7 @@ class DropTests(PolicyCase):
     def test_nothingFits(self) -> None:
         """A run of which no message fits holds nothing up: what comes when the peer has read is sent."""
         outbox = self.outboxWith(Drop(self.counted))
-        outbox.cut = lambda chunk, room: (0, 0)
+        outbox.cut = lambda chunk, space: (0, 0)
         outbox.deliver(bytes(1001), 2)
         self.assertEqual((outbox.waiting, self.counts), (0, {DROPPED: 2}))
         outbox.resumeProducing()
@@ -172,7 +180,7 @@ class BlockTests(PolicyCase):
         """After ten seconds the consumer is cut off, and its publishers go on when it is gone."""
         outbox, publisher = self.outboxWith(Block(self.clock)), Publisher()
         self.publish(outbox, publisher, 1001)
-        self.clock.advance(LONGEST - 0.1)
+        self.clock.advance(MAX_BLOCK_SECONDS - 0.1)
         self.assertEqual((self.overflows, publisher.read), (0, False))
         self.clock.advance(0.1)
         self.assertEqual(self.overflows, 1)
@@ -185,7 +193,7 @@ class BlockTests(PolicyCase):
         self.publish(outbox, Publisher(), 1001)
         outbox.resumeProducing()
         self.assertEqual(self.clock.getDelayedCalls(), [])
-        self.clock.advance(LONGEST)
+        self.clock.advance(MAX_BLOCK_SECONDS)
         self.assertEqual(self.overflows, 0)
 
     def test_notItself(self) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.write_backlog import Held
+from fleximq.dialects.connection.write_backlog import WriteBacklog
 
 KIBIBYTE = 1 << 10
 #: Sizes around those at which chunks are held in another way: sheets of 64 KiB, and 128 KiB for references.
@@ -18,7 +18,7 @@ class HeldTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Nothing waits."""
-        self.held = Held()
+        self.held = WriteBacklog()
 
     def test_empty(self) -> None:
         """Nothing is held at first, nor by a chunk without bytes, which nobody could ever take."""
@@ -91,7 +91,7 @@ class HeldTests(SynchronousTestCase):
     @given(st.lists(st.tuples(SIZES, st.sampled_from(("append", "pack", "take", "takeMuch"))), max_size=30))
     def test_order(self, steps: list[tuple[int, str]]) -> None:
         """Whatever is done in whatever order, the bytes come out as they went in, and nothing is left."""
-        held, put, got = Held(), bytearray(), bytearray()
+        held, put, got = WriteBacklog(), bytearray(), bytearray()
         for number, (size, step) in enumerate(steps):
             if step == "append":
                 chunk = bytes([number]) * size

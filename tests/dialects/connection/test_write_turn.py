@@ -5,14 +5,14 @@ from collections import deque
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.write_backlog import Chunk, Held
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
+from fleximq.dialects.connection.write_turn import WriteTurn
 
 
 class Writer:
     """Counts how often it was asked to write; may say more, or break, when asked."""
 
-    def __init__(self, turn: Turn, more: "Writer | None" = None, error: Exception | None = None) -> None:
+    def __init__(self, turn: WriteTurn, more: "Writer | None" = None, error: Exception | None = None) -> None:
         self.turn = turn
         self.flushed = 0
         self._more = more
@@ -39,7 +39,7 @@ class Written:
         self._order.append("write")
 
 
-class Unread(Held):
+class Unread(WriteBacklog):
     """Notes when it was packed."""
 
     def __init__(self, order: list[str]) -> None:
@@ -57,7 +57,7 @@ class TurnTests(SynchronousTestCase):
     def setUp(self) -> None:
         """A turn on a clock."""
         self.clock = Clock()
-        self.turn = Turn(self.clock)
+        self.turn = WriteTurn(self.clock)
 
     def test_atItsEnd(self) -> None:
         """Within a turn nothing is written before its end, then each writes once, and no timer is made."""

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.envelope_cache import FEW, Purse
+from fleximq.dialects.connection.envelope_cache import MIN_ENTRIES, CacheBudget
 from fleximq.dialects.fleximq.direct_cache import Direct, DirectCache
 from tests.dialects.flexi_peer import FlexiCase
 from tests.wire.flexi_frames import frame
@@ -21,7 +21,7 @@ class CacheTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Remember one."""
-        self.cache = DirectCache(Purse())
+        self.cache = DirectCache(CacheBudget())
         self.cache.remember(request("id-1"), 1001, "/api", "id-1")
 
     def test_otherId(self) -> None:
@@ -44,21 +44,21 @@ class CacheTests(SynchronousTestCase):
 
     def test_ambiguous(self) -> None:
         """Where the id's bytes stand in the header twice, nothing is remembered; nor for an empty id."""
-        cache = DirectCache(Purse())
+        cache = DirectCache(CacheBudget())
         cache.remember(request("api"), 1001, "/api", "api")
         cache.remember(request(""), 1001, "/api", "")
         self.assertEqual((cache.find(request("xyz")), cache.find(request(""))), (None, None))
 
     def test_overlapping(self) -> None:
         """So it is where they overlap: an id may look like the length that stands before it."""
-        cache = DirectCache(Purse())
+        cache = DirectCache(CacheBudget())
         id = "\u0640" * 64  # its bytes are D9 80, which also stand before a string of 128 bytes
         cache.remember(request(id), 1001, "/api", id)
         self.assertIsNone(cache.find(request(id).replace(b"\xd9\x80" * 64, b"x" * 128, 1)))
 
     def test_long(self) -> None:
         """Long envelopes are not remembered."""
-        cache = DirectCache(Purse())
+        cache = DirectCache(CacheBudget())
         cache.remember(request("id-1", path="x" * 1100), 1001, "x" * 1100, "id-1")
         self.assertIsNone(cache.find(request("id-2", path="x" * 1100)))
 
@@ -72,19 +72,19 @@ class CacheTests(SynchronousTestCase):
 
     def test_emptyPurse(self) -> None:
         """When the purse that connections share is empty, a few are held; all is paid back."""
-        purse = Purse(1000)
-        cache = DirectCache(purse)
+        budget = CacheBudget(1000)
+        cache = DirectCache(budget)
         for target in range(2000, 2100):
             cache.remember(request("id-1", target=target), target, "/api", "id-1")
-            self.assertLessEqual(len(cache._known), FEW)
+            self.assertLessEqual(len(cache._known), MIN_ENTRIES)
         self.assertIsNotNone(cache.find(request("id-2", target=2099)))
         cache.clear()
-        self.assertEqual((purse.left, cache.find(request("id-2", target=2099))), (1000, None))
+        self.assertEqual((budget.remaining, cache.find(request("id-2", target=2099))), (1000, None))
 
     @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=8))
     def test_anyId(self, first: str, second: str, path: str) -> None:
         """Whatever is found is what reading the header would have found."""
-        cache = DirectCache(Purse())
+        cache = DirectCache(CacheBudget())
         cache.remember(request(first, path=path), 1001, path, first)
         found = cache.find(request(second, path=path))
         if found is not None:

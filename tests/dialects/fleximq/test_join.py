@@ -6,8 +6,8 @@ import msgpack
 from twisted.internet.address import IPv4Address
 
 from fleximq.limits import Limits
-from fleximq.security.access_policy import Security
-from fleximq.security.anonymous_access import Protection
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import AnonymousAccess
 from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
@@ -229,7 +229,7 @@ class RefusedTests(FlexiCase):
 
     def test_policyAsksForTheAddress(self) -> None:
         """The peer's address decides."""
-        self.server = self.makeServer(admission=Security().admissionFor(Protection()))
+        self.server = self.makeServer(admission=AccessPolicy().admissionFor(AnonymousAccess()))
         self.assertRefused(self.server.connect(IPv4Address("TCP", "192.0.2.7", 1)).send("JOIN"), 605)
         self.server.join()
 

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.request_head import RequestHead, Shown, Unreadable, shownIn, withoutCredentials
+from fleximq.dialects.http.request_head import (
+    RequestHead,
+    ShownCredentials,
+    UnreadableCredentials,
+    credentialsIn,
+    withoutCredentials,
+)
 from fleximq.security.credentials import ApiKey, Password, Token
 
 
@@ -16,9 +22,9 @@ def raw(target: str = "/", *fields: str) -> bytes:
     return "\r\n".join([f"GET {target} HTTP/1.1", "Host: here", *fields]).encode()
 
 
-def shown(target: str = "/", *fields: str) -> Shown:
+def shown(target: str = "/", *fields: str) -> ShownCredentials:
     """Return what a request shows."""
-    return shownIn(RequestHead.parse(raw(target, *fields)))
+    return credentialsIn(RequestHead.parse(raw(target, *fields)))
 
 
 def basic(text: str) -> str:
@@ -32,7 +38,7 @@ class ShownTests(SynchronousTestCase):
     def test_nothing(self) -> None:
         """Most show nothing."""
         for target in ("/", "/?", "/?x=token&y", "/token=x", "/?Token=x", "/?tokens=x"):
-            self.assertEqual(shown(target), Shown(None))
+            self.assertEqual(shown(target), ShownCredentials(None))
 
     def test_header(self) -> None:
         """Bearer and Basic, whose names may be written in any case; a browser adds them by itself."""
@@ -43,7 +49,7 @@ class ShownTests(SynchronousTestCase):
             (basic("käthe:"), Password("käthe", "")),
             (basic(":x").replace("Basic", "basic"), Password("", "x")),
         ):
-            self.assertEqual(shown("/", fields), Shown(credentials, False))
+            self.assertEqual(shown("/", fields), ShownCredentials(credentials, False))
 
     def test_query(self) -> None:
         """A parameter, percent-encoded; a page must know it."""
@@ -55,7 +61,7 @@ class ShownTests(SynchronousTestCase):
             ("/?token", Token("")),
             ("http://here/?token=x", Token("x")),
         ):
-            self.assertEqual(shown(target), Shown(credentials, True))
+            self.assertEqual(shown(target), ShownCredentials(credentials, True))
 
     def test_unreadable(self) -> None:
         """What is malformed, of another scheme, or more than one thing is shown, but nobody can look into it."""
@@ -72,7 +78,7 @@ class ShownTests(SynchronousTestCase):
             ("/?token=a&api_key=a",),
         )
         for request in several:
-            self.assertIsInstance(shown(*request).credentials, Unreadable, request)
+            self.assertIsInstance(shown(*request).credentials, UnreadableCredentials, request)
 
 
 class WithoutTests(SynchronousTestCase):
@@ -102,9 +108,9 @@ class WithoutTests(SynchronousTestCase):
         target = "/?" + "&".join(f"{name}=s3cret" if name not in ("a", "") else name for name in names)
         left = withoutCredentials(raw(target, *["Authorization: Bearer s3cret"] * header))
         self.assertNotIn(b"s3cret", left)
-        self.assertIsNone(shownIn(RequestHead.parse(left)).credentials)
+        self.assertIsNone(credentialsIn(RequestHead.parse(left)).credentials)
 
     def test_repr(self) -> None:
         """The value of a request does not tell them either."""
         head = RequestHead.parse(raw("/?token=s3cret", "Authorization: Bearer s3cret"))
-        self.assertNotIn("s3cret", repr(head) + repr(shownIn(head)))
+        self.assertNotIn("s3cret", repr(head) + repr(credentialsIn(head)))

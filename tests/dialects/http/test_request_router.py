@@ -13,9 +13,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.dialects.connection.protocol_detection import SniffingFactory
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import HEAD_BYTES
-from fleximq.dialects.http.request_router import HttpDoor, HttpDoorFactory
-from fleximq.security.access_policy import Security
-from fleximq.security.anonymous_access import REFUSAL, Protection
+from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
 from fleximq.web.welcome_page import Way, WelcomeSite
 from tests.dialects.admissions import OPEN
 
@@ -62,7 +62,7 @@ class RecorderFactory(Factory[Recorder]):
 class DoorTests(SynchronousTestCase):
     """Who is let through, and where to."""
 
-    security = Security()
+    security = AccessPolicy()
     origins = Origins()
     offered = ("fleximq", "identity")
 
@@ -72,13 +72,13 @@ class DoorTests(SynchronousTestCase):
         self.counts: Counter[str] = Counter()
         self.site = RecorderFactory()
         self.webSockets = {name: RecorderFactory() for name in self.offered}
-        self.factory = HttpDoorFactory(
-            self.webSockets, self.site, self.security.admissionFor(Protection()),
-            self.security.admissionFor(Protection(proxied=True)), self.origins, self.clock, 10.0,
+        self.factory = RequestRouterFactory(
+            self.webSockets, self.site, self.security.admissionFor(AnonymousAccess()),
+            self.security.admissionFor(AnonymousAccess(proxied=True)), self.origins, self.clock, 10.0,
             lambda event, n: self.counts.update({event: n}),
         )  # fmt: skip
 
-    def connect(self, peer: object = LOCAL) -> tuple[HttpDoor, StringTransport]:
+    def connect(self, peer: object = LOCAL) -> tuple[RequestRouter, StringTransport]:
         """Return a new connection, and its transport."""
         door = self.factory.buildProtocol(None)
         transport = StringTransport(peerAddress=peer)
@@ -230,7 +230,7 @@ class RefusalTests(DoorTests):
 class AllowedTests(DoorTests):
     """A door that is opened knowingly."""
 
-    security = Security(allowAnonymous=True)
+    security = AccessPolicy(allowAnonymous=True)
     origins = Origins(frozenset({"https://example.com"}), namesTrusted=True)
 
     def test_allowed(self) -> None:
@@ -313,7 +313,7 @@ class RealTests(SynchronousTestCase):
         webSocket.protocol = WebSocketServerProtocol
         webSocket.setProtocolOptions(openHandshakeTimeout=0, allowNullOrigin=True)
         site = WelcomeSite(reactor, [Way("FlexiMQ", "messages", "{web}/ws")])
-        door = HttpDoorFactory({"fleximq": webSocket}, site, OPEN, OPEN, Origins(), reactor, 10.0)
+        door = RequestRouterFactory({"fleximq": webSocket}, site, OPEN, OPEN, Origins(), reactor, 10.0)
         protocol = SniffingFactory({}, door, reactor, 10.0).buildProtocol(None)
         transport = StringTransport(peerAddress=LOCAL)
         protocol.makeConnection(transport)

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_router import HttpDoor, HttpDoorFactory
+from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
 from fleximq.errors import AuthenticationFailed, JoinRejected, NoCapacity, TooManyRequests
 from fleximq.security.credentials import ApiKey, Certificate, Password, Token
 from fleximq.security.principal import Principal
@@ -75,12 +75,12 @@ class DoorCase(SynchronousTestCase):
             "identity": TellingFactory(Told),
         }
         webSockets = {name: self.behind[name] for name in ("fleximq", "identity")}
-        self.factory = HttpDoorFactory(
+        self.factory = RequestRouterFactory(
             webSockets, self.behind["site"], self.admission, behindProxy or self.admission, Origins(), self.clock, 10.0,
             lambda event, n: self.counts.append(event),
         )  # fmt: skip
 
-    def connect(self, certificate: Any = None) -> tuple[HttpDoor, StringTransport]:
+    def connect(self, certificate: Any = None) -> tuple[RequestRouter, StringTransport]:
         """Return a new connection, and its transport."""
         door = self.factory.buildProtocol(None)
         transport: Any = StringTransport(peerAddress=LOCAL)

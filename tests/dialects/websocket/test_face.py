@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.dialects.outbox import markOf
-from fleximq.dialects.session import LINGER, State
+from fleximq.dialects.session import LINGER, ConnectionState
 from fleximq.dialects.websocket.face import closeCode
 from fleximq.limits import Limits
 from fleximq.wire import websocket_frame
@@ -103,7 +103,7 @@ class ClosingTests(EchoCase):
         """A lost connection leaves the broker."""
         peer = self.peer()
         peer.leave()
-        self.assertIs(self.session(peer).state, State.CLOSED)
+        self.assertIs(self.session(peer).state, ConnectionState.CLOSED)
         self.assertEqual(len(self.context.broker.clients), 0)
         self.assertEqual(self.event("left: connection lost"), 1)
         self.assertEqual(self.clock.getDelayedCalls(), [])

@@ -4,7 +4,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.write_turn import Turn
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.websocket.frame_outbox import MESSAGE_BYTES, FramingOutbox, WebSocketOutbox
 from tests.dialects.websocket_peer import BINARY, PONG, Frame, decode
 
@@ -21,7 +21,7 @@ class OutboxCase(SynchronousTestCase):
     def setUp(self) -> None:
         """Let the farewells be counted."""
         self.transport = StringTransport(lenient=True)
-        self.turn = Turn(Clock())
+        self.turn = WriteTurn(Clock())
         self.farewells = 0
         self.overflows = 0
         self.outbox = self.outboxClass(self.transport, self.turn, 1000, self._overflow, self._farewell)

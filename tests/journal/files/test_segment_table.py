@@ -11,7 +11,7 @@ from fleximq.journal.files.segment_table import Segments
 from fleximq.journal.files.topic_counts import addTo, moved, tallyOf
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.frame import FrameError
-from fleximq.values.records import Batch, Bounds
+from fleximq.values.records import StoredBatch, TopicBounds
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.load import Load
 from tests.journal.recorder import Recorder
@@ -205,24 +205,24 @@ class PlacedTests(SynchronousTestCase):
 class TallyTests(SynchronousTestCase):
     """Counting by topic."""
 
-    def batch(self, topics: list[str], topicOf: list[int]) -> Batch:
+    def batch(self, topics: list[str], topicOf: list[int]) -> StoredBatch:
         """Return a batch with a record for each topic named."""
         number = len(topicOf)
         payloads = [bytes(place) for place in range(number)]
-        return Batch(
+        return StoredBatch(
             range(5, 5 + number), range(50, 50 + number), topics, topicOf, [(1, "p")], [0] * number,
             [1] * number, [1] * number, [b"h"] * number, payloads,
         )  # fmt: skip
 
     def test_one(self) -> None:
         """All records of one topic."""
-        self.assertEqual(tallyOf(self.batch(["t"], [0, 0, 0])), {"t": Bounds(5, 7, 50, 52, 3, 6)})
+        self.assertEqual(tallyOf(self.batch(["t"], [0, 0, 0])), {"t": TopicBounds(5, 7, 50, 52, 3, 6)})
 
     def test_several(self) -> None:
         """Topics that are mixed, and one that is named but has no record."""
         self.assertEqual(
             tallyOf(self.batch(["t", "u", "v"], [0, 1, 0])),
-            {"t": Bounds(5, 7, 50, 52, 2, 4), "u": Bounds(6, 6, 51, 51, 1, 2)},
+            {"t": TopicBounds(5, 7, 50, 52, 2, 4), "u": TopicBounds(6, 6, 51, 51, 1, 2)},
         )
 
     def test_none(self) -> None:
@@ -232,7 +232,7 @@ class TallyTests(SynchronousTestCase):
     def test_added(self) -> None:
         """What comes later is added, moved to its offsets."""
         counts: dict[str, list[int]] = {}
-        tally = {"t": Bounds(0, 2, 50, 52, 3, 6)}
+        tally = {"t": TopicBounds(0, 2, 50, 52, 3, 6)}
         addTo(counts, tally, 10)
         addTo(counts, moved(tally, 3), 10)
         self.assertEqual(counts, {"t": [10, 15, 50, 52, 6, 12]})

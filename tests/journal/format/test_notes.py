@@ -10,26 +10,35 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.journal.format.body import frameOf
 from fleximq.journal.format.control_frames import decodeNotes, encodeNotes
 from fleximq.journal.format.frame import Frame, FrameError, Kind
-from fleximq.values.records import Acknowledged, ClientIds, Closed, Forgotten, HandedOut, Note, Opened, Reached
+from fleximq.values.state_records import (
+    ClientIdsReserved,
+    GroupForgotten,
+    GroupProgress,
+    QueueAcknowledged,
+    QueueClosed,
+    QueueDelivered,
+    QueueOpened,
+    StateRecord,
+)
 from tests.journal.frames import TIME, everyKind, read, written
 
 U64 = st.integers(0, 2**64 - 1)
 OFFSETS = st.lists(U64, max_size=5).map(lambda offsets: array("Q", offsets))
 NOTES = st.lists(
     st.one_of(
-        st.builds(Opened, st.text(), st.text(), st.integers(0, 1), U64, st.none() | st.text(), U64),
-        st.builds(Closed, st.text()),
-        st.builds(HandedOut, st.text(), U64, OFFSETS, U64),
-        st.builds(Acknowledged, st.text(), OFFSETS),
-        st.builds(ClientIds, U64),
-        st.builds(Reached, st.text(), U64, U64, U64),
-        st.builds(Forgotten, st.text()),
+        st.builds(QueueOpened, st.text(), st.text(), st.integers(0, 1), U64, st.none() | st.text(), U64),
+        st.builds(QueueClosed, st.text()),
+        st.builds(QueueDelivered, st.text(), U64, OFFSETS, U64),
+        st.builds(QueueAcknowledged, st.text(), OFFSETS),
+        st.builds(ClientIdsReserved, U64),
+        st.builds(GroupProgress, st.text(), U64, U64, U64),
+        st.builds(GroupForgotten, st.text()),
     ),
     max_size=8,
 )
 
 
-def decoded(frame: Frame) -> list[Note]:
+def decoded(frame: Frame) -> list[StateRecord]:
     """Return the notes of a frame that was written and read."""
     return decodeNotes(*read(written(frame)))
 
@@ -38,7 +47,7 @@ class NotesTests(SynchronousTestCase):
     """Notes, there and back."""
 
     @given(NOTES)
-    def test_thereAndBack(self, notes: list[Note]) -> None:
+    def test_thereAndBack(self, notes: list[StateRecord]) -> None:
         """Each comes back as what it was."""
         frame = encodeNotes(notes, 5, TIME)
         found = decoded(frame)
@@ -48,11 +57,11 @@ class NotesTests(SynchronousTestCase):
 
     def test_offsets(self) -> None:
         """Offsets may be given as any numbers; they come back as an array."""
-        self.assertEqual(decoded(encodeNotes([HandedOut("k", 1, [4, 5])], 1, TIME))[0][2], array("Q", [4, 5]))
+        self.assertEqual(decoded(encodeNotes([QueueDelivered("k", 1, [4, 5])], 1, TIME))[0][2], array("Q", [4, 5]))
 
     def test_bytes(self) -> None:
         """An offset takes eight bytes, least first."""
-        [piece] = encodeNotes([Acknowledged("k", array("Q", [5]))], 1, TIME).pieces
+        [piece] = encodeNotes([QueueAcknowledged("k", array("Q", [5]))], 1, TIME).pieces
         self.assertEqual(piece, b"\x91\x93\x03\xa1k\xc4\x08\x05" + bytes(7) + bytes(1))
 
 

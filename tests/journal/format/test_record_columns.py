@@ -22,7 +22,7 @@ from fleximq.journal.format.record_columns import (
     encodeSparse,
     encodeStaged,
 )
-from fleximq.values.records import CONTENTS, Batch, Run
+from fleximq.values.records import CONTENTS, Run, StoredBatch
 from tests.journal.frames import TIME, appended, everyKind, mixed, read, written
 
 CODES = st.sampled_from(sorted(CONTENTS))
@@ -52,7 +52,7 @@ APPENDED = st.lists(
 Row = tuple[int, int, str, tuple[int, str], int, int, bytes, bytes]
 
 
-def rowsOf(batch: Batch) -> list[Row]:
+def rowsOf(batch: StoredBatch) -> list[Row]:
     """Return the records of a batch with all they have: offset, time, topic, publisher and so on."""
     return [
         (
@@ -80,7 +80,7 @@ def rowsFor(wanted: Sequence[Appended], offset: int) -> list[Row]:
     return rows
 
 
-def decoded(frame: Frame) -> Batch:
+def decoded(frame: Frame) -> StoredBatch:
     """Return the records of a frame that was written and read."""
     return decodeRecords(*read(written(frame)))
 

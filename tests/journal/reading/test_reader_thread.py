@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.journal.format.control_frames import Lost
 from fleximq.journal.format.frame import Kind, readHeader
 from fleximq.journal.reading.reader_thread import Reader
-from fleximq.values.records import Batch
+from fleximq.values.records import StoredBatch
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Recorder
 from tests.journal.small import FOLDER, Small, contents, makeSmall
@@ -60,8 +60,8 @@ class AnyPartTests(SynchronousTestCase):
         self.journal = opened(self.small)
         self.end = self.journal._segments.nextOffset
 
-    def read(self, offset: int, topics: frozenset[str] | None, most: int) -> tuple[list[Batch], int]:
-        answers: list[tuple[list[Batch], int]] = []
+    def read(self, offset: int, topics: frozenset[str] | None, most: int) -> tuple[list[StoredBatch], int]:
+        answers: list[tuple[list[StoredBatch], int]] = []
         self.journal.read(
             offset, lambda topic: topics is None or topic in topics, most, lambda *answer: answers.append(answer)
         )
@@ -77,7 +77,7 @@ class AnyPartTests(SynchronousTestCase):
         offsets = sorted(self.records)
         for start in [1, *offsets[::7], offsets[-1], self.end]:
             for most in (1, 500, 1 << 20):
-                found: list[Batch] = []
+                found: list[StoredBatch] = []
                 offset = start
                 while offset < self.end:
                     batches, next = self.read(offset, None, most)
@@ -103,7 +103,7 @@ class AnyPartTests(SynchronousTestCase):
     def test_readWanted(self) -> None:
         """Only the topics that are wanted come."""
         for topics in (frozenset(("a",)), frozenset(("sink1", "c")), frozenset(("nowhere",))):
-            found: list[Batch] = []
+            found: list[StoredBatch] = []
             offset = 1
             while offset < self.end:
                 batches, offset = self.read(offset, topics, 300)
@@ -349,7 +349,7 @@ class LargeTransactionTests(SynchronousTestCase):
         small = makeSmall()
         journal = opened(small)
         first = min(at for at, content in small.records.items() if content[0] == "sink0")
-        answers: list[tuple[list[Batch], int]] = []
+        answers: list[tuple[list[StoredBatch], int]] = []
         for place in range(3):
             journal.read(first + 2 * place, lambda topic: True, 1, lambda *answer: answers.append(answer))
             batches, next = answers.pop()

@@ -12,7 +12,7 @@ from fleximq.journal.files.segment_index import decodeIndex
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.format.frame import Kind
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
-from fleximq.values.records import Acknowledged, ClientIds
+from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Recorder, State, crashes
 from tests.journal.small import FOLDER, contents, makeSmall
@@ -96,8 +96,8 @@ class FoundTests(SynchronousTestCase):
             contents(batches),
             {at: record for at, record in small.records.items() if at >= checkpoint.baseOffset},
         )
-        self.assertIn(ClientIds(1064), notes)
-        self.assertIsInstance(notes[-1], Acknowledged)
+        self.assertIn(ClientIdsReserved(1064), notes)
+        self.assertIsInstance(notes[-1], QueueAcknowledged)
         self.assertEqual(found.nextClientId, 1064)
 
     def test_transactions(self) -> None:

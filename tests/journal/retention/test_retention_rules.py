@@ -12,7 +12,7 @@ from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.topic_counts import addTo, tallyOf
 from fleximq.journal.format.record_columns import decodeRecords, encodeRecords
 from fleximq.journal.retention.retention_rules import Expiry, Judge, Rules, Verdict
-from fleximq.values.records import Batch, Bounds
+from fleximq.values.records import StoredBatch, TopicBounds
 from tests.journal.frames import appended, read, written
 
 SECOND = 1_000_000
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     size: int
 
 
-def filled(*segments: Sequence[Sequence[Row]]) -> tuple[list[Segment], list[list[Batch]]]:
+def filled(*segments: Sequence[Sequence[Row]]) -> tuple[list[Segment], list[list[StoredBatch]]]:
     """Return segments with these frames of records, and the frames' batches."""
     offset, made, batches = 1, [], []
     for base, frames in enumerate(segments):
@@ -45,7 +45,7 @@ def filled(*segments: Sequence[Sequence[Row]]) -> tuple[list[Segment], list[list
 
 
 def staying(
-    rules: Rules, needed: Mapping[str, int], segments: list[Segment], batches: list[list[Batch]]
+    rules: Rules, needed: Mapping[str, int], segments: list[Segment], batches: list[list[StoredBatch]]
 ) -> list[list[int]]:
     """Return the offsets that stay in each segment."""
     expiry = Expiry(rules, segments, needed, NOW)
@@ -180,4 +180,4 @@ class ModelTests(SynchronousTestCase):
         expiry = Expiry(ALL._replace(retentions=[Retention("a", 5, 0)]), segments, {}, NOW)
         self.assertEqual(expiry.share(segments[0], frozenset()), 0.25)
         self.assertEqual(expiry.verdicts(segments[0]), {Verdict.NONE, Verdict.ALL})
-        self.assertEqual(expiry.verdict("a", Bounds(1, 2, 0, NOW, 2, 2), 0), Verdict.SOME)
+        self.assertEqual(expiry.verdict("a", TopicBounds(1, 2, 0, NOW, 2, 2), 0), Verdict.SOME)

@@ -17,6 +17,7 @@ from fleximq.journal.retention.segment_removal import Freed, Retention
 from fleximq.journal.writing.active_segment import segmentName
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Crash, Recorder, State
+from tests.nightly import nightly
 
 FOLDER = "/disk/journal"
 SECOND = 1_000_000
@@ -552,6 +553,7 @@ class CrashTests(RetentionCase):
                 tried += 1
         self.assertGreater(tried, 100)
 
+    @nightly
     def test_everySyncMatters(self) -> None:
         """Without any one of the syncs of a pass some power loss loses something."""
         wanted = self.load()

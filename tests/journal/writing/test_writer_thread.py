@@ -13,7 +13,7 @@ from fleximq.journal.format.frame import Kind
 from fleximq.journal.writing.commit import Commit, Opening, Records, Snapshot
 from fleximq.journal.writing.group_commit import appendedOf
 from fleximq.journal.writing.writer_thread import Log, WriterThread, reasonOf
-from fleximq.values.records import ClientIds
+from fleximq.values.state_records import ClientIdsReserved
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import ALWAYS, JOURNAL, envelopeTo, framesIn
 
@@ -63,7 +63,7 @@ class LogTests(LogCase):
         frames = framesIn(f"{self.folder}/{0:020d}.fxj")
         self.assertEqual([header.kind for header, _ in frames], [Kind.SEGMENT, Kind.NOTES, Kind.CHECKPOINT])
         self.assertEqual(decodeSegment(*frames[0]).journal, JOURNAL)
-        self.assertEqual(decodeNotes(*frames[1]), [ClientIds(2000)])
+        self.assertEqual(decodeNotes(*frames[1]), [ClientIdsReserved(2000)])
         checkpoint = decodeCheckpoint(*frames[2])
         self.assertEqual((checkpoint.replay, checkpoint.clean, checkpoint.snapshot), (0, False, {"q": 1}))
 

@@ -22,6 +22,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
 from tests.broker_process import BrokerProcess
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -42,6 +43,7 @@ EACH = 300
 SEED = int(os.environ.get("FLEXIMQ_SINK_SEED", "7"))
 
 
+@nightly
 class TenFailuresTests(SynchronousTestCase):
     """A broker and a driver, both processes that can be killed."""
 

@@ -4,7 +4,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import NoCapacity
-from fleximq.security.authentication.attempt_delays import AT_ONCE, FIRST_DELAY, FORGET, LONGEST_DELAY, Attempts
+from fleximq.security.authentication.attempt_delays import AT_ONCE, FIRST_DELAY, FORGET, LONGEST_DELAY, AttemptDelays
 
 
 class AttemptsTests(SynchronousTestCase):
@@ -13,7 +13,7 @@ class AttemptsTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Remember nothing yet."""
         self.clock = Clock()
-        self.attempts = Attempts(self.clock, most=5)
+        self.attempts = AttemptDelays(self.clock, most=5)
 
     def fail(self, place: str = "here") -> float:  # type: ignore[override]
         """Make a wrong attempt, and return its delay."""

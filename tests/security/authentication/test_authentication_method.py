@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import JoinRejected, NoCapacity, SettingError
-from fleximq.security.authentication.authentication_method import AT_ONCE, Way
+from fleximq.security.authentication.authentication_method import AT_ONCE, AuthenticationMethod
 from fleximq.security.credentials import ApiKey, Password, Token
 from fleximq.security.principal import Principal
 from tests.security.sample_checkers import Answers, TwistedsOwn, pending
@@ -18,7 +18,7 @@ class WayTests(SynchronousTestCase):
 
     def ask(self, answer: Any, place: str = "here") -> Deferred[Any]:
         """Ask a way whose checker answers this."""
-        way = Way("sample", Answers({"t": answer}))
+        way = AuthenticationMethod("sample", Answers({"t": answer}))
         return Deferred.fromCoroutine(way.ask(Token("t"), place))
 
     def test_principal(self) -> None:
@@ -55,32 +55,32 @@ class WayTests(SynchronousTestCase):
 
     def test_takes(self) -> None:
         """It takes what its checker takes, and for Twisted's names and passwords ours."""
-        self.assertTrue(Way("a", Answers({})).takes(Token("")))
-        self.assertFalse(Way("a", Answers({})).takes(ApiKey("")))
-        self.assertTrue(Way("a", TwistedsOwn()).takes(Password("", "")))
-        self.assertFalse(Way("a", TwistedsOwn()).takes(Token("")))
+        self.assertTrue(AuthenticationMethod("a", Answers({})).takes(Token("")))
+        self.assertFalse(AuthenticationMethod("a", Answers({})).takes(ApiKey("")))
+        self.assertTrue(AuthenticationMethod("a", TwistedsOwn()).takes(Password("", "")))
+        self.assertFalse(AuthenticationMethod("a", TwistedsOwn()).takes(Token("")))
 
     def test_twisteds(self) -> None:
         """Checkers that come with Twisted are asked in their own words, in UTF-8."""
-        way = Way("own", TwistedsOwn())
+        way = AuthenticationMethod("own", TwistedsOwn())
         for username, password, name in (("zoë", "zoë", "zoë"), ("zoë", "x", None), ("x", "y\udc80", None)):
             found = self.successResultOf(Deferred.fromCoroutine(way.ask(Password(username, password), "here")))
             self.assertEqual(found and found.name, name)
 
     def test_nothingToCheck(self) -> None:
         """A checker for something that no client can show is a mistake."""
-        error = self.assertRaises(SettingError, Way, "anonymous", AllowAnonymousAccess())
+        error = self.assertRaises(SettingError, AuthenticationMethod, "anonymous", AllowAnonymousAccess())
         self.assertEqual(str(error), "auth anonymous checks nothing that a client of this broker can show")
 
     def test_guarded(self) -> None:
         """Unless its secrets cannot be guessed, it is asked a few times at a time only."""
         checker = Answers({"t": pending()})
-        way = Way("a", checker)
+        way = AuthenticationMethod("a", checker)
         for _ in range(AT_ONCE + 3):
             Deferred.fromCoroutine(way.ask(Token("t"), "here"))
         self.assertEqual((way.guarded, len(checker.asked)), (True, AT_ONCE))
         checker = Answers({"t": pending()}, unguessable=True)
-        way = Way("a", checker)
+        way = AuthenticationMethod("a", checker)
         for _ in range(AT_ONCE + 3):
             Deferred.fromCoroutine(way.ask(Token("t"), "here"))
         self.assertEqual((way.guarded, len(checker.asked)), (False, AT_ONCE + 3))
@@ -89,5 +89,5 @@ class WayTests(SynchronousTestCase):
         """A checker that cannot tell whether it still vouches for somebody does; it remembers nobody and warns of
         nothing.
         """
-        way, who = Way("a", Answers({})), Principal("alice")
+        way, who = AuthenticationMethod("a", Answers({})), Principal("alice")
         self.assertEqual((way.vouch(who), way.remembered(Token("t")), way.warnings), (who, None, ()))

@@ -9,8 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import AuthenticationFailed, JoinRejected, NoCapacity, Unauthorized
 from fleximq.security.authentication import authenticator
-from fleximq.security.authentication.attempt_delays import AT_ONCE, FIRST_DELAY, Attempts
-from fleximq.security.authentication.authentication_method import Way
+from fleximq.security.authentication.attempt_delays import AT_ONCE, FIRST_DELAY, AttemptDelays
+from fleximq.security.authentication.authentication_method import AuthenticationMethod
 from fleximq.security.authentication.authenticator import WRONG, Authenticator
 from fleximq.security.credentials import ApiKey, Token
 from fleximq.security.principal import Principal
@@ -26,13 +26,13 @@ class AuthenticatorTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Know nobody yet."""
         self.clock = Clock()
-        self.attempts = Attempts(self.clock)
+        self.attempts = AttemptDelays(self.clock)
         self.counted: list[tuple[str, int]] = []
         self.asks()
 
     def asks(self, *checkers: Answers) -> None:
         """Ask these from now on, by the schemes a, b, c."""
-        ways = [Way(scheme, checker) for scheme, checker in zip("abc", checkers, strict=False)]
+        ways = [AuthenticationMethod(scheme, checker) for scheme, checker in zip("abc", checkers, strict=False)]
         self.authenticator = Authenticator(ways, self.attempts, self.clock, lambda *each: self.counted.append(each))
 
     def identify(self, token: str = "t", address: Any = HERE) -> Deferred[Any]:
@@ -169,7 +169,7 @@ class AuthenticatorTests(SynchronousTestCase):
 
     def test_floodFromEverywhere(self) -> None:
         """Wrong attempts from ever more addresses are not remembered without end."""
-        self.attempts = Attempts(self.clock, most=100)
+        self.attempts = AttemptDelays(self.clock, most=100)
         self.asks(Answers({}, unguessable=True))
         for number in range(2000):
             self.identify(address=IPv4Address("TCP", f"10.0.{number >> 8}.{number & 255}", 1)).addErrback(

@@ -6,7 +6,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import NoCapacity
-from fleximq.security.authentication.fair_queue import Line
+from fleximq.security.authentication.fair_queue import FairQueue
 
 
 class LineTests(SynchronousTestCase):
@@ -14,7 +14,7 @@ class LineTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Begin with nothing."""
-        self.line = Line(2, most=6)
+        self.line = FairQueue(2, most=6)
         self.begun: list[str] = []
         self.ends: dict[str, Deferred[Any]] = {}
 
@@ -102,7 +102,7 @@ class LineTests(SynchronousTestCase):
 
     def test_manyAtOnce(self) -> None:
         """A long line of work that is done at once is no deep recursion."""
-        line, end = Line(1, most=5000), Deferred[None]()
+        line, end = FairQueue(1, most=5000), Deferred[None]()
         results = [line.run("a", lambda: end), *(line.run("a", lambda: 5) for _ in range(5000))]
         end.callback(None)
         self.assertEqual(self.successResultOf(results[-1]), 5)

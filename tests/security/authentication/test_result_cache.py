@@ -3,7 +3,7 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.authentication.result_cache import Remembered
+from fleximq.security.authentication.result_cache import ResultCache
 
 
 class RememberedTests(SynchronousTestCase):
@@ -12,7 +12,7 @@ class RememberedTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Remember nothing yet."""
         self.clock = Clock()
-        self.memory: Remembered[str] = Remembered(self.clock.seconds, 10.0, most=3)
+        self.memory: ResultCache[str] = ResultCache(self.clock.seconds, 10.0, most=3)
 
     def test_same(self) -> None:
         """Only just the same texts are known, and where one ends and the next begins matters."""

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.errors import SettingError
-from fleximq.security.authentication.schemes import OWN, faults, shown, warnings, waysOf
+from fleximq.security.authentication.schemes import OWN, faults, methodsOf, shown, warnings
 from fleximq.security.credentials import ApiKey, Certificate, Password, Token
 from tests.security.sample_checkers import Answers, Factory, TwistedsOwn, finding
 from tests.security.secrets_on_disk import secretFile
@@ -35,7 +35,7 @@ class SchemesTests(SynchronousTestCase):
 
     def test_inOrder(self) -> None:
         """Each text is a way, in their order; the first colon ends the scheme, and none is needed."""
-        ways = waysOf(["one:a:b", "two", "one:"], FIND)
+        ways = methodsOf(["one:a:b", "two", "one:"], FIND)
         self.assertEqual([way.scheme for way in ways], ["one", "two", "one"])
         self.assertEqual(ways[0].checker.table, {"t": "a:b"})  # type: ignore[attr-defined]
 
@@ -49,7 +49,7 @@ class SchemesTests(SynchronousTestCase):
                 "two plug-ins bring a scheme named twice for auth: uninstall one of them",
             ],
         )
-        self.assertRaises(SettingError, waysOf, ["one:", "none:"], FIND)
+        self.assertRaises(SettingError, methodsOf, ["one:", "none:"], FIND)
 
     def test_shown(self) -> None:
         """Only of our own schemes the argument is known to hold no secret."""
@@ -80,13 +80,13 @@ class InstalledTests(SynchronousTestCase):
         path, secret = secretFile(self), secretFile(self, "x" * 32)
         arguments = {"jwt": f"secret={secret}", "certificate": "", "http": "https://a.example/"}
         for name in OWN:
-            (way,) = waysOf([f"{name}:{arguments.get(name, path)}"])
+            (way,) = methodsOf([f"{name}:{arguments.get(name, path)}"])
             factory = findCheckerFactory(name)
             self.assertEqual(factory.credentialInterfaces, tuple(way.checker.credentialInterfaces))
 
     def test_kinds(self) -> None:
         """All that a client can show is checked by something."""
-        ways = waysOf([f"tokens:{secretFile(self)}", f"passwords:{secretFile(self)}", f"apikeys:{secretFile(self)}",
+        ways = methodsOf([f"tokens:{secretFile(self)}", f"passwords:{secretFile(self)}", f"apikeys:{secretFile(self)}",
                        "certificate:"])  # fmt: skip
         for way, credentials in zip(ways, (Token(""), Password("", ""), ApiKey(""), Certificate(None)), strict=True):
             self.assertEqual([each for each in ways if each.takes(credentials)], [way])
@@ -94,5 +94,5 @@ class InstalledTests(SynchronousTestCase):
     def test_twisteds(self) -> None:
         """Those of Twisted that check names and passwords can be used."""
         path = secretFile(self, "alice:pw\n")
-        (way,) = waysOf([f"file:{path}"])
+        (way,) = methodsOf([f"file:{path}"])
         self.assertTrue(way.takes(Password("alice", "pw")))

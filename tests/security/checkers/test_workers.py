@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.checkers.passwords import Workers
+from fleximq.security.checkers.passwords import WorkerThreads
 from tests.security.secrets_on_disk import ThreadClock
 
 
@@ -16,7 +16,7 @@ class WorkersTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Have two threads."""
         self.reactor = ThreadClock()
-        self.workers = Workers(self.reactor.callFromThread, 2)
+        self.workers = WorkerThreads(self.reactor.callFromThread, 2)
 
     def hear(self) -> None:
         """Wait for a thread, and do on this one what it asks for."""

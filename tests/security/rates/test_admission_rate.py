@@ -13,11 +13,11 @@ from fleximq.config.rate_options import Rate
 from fleximq.errors import JoinRejected
 from fleximq.interfaces import IAdmission
 from fleximq.rights import EVERYTHING
-from fleximq.security.peer_address import peerOf, placeOf
+from fleximq.security.peer_address import addressKey, clientKey
 from fleximq.security.principal import Admitted, Principal
-from fleximq.security.rates.admission_rate import FLAPS, TOO_OFTEN, PacedAdmission
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
+from fleximq.security.rates.admission_rate import FLAPS, TOO_OFTEN, RateLimitedAdmission
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 1)
 FAR = IPv4Address("TCP", "192.0.2.1", 1)
@@ -51,10 +51,10 @@ class PacedAdmissionTests(SynchronousTestCase):
         self.clock = Clock()
         self.inner = _Open()
         self.counted: list[str] = []
-        self.flapping = Flapping(2, 60.0, self.clock.seconds)
-        self.admission = PacedAdmission(
+        self.flapping = FlappingLimit(2, 60.0, self.clock.seconds)
+        self.admission = RateLimitedAdmission(
             self.inner,
-            Turnstile(Rate(2, 2)),
+            KeyedBuckets(Rate(2, 2)),
             self.flapping,
             self.clock.seconds,
             lambda event, number: self.counted.append(event),
@@ -88,7 +88,7 @@ class PacedAdmissionTests(SynchronousTestCase):
 
     def test_principalFlaps(self) -> None:
         """A principal that came and went too often has to wait, wherever it comes from."""
-        self.flap(peerOf("anna", None))
+        self.flap(clientKey("anna", None))
         for place in (LOCAL, FAR):
             error = self.failureResultOf(self.admission.admit("anna", place), JoinRejected).value
             self.assertEqual(str(error), "this client came and went too often and has to wait for 60 s")
@@ -99,13 +99,13 @@ class PacedAdmissionTests(SynchronousTestCase):
 
     def test_addressFlaps(self) -> None:
         """An address that came and went too often has to wait, whatever it shows."""
-        self.flap(placeOf(FAR))
+        self.flap(addressKey(FAR))
         self.failureResultOf(self.admission.admit("anna", FAR), JoinRejected)
         self.assertEqual(self.inner.asked, 0)
 
     def test_peers(self) -> None:
         """Clients are told apart by principal, else by address; no name can be taken for an address."""
-        self.assertEqual(peerOf("anna", FAR), peerOf("anna", LOCAL))
-        self.assertEqual(peerOf(None, FAR), placeOf(FAR))
-        self.assertNotEqual(peerOf("192.0.2.1", FAR), placeOf(FAR))
-        self.assertIsNone(peerOf(None, LOCAL))
+        self.assertEqual(clientKey("anna", FAR), clientKey("anna", LOCAL))
+        self.assertEqual(clientKey(None, FAR), addressKey(FAR))
+        self.assertNotEqual(clientKey("192.0.2.1", FAR), addressKey(FAR))
+        self.assertIsNone(clientKey(None, LOCAL))

@@ -3,7 +3,7 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.rates.flapping import WINDOW, Flapping
+from fleximq.security.rates.flapping import WINDOW, FlappingLimit
 
 
 class FlappingTests(SynchronousTestCase):
@@ -12,7 +12,7 @@ class FlappingTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Nobody has left so far; ten are remembered."""
         self.clock = Clock()
-        self.flapping = Flapping(3, 300.0, self.clock.seconds, 10)
+        self.flapping = FlappingLimit(3, 300.0, self.clock.seconds, 10)
 
     def leave(self, who: object = "anna", times: int = 1, lived: float = 1.0, every: float = 0.0) -> None:
         """Leave so many times."""
@@ -52,7 +52,7 @@ class FlappingTests(SynchronousTestCase):
 
     def test_off(self) -> None:
         """Without a number nobody has to wait."""
-        off = Flapping()
+        off = FlappingLimit()
         for _ in range(100):
             off.left("anna", 0.0)
         self.assertEqual((off.waits("anna"), len(off)), (0, 0))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.rate_options import Rate
-from fleximq.security.rates.token_bucket import TINY, Bucket, Turnstile
+from fleximq.security.rates.token_bucket import TINY, Bucket, KeyedBuckets
 
 
 class BucketTests(SynchronousTestCase):
@@ -86,7 +86,7 @@ class TurnstileTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """At most 10 are remembered."""
-        self.turnstile = Turnstile(Rate(1, 2), 10)
+        self.turnstile = KeyedBuckets(Rate(1, 2), 10)
 
     def test_each(self) -> None:
         """Everybody has a bucket of its own."""
@@ -96,7 +96,7 @@ class TurnstileTests(SynchronousTestCase):
 
     def test_without(self) -> None:
         """Without a rate everybody passes, and nothing is remembered."""
-        free = Turnstile(None)
+        free = KeyedBuckets(None)
         self.assertTrue(all(free.passes("a", 0.0) for _ in range(1000)))
         self.assertEqual(len(free), 0)
 

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.endpoints.listen import Ground, Listen
 from fleximq.errors import SettingError
-from fleximq.services.network.listeners import Certificates, ListenerService
+from fleximq.services.network.listeners import ListenerCertificates, ListenerService
 from tests.certificates import makeCertificate
 from tests.endpoints.tls_peers import Echo, TlsPeer
 
@@ -37,7 +37,7 @@ class CertificatesTests(SynchronousTestCase):
         texts = ["tcp:1", f"fleximqtls:cert={quoteStringArgument(str(self.files[0]))}:inner=tcp\\:2", "tls://*:3"]
         ground = Ground(certificate=str(self.files[1]))
         self.services = [self.opened(Listen.parse(text, ground)) for text in texts]
-        self.certificates = Certificates(self.services)
+        self.certificates = ListenerCertificates(self.services)
 
     def opened(self, listen: Listen) -> ListenerService:
         """Return a listener that is open."""
@@ -93,4 +93,4 @@ class CertificatesTests(SynchronousTestCase):
 
     def test_none(self) -> None:
         """Without any there is nothing to read."""
-        Certificates(self.services[:1]).reload()
+        ListenerCertificates(self.services[:1]).reload()

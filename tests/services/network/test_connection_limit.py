@@ -16,10 +16,17 @@ from zope.interface.verify import verifyObject
 from fleximq.config.rate_options import Rate
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
-from fleximq.security.peer_address import placeOf
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
-from fleximq.services.network.connection_limit import FLAPS, QUIET, TOO_MANY_THERE, TOO_MANY_WAIT, TOO_OFTEN, Gate
+from fleximq.security.peer_address import addressKey
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
+from fleximq.services.network.connection_limit import (
+    FLAPS,
+    QUIET,
+    TOO_MANY_THERE,
+    TOO_MANY_WAIT,
+    TOO_OFTEN,
+    ConnectionLimit,
+)
 
 LOST = Failure(ConnectionDone())
 LOCAL = IPv4Address("TCP", "127.0.0.1", 5000)
@@ -63,17 +70,17 @@ class GateTests(SynchronousTestCase):
         self.clients = 0
         self.counted: list[tuple[str, int]] = []
         self.said: list[LogEvent] = []
-        self.gate = Gate(
+        self.connectionLimit = ConnectionLimit(
             self.clock,
             Limits(waiting=3, clientsPerAddress=2),
             lambda: self.clients,
             lambda event, number: self.counted.append((event, number)),
-            connects := Turnstile(None),
-            flapping := Flapping(1, 60.0, self.clock.seconds),
+            connects := KeyedBuckets(None),
+            flapping := FlappingLimit(1, 60.0, self.clock.seconds),
         )
         self.connects, self.flapping = connects, flapping
         self.doors = _Doors()
-        self.factory: Any = self.gate.before(self.doors)
+        self.factory: Any = self.connectionLimit.limited(self.doors)
         globalLogPublisher.addObserver(self.said.append)
         self.addCleanup(globalLogPublisher.removeObserver, self.said.append)
 
@@ -91,14 +98,14 @@ class GateTests(SynchronousTestCase):
         """As many may wait as are allowed, one more is closed, which is counted."""
         self.assertEqual([self.isIn() for _ in range(4)], [True, True, True, False])
         self.assertEqual(self.counted, [(TOO_MANY_WAIT, 1)])
-        self.assertEqual(self.gate.refused, 1)
+        self.assertEqual(self.connectionLimit.refused, 1)
 
     def test_letIn(self) -> None:
         """Who was let in waits no longer."""
         for _ in range(3):
             self.come()
         self.clients = 1
-        self.assertEqual(self.gate.waiting, 2)
+        self.assertEqual(self.connectionLimit.waiting, 2)
         self.assertTrue(self.isIn())
 
     def test_gone(self) -> None:
@@ -109,7 +116,7 @@ class GateTests(SynchronousTestCase):
             self.come()
         first.handOver(noting, b"")
         first.connectionLost(LOST)
-        self.assertEqual((noting.lost, self.gate.waiting), (1, 2))
+        self.assertEqual((noting.lost, self.connectionLimit.waiting), (1, 2))
         self.assertTrue(self.isIn())
 
     def test_handedOverTwice(self) -> None:
@@ -119,12 +126,12 @@ class GateTests(SynchronousTestCase):
         first.handOver(second, b"")
         second.handOver(_Noting(), b"")
         first.connectionLost(LOST)
-        self.assertEqual(self.gate.waiting, 0)
+        self.assertEqual(self.connectionLimit.waiting, 0)
 
     def test_neverHandedOver(self) -> None:
         """A connection that ends at the door is noticed as well."""
         self.come()[0].connectionLost(LOST)
-        self.assertEqual(self.gate.waiting, 0)
+        self.assertEqual(self.connectionLimit.waiting, 0)
 
     def test_address(self) -> None:
         """One address has as many connections as allowed, let in or not; others are not concerned."""
@@ -143,15 +150,15 @@ class GateTests(SynchronousTestCase):
     def test_thisMachine(self) -> None:
         """Loopback and UNIX sockets are not counted by address."""
         for address in (LOCAL, UNIXAddress(b"/run/x"), None):
-            self.assertIsNone(placeOf(address))
+            self.assertIsNone(addressKey(address))
 
     def test_prefix(self) -> None:
         """IPv6 addresses count by their first 64 bits, mapped ones as what they map."""
         one, other = (IPv6Address("TCP", f"2001:db8::{each}", 1) for each in ("1", "2"))
         far, mapped = (IPv6Address("TCP", each, 1) for each in ("2001:db8:0:1::1", "::ffff:192.0.2.1"))
-        self.assertEqual(placeOf(one), placeOf(other))
-        self.assertNotEqual(placeOf(one), placeOf(far))
-        self.assertEqual(placeOf(mapped), placeOf(peer(1)))
+        self.assertEqual(addressKey(one), addressKey(other))
+        self.assertNotEqual(addressKey(one), addressKey(far))
+        self.assertEqual(addressKey(mapped), addressKey(peer(1)))
 
     def test_tooOften(self) -> None:
         """An address that connects more often than it may is closed; it is not counted against it, nor others."""
@@ -165,7 +172,7 @@ class GateTests(SynchronousTestCase):
 
     def test_flaps(self) -> None:
         """An address that has to stay away is closed, until its time is over."""
-        self.flapping.left(placeOf(peer(1)), 1.0)
+        self.flapping.left(addressKey(peer(1)), 1.0)
         self.assertEqual([self.isIn(peer(1)), self.isIn(peer(2))], [False, True])
         self.assertEqual(self.counted, [(FLAPS, 1)])
         self.clock.advance(60)
@@ -173,13 +180,13 @@ class GateTests(SynchronousTestCase):
 
     def test_proxied(self) -> None:
         """Behind a proxy, a connection is counted as waiting at first, and by its address when that is known."""
-        self.factory = self.gate.before(self.doors, proxied=True)
+        self.factory = self.connectionLimit.limited(self.doors, proxied=True)
         self.assertEqual([self.isIn(peer(1)) for _ in range(4)], [True, True, True, False])
-        leaves = [self.gate.enterFrom(peer(1)) for _ in range(2)]
-        self.assertIsNone(self.gate.enterFrom(peer(1)))
+        leaves = [self.connectionLimit.enterFrom(peer(1)) for _ in range(2)]
+        self.assertIsNone(self.connectionLimit.enterFrom(peer(1)))
         assert leaves[0] is not None
         leaves[0]()
-        self.assertIsNotNone(self.gate.enterFrom(peer(1)))
+        self.assertIsNotNone(self.connectionLimit.enterFrom(peer(1)))
 
     def test_logged(self) -> None:
         """A flood is one line a second, which names the option and says how many there were."""
@@ -196,7 +203,7 @@ class GateTests(SynchronousTestCase):
         """A factory that wants no more connections does not take a place."""
         self.doors.buildProtocol = lambda addr: None  # type: ignore[method-assign]
         self.assertIsNone(self.factory.buildProtocol(LOCAL))
-        self.assertEqual(self.gate.waiting, 0)
+        self.assertEqual(self.connectionLimit.waiting, 0)
 
     def test_calledByName(self) -> None:
         """Where Twisted logs that a port was opened, it is FlexiMQ's."""

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.http.origins import Origins
 from fleximq.endpoints.listen import DIALECTS, Ground, Listen
-from fleximq.services.network.listener_factory import Entrance, Spoken
+from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory
 from fleximq.web.welcome_page import WelcomeSite
 from tests.dialects.admissions import OPEN
 
@@ -36,9 +36,9 @@ def named(name: bytes) -> Any:
     return factory
 
 
-def spoken(only: str | None) -> Spoken:
+def spoken(only: str | None) -> ListenerDialects:
     """Return dialects that only say their name, ``plus`` and ``both`` beside the broker's own."""
-    return Spoken(
+    return ListenerDialects(
         {
             name: named(name.encode())
             for name in ("fleximq", "blipmq", "minimq", "plus", "both")
@@ -56,7 +56,9 @@ class EntranceTests(SynchronousTestCase):
     def answers(self, listen: str, *firsts: bytes) -> list[bytes]:
         """Return who answers, for each of these beginnings of a connection; HTTP answers only by its status."""
         reactor: Any = MemoryReactorClock()
-        entrance = Entrance(reactor, OPEN, OPEN, Origins(), 10.0, lambda event, n: None, partial(WelcomeSite, reactor))
+        entrance = ListenerFactory(
+            reactor, OPEN, OPEN, Origins(), 10.0, lambda event, n: None, partial(WelcomeSite, reactor)
+        )
         place = Listen.parse(listen, Ground(dialects=(*DIALECTS, "plus", "both")))
         factory = entrance.factoryFor(place, spoken(place.dialect))
         said = []

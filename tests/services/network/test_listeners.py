@@ -21,7 +21,13 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from fleximq.endpoints.endpoint_string import BACKLOG
 from fleximq.endpoints.listen import Listen
-from fleximq.services.network.listeners import AT_ONCE, BREATH, ListenerService, acceptFew, spelt
+from fleximq.services.network.listeners import (
+    ACCEPTS_PER_ROUND,
+    REFUSAL_PAUSE,
+    ListenerService,
+    acceptFew,
+    listeningAddress,
+)
 
 
 class Left(Exception):
@@ -130,10 +136,10 @@ class MemoryTests(SynchronousTestCase):
 
     def test_spelt(self) -> None:
         """Places are written as they could be asked for."""
-        self.assertEqual(spelt("tcp", IPv4Address("TCP", "127.0.0.1", 1)), "tcp:127.0.0.1:1")
-        self.assertEqual(spelt("tcp6", IPv6Address("TCP", "::", 1)), "tcp6:[::]:1")
-        self.assertEqual(spelt("unix", UNIXAddress(b"/run/x")), "unix:/run/x")
-        self.assertEqual(spelt("stdio", PipeAddress()), "stdio:")
+        self.assertEqual(listeningAddress("tcp", IPv4Address("TCP", "127.0.0.1", 1)), "tcp:127.0.0.1:1")
+        self.assertEqual(listeningAddress("tcp6", IPv6Address("TCP", "::", 1)), "tcp6:[::]:1")
+        self.assertEqual(listeningAddress("unix", UNIXAddress(b"/run/x")), "unix:/run/x")
+        self.assertEqual(listeningAddress("stdio", PipeAddress()), "stdio:")
 
 
 class SocketTests(TestCase):
@@ -311,7 +317,7 @@ class AcceptFewTests(SynchronousTestCase):
 
     def test_bounded(self) -> None:
         """However many there are, a port accepts few, and looks for more later; fewer if there are fewer."""
-        self.assertEqual(self.accepted(1000), [AT_ONCE] * 3)
+        self.assertEqual(self.accepted(1000), [ACCEPTS_PER_ROUND] * 3)
         self.assertEqual(self.accepted(2)[0], 2)
 
     def test_others(self) -> None:
@@ -327,11 +333,11 @@ class AcceptFewTests(SynchronousTestCase):
         port.doRead()
         refused = 3
         port.doRead()
-        self.assertEqual((port.accepted, port.reading), ([AT_ONCE], False))
-        clock.advance(BREATH)
+        self.assertEqual((port.accepted, port.reading), ([ACCEPTS_PER_ROUND], False))
+        clock.advance(REFUSAL_PAUSE)
         self.assertTrue(port.reading)
         port.doRead()
-        self.assertEqual((port.accepted, port.reading), ([AT_ONCE] * 2, True))
+        self.assertEqual((port.accepted, port.reading), ([ACCEPTS_PER_ROUND] * 2, True))
 
     def test_closedMeanwhile(self) -> None:
         """A port that was closed in that moment does not begin again."""
@@ -339,5 +345,5 @@ class AcceptFewTests(SynchronousTestCase):
         acceptFew(port, clock, lambda: refused)
         refused, port.connected = 1, False
         port.doRead()
-        clock.advance(BREATH)
+        clock.advance(REFUSAL_PAUSE)
         self.assertFalse(port.reading)

@@ -16,10 +16,10 @@ from zope.interface import implementer
 
 from fleximq.config.rate_options import Rate
 from fleximq.limits import Limits
-from fleximq.security.peer_address import placeOf
-from fleximq.security.rates.flapping import Flapping
-from fleximq.security.rates.token_bucket import Turnstile
-from fleximq.services.network.connection_limit import FLAPS, TOO_MANY_THERE, TOO_OFTEN, Gate
+from fleximq.security.peer_address import addressKey
+from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.token_bucket import KeyedBuckets
+from fleximq.services.network.connection_limit import FLAPS, TOO_MANY_THERE, TOO_OFTEN, ConnectionLimit
 from fleximq.services.network.proxy_protocol import SILENT, ProxiedFactory
 
 PROXY = IPv4Address("TCP", "127.0.0.1", 40000)
@@ -95,14 +95,14 @@ class ProxiedTests(SynchronousTestCase):
         self.clock = Clock()
         self.counted: list[str] = []
         self.servers = _Servers()
-        self.flapping = Flapping(1, 60.0, self.clock.seconds)
+        self.flapping = FlappingLimit(1, 60.0, self.clock.seconds)
         counted = lambda event, number: self.counted.append(event)  # noqa: E731
-        self.gate = Gate(
-            self.clock, Limits(clientsPerAddress=2), lambda: 0, counted, Turnstile(Rate(1, 3)), self.flapping
+        self.connectionLimit = ConnectionLimit(
+            self.clock, Limits(clientsPerAddress=2), lambda: 0, counted, KeyedBuckets(Rate(1, 3)), self.flapping
         )
-        door = ProxiedFactory(self.servers, self.gate.enterFrom, self.clock, DEADLINE, counted)
+        door = ProxiedFactory(self.servers, self.connectionLimit.enterFrom, self.clock, DEADLINE, counted)
         reactor = MemoryReactorClock()
-        serverFromString(reactor, "haproxy:tcp:7890").listen(self.gate.before(door, proxied=True))
+        serverFromString(reactor, "haproxy:tcp:7890").listen(self.connectionLimit.limited(door, proxied=True))
         self.factory: Any = reactor.tcpServers[0][1]
 
     def come(self, *said: bytes) -> tuple[Any, StringTransport]:
@@ -171,7 +171,7 @@ class ProxiedTests(SynchronousTestCase):
         for said in ((header1(),), (header1() + b"x",), ()):
             self.lose(self.come(*said)[0])
             self.clock.advance(1)
-        self.assertEqual((self.gate.waiting, self.counted), (0, []))
+        self.assertEqual((self.connectionLimit.waiting, self.counted), (0, []))
         self.assertEqual([self.come(header1() + b"x")[1].disconnecting for _ in range(3)], [False, False, True])
         self.assertEqual([each.ends for each in self.servers.built], [["all"], [], []])
 
@@ -185,7 +185,7 @@ class ProxiedTests(SynchronousTestCase):
 
     def test_flaps(self) -> None:
         """So is who has to stay away."""
-        self.flapping.left(placeOf(IPv4Address("TCP", "192.0.2.7", 1)), 1.0)
+        self.flapping.left(addressKey(IPv4Address("TCP", "192.0.2.7", 1)), 1.0)
         _, transport = self.come(header1(), b"x")
         self.assertTrue(transport.disconnecting)
         self.assertEqual((self.counted, self.servers.built), ([FLAPS], []))
@@ -199,7 +199,9 @@ class ProxiedTests(SynchronousTestCase):
             self.clock.advance(0.2)
             self.assertTrue(transport.disconnecting)
             self.lose(protocol)
-        self.assertEqual((self.counted, self.gate.waiting, self.clock.getDelayedCalls()), ([SILENT] * 3, 0, []))
+        self.assertEqual(
+            (self.counted, self.connectionLimit.waiting, self.clock.getDelayedCalls()), ([SILENT] * 3, 0, [])
+        )
 
     def test_afterDeadline(self) -> None:
         """What comes after it is dropped."""
@@ -234,7 +236,7 @@ class ProxiedTests(SynchronousTestCase):
             protocol, transport = self.come(header1() + b"x")
             self.assertTrue(transport.disconnecting)
             self.lose(protocol)
-        self.assertEqual((self.gate.waiting, self.counted), (0, []))
+        self.assertEqual((self.connectionLimit.waiting, self.counted), (0, []))
 
     def test_startAndStop(self) -> None:
         """The factory behind is started and stopped with the port."""

@@ -9,7 +9,7 @@ from fleximq.dialects.registry import OWN, Registry, installed
 from fleximq.errors import SettingError
 from fleximq.interfaces import IDialect
 from fleximq.plugin import Dialect
-from fleximq.services.network.listener_factory import Spoken, speak
+from fleximq.services.network.listener_factory import ListenerDialects, dialectsOf
 from tests.dialects.conversations import makeContext
 
 #: A dialect that borrows a factory of the broker's own.
@@ -23,14 +23,14 @@ QUIET = Dialect("quiet", webSocket="fleximq.dialects.fleximq_ws.FlexiWebSocketFa
 class SpeakTests(SynchronousTestCase):
     """Dialects by name, and their factories."""
 
-    def speak(self, *plugIns: IDialect, only: str | None = None) -> Spoken:
+    def dialectsOf(self, *plugIns: IDialect, only: str | None = None) -> ListenerDialects:
         """Return what is spoken where these are installed beside the broker's own."""
         own = [each for each in installed().dialects.values() if each.name in OWN]
-        return speak(Registry.of([*own, *plugIns], []), makeContext(Clock()), only)
+        return dialectsOf(Registry.of([*own, *plugIns], []), makeContext(Clock()), only)
 
     def test_own(self) -> None:
         """Without plug-ins the broker's own are spoken, and nothing is claimed."""
-        spoken = self.speak()
+        spoken = self.dialectsOf()
         self.assertEqual(set(spoken.streams), {"fleximq", "blipmq", "minimq"})
         self.assertEqual(set(spoken.webSockets), {"fleximq", "identity"})
         self.assertEqual(dict(spoken.claims), {})
@@ -38,7 +38,7 @@ class SpeakTests(SynchronousTestCase):
 
     def test_plugIns(self) -> None:
         """Those of others are spoken beside them."""
-        spoken = self.speak(PLUS, QUIET)
+        spoken = self.dialectsOf(PLUS, QUIET)
         self.assertIsInstance(spoken.streams["plus"], BlipFactory)
         self.assertIsInstance(spoken.webSockets["quiet"], FlexiWebSocketFactory)
         self.assertEqual(dict(spoken.claims), {b"+": "plus"})
@@ -46,13 +46,13 @@ class SpeakTests(SynchronousTestCase):
 
     def test_only(self) -> None:
         """Where a listener names one, it is spoken alone."""
-        spoken = self.speak(PLUS, QUIET, only="plus")
+        spoken = self.dialectsOf(PLUS, QUIET, only="plus")
         self.assertEqual((list(spoken.streams), list(spoken.webSockets)), (["plus"], []))
         self.assertEqual([way.name for way in spoken.ways], ["Plus"])
 
     def test_broken(self) -> None:
         """One that cannot be loaded is logged and left out; no others suffer, and nobody waits for its beginnings."""
-        spoken = self.speak(BROKEN, PLUS)
+        spoken = self.dialectsOf(BROKEN, PLUS)
         self.assertEqual(set(spoken.streams), {"fleximq", "blipmq", "minimq", "plus"})
         self.assertEqual(dict(spoken.claims), {b"+": "plus"})
         self.assertNotIn("Broken", [way.name for way in spoken.ways])
@@ -60,10 +60,10 @@ class SpeakTests(SynchronousTestCase):
 
     def test_onlyTheBroken(self) -> None:
         """Where a listener names it, that is a sentence."""
-        error = self.assertRaises(SettingError, self.speak, BROKEN, only="broken")
+        error = self.assertRaises(SettingError, self.dialectsOf, BROKEN, only="broken")
         self.assertIn("the dialect broken cannot be loaded: ", str(error))
 
     def test_missing(self) -> None:
         """So is a dialect that is not there at all."""
-        error = self.assertRaises(SettingError, self.speak, only="mqtt")
+        error = self.assertRaises(SettingError, self.dialectsOf, only="mqtt")
         self.assertEqual(str(error), "the dialect mqtt is not installed")

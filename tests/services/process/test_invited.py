@@ -6,7 +6,7 @@ from zope.interface.verify import verifyObject
 from fleximq.interfaces import IAdmission, IRights
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
-from fleximq.services.process.child_service import Invited
+from fleximq.services.process.child_service import SpawnedAdmission
 
 
 class InvitedTests(SynchronousTestCase):
@@ -15,7 +15,7 @@ class InvitedTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Invite it."""
         self.asked: list[Principal | None] = []
-        self.admission = Invited("worker", self.rightsOf)
+        self.admission = SpawnedAdmission("worker", self.rightsOf)
 
     def rightsOf(self, principal: Principal | None) -> IRights:
         """Note who asks."""

@@ -7,7 +7,7 @@ from twisted.internet.task import Clock
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.services.process.watchdog import WatchdogService, pauseOf
+from fleximq.services.process.watchdog import WatchdogService, watchdogInterval
 
 
 class PauseTests(SynchronousTestCase):
@@ -15,8 +15,8 @@ class PauseTests(SynchronousTestCase):
 
     def test_half(self) -> None:
         """Twice as often as it has to be."""
-        self.assertEqual(pauseOf({"WATCHDOG_USEC": "30000000"}), 15.0)
-        self.assertEqual(pauseOf({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "7"}, 7), 15.0)
+        self.assertEqual(watchdogInterval({"WATCHDOG_USEC": "30000000"}), 15.0)
+        self.assertEqual(watchdogInterval({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "7"}, 7), 15.0)
 
     def test_none(self) -> None:
         """Not if nobody asks, or asks somebody else, or for what makes no sense."""
@@ -28,7 +28,7 @@ class PauseTests(SynchronousTestCase):
             {"WATCHDOG_USEC": "soon"},
             {"WATCHDOG_PID": "7"},
         ):
-            self.assertIsNone(pauseOf(asked, 7), asked)
+            self.assertIsNone(watchdogInterval(asked, 7), asked)
 
 
 class WatchdogTests(SynchronousTestCase):

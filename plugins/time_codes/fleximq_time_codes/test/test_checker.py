@@ -15,8 +15,8 @@ from zope.interface.verify import verifyObject
 
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
-from fleximq.security.access_policy import Security
-from fleximq.security.anonymous_access import Protection
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.security.credentials import Password
 from fleximq_time_codes.checker import LASTING, PERIOD, TimeCodes, codeOf
 
@@ -87,7 +87,7 @@ class TimeCodesTests(SynchronousTestCase):
         """It is found by its name, and the broker asks it."""
         self.assertTrue(verifyObject(ICredentialsChecker, findCheckerFactory("time_codes").generateChecker(self.path)))
         clock = Clock()
-        admission = Security.of(Settings(auth=(f"time_codes:{self.path}",)), clock).admissionFor(Protection())
+        admission = AccessPolicy.of(Settings(auth=(f"time_codes:{self.path}",)), clock).admissionFor(AnonymousAccess())
         asked = admission.admit(Password("alice", "000"), IPv4Address("TCP", "127.0.0.1", 1))
         self.assertNoResult(asked)
         clock.advance(1)

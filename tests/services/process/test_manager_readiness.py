@@ -9,8 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.endpoints.listen import Listen
 from fleximq.services.network.listeners import ListenerService
-from fleximq.services.process.readiness import Readiness
-from fleximq.services.process.service_manager import NotifySocket
+from fleximq.services.process.service_manager import NotifySocket, Readiness
 
 
 def leave(sentence: str, reactor: object = None) -> NoReturn:

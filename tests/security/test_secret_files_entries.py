@@ -5,8 +5,8 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
-from fleximq.security import entries
-from fleximq.security.entries import Entry
+from fleximq.security import secret_files
+from fleximq.security.secret_files import CredentialEntry
 from tests.security.secrets_on_disk import secretFile
 
 
@@ -22,10 +22,10 @@ class EntriesTests(SynchronousTestCase):
         """Each line is an entry, with roles or without; comments and empty lines are kept."""
         content = "# people\n\nalice:x\nbob:x:ops,a.b\n"
         path = secretFile(self, content)
-        found = entries.read(path, isX)
-        self.assertEqual(found.all(), [Entry("alice", "x"), Entry("bob", "x", ("ops", "a.b"))])
+        found = secret_files.readEntries(path, isX)
+        self.assertEqual(found.all(), [CredentialEntry("alice", "x"), CredentialEntry("bob", "x", ("ops", "a.b"))])
         self.assertEqual(found.lines[:2], ("# people", ""))
-        entries.write(path, found.lines)
+        secret_files.writeEntries(path, found.lines)
         self.assertEqual(Path(path).read_text(), content)
 
     def test_wrong(self) -> None:
@@ -41,13 +41,13 @@ class EntriesTests(SynchronousTestCase):
             ("alice:x:", "line 2, for alice, has a role that is not letters, digits, _, . or -"),
         ):
             path = secretFile(self, f"# first\n{line}\n")
-            error = self.assertRaises(SettingError, entries.read, path, isX)
+            error = self.assertRaises(SettingError, secret_files.readEntries, path, isX)
             self.assertEqual(str(error), f"{path} cannot be understood: {words}")
 
     def test_silent(self) -> None:
         """An entry does not show its hash."""
-        self.assertNotIn("hash", repr(Entry("alice", "the hash")))
+        self.assertNotIn("hash", repr(CredentialEntry("alice", "the hash")))
 
     def test_warnings(self) -> None:
         """What is to say about the file itself is handed on."""
-        self.assertEqual(len(entries.read(secretFile(self, "", 0o644), isX).warnings), 1)
+        self.assertEqual(len(secret_files.readEntries(secretFile(self, "", 0o644), isX).warnings), 1)

@@ -11,10 +11,9 @@ from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.endpoints import renewal
-from fleximq.endpoints.renewal import PAUSE, RenewingCertificate
+from fleximq.endpoints import tls_endpoint
 from fleximq.endpoints.tls_context import TlsFiles
-from fleximq.endpoints.tls_endpoint import TlsFactory
+from fleximq.endpoints.tls_endpoint import PAUSE, RenewingCertificate, TlsFactory
 from fleximq.errors import SettingError
 from tests.certificates import Made, makeCertificate
 from tests.endpoints.tls_peers import Echo, TlsPeer
@@ -97,7 +96,7 @@ class RenewalTests(SynchronousTestCase):
 
     def test_unchanged(self) -> None:
         """Nothing is read while nothing changes."""
-        self.patch(renewal, "serverContext", lambda files: self.fail("was read"))
+        self.patch(tls_endpoint, "serverContext", lambda files: self.fail("was read"))
         self.assertEqual((self.shown(), self.shown(), self.log), ("first", "first", []))
 
     def test_halfWritten(self) -> None:
