@@ -12,7 +12,7 @@ from struct import Struct
 
 from fleximq.errors import BadFraming
 from fleximq.limits import BASE_BYTES, HEADER_BYTES
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, FlexiScanner, FrameTooLarge, Run, Span
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, FlexiRun, FlexiScanner, FrameTooLarge, Span
 from fleximq.wire.receive_buffer import ReceiveBuffer
 
 _headerLength = Struct(">22xI").unpack_from
@@ -27,7 +27,7 @@ class Layout(Enum):
     B = "before the header"
 
 
-class LayoutScanner:
+class LayoutDetector:
     """Cuts frames out of a stream whose layout is not known yet, and goes on in the one it finds.
 
     ``layout`` is None until a frame with a header has begun. Frames are yielded in layout A.
@@ -51,7 +51,7 @@ class LayoutScanner:
         """How many bytes of an unfinished frame are held."""
         return self._buffer.buffered if self._settled is None else self._settled.buffered
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[FlexiRun]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
         if self._settled is not None:
             yield from self._settled.feed(data)
@@ -83,9 +83,9 @@ class LayoutScanner:
 
     def spans(self, data: bytes) -> Iterator[Span]:
         """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
-        return wholes(self.feed(data))
+        return asSpans(self.feed(data))
 
-    def _settle(self, buffer: bytes) -> Iterator[Run]:
+    def _settle(self, buffer: bytes) -> Iterator[FlexiRun]:
         self.layout = Layout.A if buffer[FIXED_BYTES] else Layout.B
         self._settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
         return self._settled.feed(buffer)
@@ -106,7 +106,7 @@ class LayoutBScanner:
         """How many bytes of an unfinished frame are held."""
         return self._buffer.buffered
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[FlexiRun]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
         buffer = self._buffer.take(data)
         if buffer is None:
@@ -127,7 +127,7 @@ class LayoutBScanner:
 
     def spans(self, data: bytes) -> Iterator[Span]:
         """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
-        return wholes(self.feed(data))
+        return asSpans(self.feed(data))
 
     def _checked(self, buffer: bytes, start: int) -> tuple[int, int]:
         """Return the lengths of header and payload."""
@@ -143,7 +143,7 @@ class LayoutBScanner:
         return header, payload
 
 
-def wholes(runs: Iterator[Run]) -> Iterator[Span]:
+def asSpans(runs: Iterator[FlexiRun]) -> Iterator[Span]:
     """Yield runs as spans of themselves."""
     for envelope, frames, count in runs:
         yield envelope, frames, 0, len(frames), count
@@ -162,7 +162,7 @@ def toLayoutB(frames: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def fittingLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int]:
+def framesWithinLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     """Return how many bytes, and how many frames, end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.config.journal_options import Fsync, Retention
+from fleximq.config.journal_options import Fsync, RetentionRule
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal import disk_journal as journalModule
@@ -601,7 +601,7 @@ class StepsTests(SynchronousTestCase):
 class CleaningTests(JournalCase):
     """What the rules let go makes room."""
 
-    RULES = Rules(durable=lambda topic: True, retentions=(Retention("a", 3600, 0),))
+    RULES = Rules(durable=lambda topic: True, retentions=(RetentionRule("a", 3600, 0),))
 
     def setUp(self) -> None:
         super().setUp()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from fleximq.config.journal_options import Retention
+from fleximq.config.journal_options import RetentionRule
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.topic_counts import tallyOf
 from fleximq.values.patterns import anyOf
@@ -32,7 +32,7 @@ class Rules(NamedTuple):
 
     durable: Callable[[str], bool]
     retained: Callable[[str], bool] = lambda topic: False
-    retentions: Sequence[Retention] = ()
+    retentions: Sequence[RetentionRule] = ()
     timesToLive: Sequence[tuple[str, float]] = ()
 
 
@@ -87,8 +87,8 @@ class Expiry:
                         self._excess[segment.base, topic] = excess
                 newer[topic] += size
 
-    def _retention(self, topic: str) -> Retention:
-        return next((each for matches, each in self._retentions if matches(topic)), Retention("", 0, 0))
+    def _retention(self, topic: str) -> RetentionRule:
+        return next((each for matches, each in self._retentions if matches(topic)), RetentionRule("", 0, 0))
 
     def limit(self, topic: str) -> _Limit:
         """Return what stays of a topic, its bytes left out."""

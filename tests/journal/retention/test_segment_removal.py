@@ -7,13 +7,13 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.journal_options import Retention as Kept
+from fleximq.config.journal_options import RetentionRule as Kept
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.segment_index import indexName
 from fleximq.journal.files.survey import Finding, Survey
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed, Retention
+from fleximq.journal.retention.segment_removal import Freed, RetentionRule
 from fleximq.journal.writing.active_segment import segmentName
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Crash, Recorder, State
@@ -77,7 +77,7 @@ class RetentionCase(SynchronousTestCase):
     def clean(self, needed: Mapping[str, int] | None = None, rules: Rules = RULES, files: Files | None = None) -> Freed:
         """Take out what has expired."""
         self.said: list[str] = []
-        retention = Retention(
+        retention = RetentionRule(
             files or self.disk, FOLDER, self.journal._segments, rules, self.exclusively, self.said.append
         )
         open = frozenset(staged.position for staged in self.journal._segments.staged())

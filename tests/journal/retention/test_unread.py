@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from fleximq.config.journal_options import Retention as Kept
+from fleximq.config.journal_options import RetentionRule as Kept
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed, Retention
+from fleximq.journal.retention.segment_removal import Freed, RetentionRule
 from tests.journal.retention.test_segment_removal import FOLDER, RULES, SECOND, RetentionCase
 
 
@@ -32,9 +32,9 @@ class UnreadTests(RetentionCase):
         super().begin(disk)
         self.retention = self.retentionWith(RULES)
 
-    def retentionWith(self, rules: Rules) -> Retention:
+    def retentionWith(self, rules: Rules) -> RetentionRule:
         """Return a retention with these rules."""
-        return Retention(
+        return RetentionRule(
             self.disk,
             FOLDER,
             self.journal._segments,
