@@ -83,7 +83,7 @@ class IBrokerObserver(Interface):
     """Is told what happens in the broker: metrics, audit, presence. What it raises is logged and hurts nobody."""
 
     def clientJoined(client: Any) -> None:
-        """A :class:`fleximq.broker.envelope.Client` was given its id."""
+        """A :class:`fleximq.broker.envelope.ConnectedClient` was given its id."""
 
     def clientLeft(client: Any, reason: str) -> None:
         """A client is gone; ``reason`` is a short constant phrase, fit for counting."""
@@ -170,7 +170,7 @@ class IJournal(Interface):
     id = Attribute("""What tells it from other journals, hexadecimal; "" in memory.""")
     appended = Attribute("""The number of the last run that was appended; they count up from 1.""")
     safe = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
-    crowded = Attribute("""Whether so much waits for the disk that those who publish should not be read.""")
+    overloaded = Attribute("""Whether so much waits for the disk that those who publish should not be read.""")
     end = Attribute("""The offset behind the last message that was committed.""")
 
     def append(envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
@@ -183,14 +183,14 @@ class IJournal(Interface):
         :raises NotKept: nothing can be kept now; then ``committed`` is not called.
         """
 
-    def whenSafe(call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(call: Callable[[], None], number: int | None = None) -> None:
         """Call when the run of this number, or all so far, and what was noted before, is committed or refused.
 
         At once if nothing is pending. Calls come in order with those of ``committed``.
         """
 
-    def whenRoom(call: Callable[[], None]) -> None:
-        """Call once ``crowded`` is False; at once if it is."""
+    def whenRelieved(call: Callable[[], None]) -> None:
+        """Call once ``overloaded`` is False; at once if it is."""
 
     def note(event: Any) -> None:
         """Keep one of the notes of :mod:`fleximq.values.records`, behind what was appended so far; nobody waits for

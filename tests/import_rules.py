@@ -109,24 +109,6 @@ KNOWN_CYCLES: tuple[frozenset[str], ...] = (
             "paths.rows",
         )
     ),
-    frozenset(f"fleximq.pipeline.lag.{each}" for each in ("query_listener", "reporter")),
-    frozenset(
-        f"fleximq.pipeline.lake.{each}"
-        for each in (
-            "batch_commit",
-            "day_removal",
-            "delta_log",
-            "iceberg",
-            "iceberg.iceberg_log",
-            "iceberg.snapshot_cleanup",
-            "iceberg.snapshots",
-            "table.format",
-            "table.parquet_writer",
-            "table.table_log",
-            "table_logs",
-        )
-    ),
-    frozenset(f"fleximq.pipeline.lake.{each}" for each in ("compaction", "iceberg.iceberg_compaction")),
 )
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.

@@ -85,7 +85,7 @@ class SlowJournal:
             self.safe = max(self.safe, next.number)
             next.told(reason)
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call behind the run of this number, or behind all."""
         number = self.appended if number is None else number
         if number <= self.safe:
@@ -95,20 +95,20 @@ class SlowJournal:
         self._waiting.insert(places[-1] + 1, _Waiting(number, lambda reason: call()))
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether nobody should publish."""
         return self._crowded
 
-    @crowded.setter
-    def crowded(self, crowded: bool) -> None:
-        self._crowded = crowded
-        if not crowded:
+    @overloaded.setter
+    def overloaded(self, overloaded: bool) -> None:
+        self._crowded = overloaded
+        if not overloaded:
             calls, self._room = self._room, []
             for call in calls:
                 call()
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        """Call when ``crowded`` is set to False."""
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call when ``overloaded`` is set to False."""
         if self._crowded:
             self._room.append(call)
         else:
@@ -271,7 +271,7 @@ class SlowJournal:
             raise NotKept(self.readOnly)
         done = self._done.get((query, batch))
         if done is not None:
-            self.whenSafe(lambda: committed(done, None))
+            self.whenCommitted(lambda: committed(done, None))
             return
         unknown = [token for token in tokens if self._staged.get(token, ("", 0))[:2] != (query, batch)]
         if unknown:

@@ -5,7 +5,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import NotKept
@@ -23,7 +23,7 @@ class SlowJournalTests(SynchronousTestCase):
 
     def append(self, payload: bytes, topic: str = "t") -> None:
         """Append one message."""
-        envelope = Envelope(Topic(topic), Client(7, "fleximq", "fleximq-7"), OwnMessages())
+        envelope = Envelope(Topic(topic), ConnectedClient(7, "fleximq", "fleximq-7"), OwnMessages())
         self.journal.append(envelope, Message(payload, Content.BYTES), 1, lambda *told: self.told.append(told))
 
     def test_interface(self) -> None:
@@ -97,7 +97,7 @@ class SlowJournalTests(SynchronousTestCase):
 
     def test_staged(self) -> None:
         """Staged messages are seen when they are committed, once for each batch."""
-        envelope = Envelope(Topic("t"), Client(1, "fleximq", "fleximq-1"), OwnMessages())
+        envelope = Envelope(Topic("t"), ConnectedClient(1, "fleximq", "fleximq-1"), OwnMessages())
         run = [(envelope, Message(b"a", Content.BYTES), 1)]
         self.journal.stage("q", 1, "0", run, lambda *found: self.told.append(found))
         self.journal.commit()

@@ -18,7 +18,7 @@ from benchmarks.peers.program import Program, freePort
 from benchmarks.pipeline.material import Material
 from fleximq.client.blocking import connect
 from fleximq.pipeline.command.job import Job
-from fleximq.pipeline.command.spark_session import Session
+from fleximq.pipeline.command.spark_session import SparkLauncher
 from fleximq.pipeline.jobs.seal import SEAL
 
 #: What Parquet files are packed with, ours and the peer's.
@@ -72,7 +72,7 @@ class Stand:
     def __init__(self, scale: float) -> None:
         self.scale = scale
         self.folder = Path(tempfile.mkdtemp(prefix="benchmark-"))
-        self._session: Session | None = None
+        self._session: SparkLauncher | None = None
         self._master = ""
         self._closing = ExitStack()
         self._closing.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -92,7 +92,7 @@ class Stand:
             self._session.end()
             self._session = None
         if master:
-            self._session = Session(master, _CONF)
+            self._session = SparkLauncher(master, _CONF)
         self._master = master
 
     @property

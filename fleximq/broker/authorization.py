@@ -1,6 +1,6 @@
 """Where the broker asks whether a client may do what it wants. It costs one comparison where nobody is restricted."""
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.topics.names import checkName, isPattern
 from fleximq.errors import NotPermitted
 from fleximq.rights import EVERYTHING, Action
@@ -19,13 +19,13 @@ _WORDS = {
 _ON_TOPICS = frozenset({Action.PUBLISH, Action.SUBSCRIBE, Action.CONSUME})
 
 
-def permits(client: Client, action: Action, name: str) -> bool:
+def permits(client: ConnectedClient, action: Action, name: str) -> bool:
     """Tell whether a client may do this to a topic or path of this name."""
     rights = client.rights
     return rights is EVERYTHING or rights.may(action, name)
 
 
-def permit(client: Client, action: Action, name: str) -> None:
+def permit(client: ConnectedClient, action: Action, name: str) -> None:
     """Let a client go on that may do this to a topic or path of this name.
 
     :raises NotPermitted: it may not.
@@ -36,20 +36,20 @@ def permit(client: Client, action: Action, name: str) -> None:
         raise _refusal(action, name)
 
 
-def permitsListening(client: Client, name: str, literal: bool = False) -> bool:
+def permitsListening(client: ConnectedClient, name: str, literal: bool = False) -> bool:
     """Tell whether a client may subscribe to a name, or to something that a pattern can match."""
     if literal or not isPattern(name):
         return permits(client, Action.SUBSCRIBE, name)
     return client.rights.mayMatch(Action.SUBSCRIBE, name)
 
 
-def permitListening(client: Client, name: str, literal: bool = False) -> None:
+def permitListening(client: ConnectedClient, name: str, literal: bool = False) -> None:
     """Let a client go on that may make this subscription; the errors are those of :func:`permit`."""
     if not permitsListening(client, name, literal):
         raise _refusal(Action.SUBSCRIBE, name)
 
 
-def sees(client: Client, name: str) -> bool:
+def sees(client: ConnectedClient, name: str) -> bool:
     """Tell whether a topic may be shown to a client: it may publish there, subscribe to it, or consume from it."""
     rights = client.rights
     return rights is EVERYTHING or any(rights.may(action, name) for action in _ON_TOPICS)

@@ -12,36 +12,36 @@ from typing import Any
 
 from fleximq.broker.authorization import permit
 from fleximq.broker.clients import Clients
-from fleximq.broker.consumer_groups import Groups
-from fleximq.broker.consumers.checkpoints import Keeper
+from fleximq.broker.consumer_groups import ConsumerGroups
+from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
-from fleximq.broker.consumers.polled_subscriptions import Subscription
-from fleximq.broker.consumers.queue_admin import Admin
-from fleximq.broker.consumers.state_log import Noting, Openings
-from fleximq.broker.consumers.subscription_access import Polling, reasonOf
-from fleximq.broker.consumers.work_queue_access import WorkQueues
-from fleximq.broker.consumers.work_queues import TopicQueue
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
+from fleximq.broker.consumers.queue_admin import QueueAdmin
+from fleximq.broker.consumers.state_log import OpeningLog, StateLog
+from fleximq.broker.consumers.subscription_access import SubscriptionAccess, reasonOf
+from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
+from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.broker.envelope import BROKER_ID, Client, Delivery, Envelope, Kept
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.paths import path_table
-from fleximq.broker.paths.arguments import Names
-from fleximq.broker.pending_requests import OpenRequests
+from fleximq.broker.paths.arguments import SortedNames
+from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.presence import Presence
-from fleximq.broker.publishing.deduplication import Once, idempotenceOf
-from fleximq.broker.publishing.fan_out import Delivering
-from fleximq.broker.publishing.pending_commits import Recording
-from fleximq.broker.publishing.slow_path import Publishing
+from fleximq.broker.publishing.deduplication import Deduplication, idempotenceOf
+from fleximq.broker.publishing.fan_out import FanOut
+from fleximq.broker.publishing.pending_commits import PendingCommits
+from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.waiting_messages import ANY
-from fleximq.broker.replay.client_subscriptions import Listening
+from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
-from fleximq.broker.rules import Rules, TimesToLive
+from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.topics.names import isOwn
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
-from fleximq.broker.traffic import Ledger
+from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
@@ -74,21 +74,21 @@ class Broker:
         randomHex: Callable[[int], str],
         idOf: Callable[[Message], str],
         onError: Callable[[Exception], None],
-        rules: Rules | None = None,
+        rules: BrokerRules | None = None,
         afterwards: Callable[[], None] = lambda: None,
-        publishing: Callable[[Client | None], None] = lambda client: None,
+        publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
     ) -> None:
         self.clock = clock
         self.journal = journal
-        self.rules = rules = rules or Rules()
+        self.rules = rules = rules or BrokerRules()
         self.started = clock.seconds()
-        self.itself = Client(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
+        self.itself = ConnectedClient(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
         self.counts = Counts()
         self.observers = Observers(onError)
         self.observers.add(self.counts)
-        self.traffic = Ledger()
+        self.traffic = TrafficTotals()
         #: The topics that the journal has, in order.
-        self.keptNames = Names()
+        self.keptNames = SortedNames()
         #: Those who are told what goes through the journal.
         self.records = RecordWatchers(onError)
         self.channelsChanged: list[Callable[[], None]] = []
@@ -100,20 +100,22 @@ class Broker:
         self.timesToLive = TimesToLive(rules.messageTtl)
         self._taps = Taps(self.topics, onError)
         self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
-        self._requests = OpenRequests(self._deadlines, rules.requestTimeout, rules.limits.requests)
+        self._requests = PendingRequests(self._deadlines, rules.requestTimeout, rules.limits.requests)
         self._beginPublishing(publishing)
         self._beginListening()
         self._beginQueues(idOf, durable)
 
-    def _beginPublishing(self, publishing: Callable[[Client | None], None]) -> None:
+    def _beginPublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
         journal, counted = self.journal, self.observers.counted
-        delivering = Delivering(self.topics, self.clients)
+        delivering = FanOut(self.topics, self.clients)
         self._deliver = delivering.deliver
         self.transactions = Transactions(journal, self.topics, self._deliver, self._unread)
-        self._recording = Recording(journal, self.topics, self.transactions.deliver, counted, publishing, self.records)
-        self._publishing = Publishing(journal, delivering, self.transactions, self._recording)
+        self._recording = PendingCommits(
+            journal, self.topics, self.transactions.deliver, counted, publishing, self.records
+        )
+        self._publishing = SlowPath(journal, delivering, self.transactions, self._recording)
         self.idempotence = idempotenceOf(self.rules, self.clock.seconds, counted)
-        self._once = Once(self.rules.idempotenceWindow > 0, self.idempotence, delivering, self._publishing)
+        self._once = Deduplication(self.rules.idempotenceWindow > 0, self.idempotence, delivering, self._publishing)
         self.observers.add(Presence(self.topics, self.itself, self._deliver))
 
     def _beginListening(self) -> None:
@@ -126,7 +128,7 @@ class Broker:
             lambda: time.time_ns() // 1000,
             self.unsubscribe,
         )
-        self._listening = Listening(self.topics, self._replays, self.rules.limits.subscriptions)
+        self._listening = ClientSubscriptions(self.topics, self._replays, self.rules.limits.subscriptions)
 
     def _beginQueues(self, idOf: Callable[[Message], str], lasts: Callable[[str], bool]) -> None:
         rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
@@ -139,8 +141,8 @@ class Broker:
             rules.redelivery,
             counted,
         )
-        noting = Noting(journal, self._deadlines, self._deadLetters.bury)
-        makeQueue = MakeQueue(
+        noting = StateLog(journal, self._deadlines, self._deadLetters.deadLetter)
+        makeQueue = QueueFactory(
             deadlines=self._deadlines,
             retryAfter=rules.redelivery,
             maxDeliveries=rules.maxDeliveries,
@@ -152,21 +154,21 @@ class Broker:
             keeping=noting if journal.onDisk else None,
             memory=rules.limits.queueMemory,
         )
-        openings = Openings(journal)
-        self._polling = Polling(rules, journal, topics, openings, makeQueue)
-        self._workQueues = WorkQueues(rules, journal, topics, openings, makeQueue, idOf, lasts)
+        openings = OpeningLog(journal)
+        self._polling = SubscriptionAccess(rules, journal, topics, openings, makeQueue)
+        self._workQueues = WorkQueueAccess(rules, journal, topics, openings, makeQueue, idOf, lasts)
         self.subscriptions = self._polling.subscriptions
         self.queues = self._workQueues.queues
         #: What an operator does to queues.
-        self.admin = Admin(self.itself, topics, self._workQueues, self._publishing, self._deadlines)
+        self.admin = QueueAdmin(self.itself, topics, self._workQueues, self._publishing, self._deadlines)
         #: How far the pipeline's consumer groups are with the journal.
-        self.groups = Groups(journal, noting.wall)
+        self.groups = ConsumerGroups(journal, noting.wall)
         #: Brings queues and groups over a restart; the journal asks it for snapshots.
-        self.keeper = Keeper(
+        self.keeper = Checkpointer(
             noting, openings, topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive, self.groups
         )
 
-    def changeRules(self, rules: Rules) -> None:
+    def changeRules(self, rules: BrokerRules) -> None:
         """Go by other rules from now on, as far as they can change.
 
         These are the time and the number of requests, the numbers of clients, subscriptions and queues, the echo of
@@ -197,7 +199,7 @@ class Broker:
         rights: IRights = EVERYTHING,
         identity: Any = None,
         conversation: IConversation | None = None,
-    ) -> Client:
+    ) -> ConnectedClient:
         """Let a connection in and return it with its id and name.
 
         :param user: name it ``user-<8 hex digits>`` instead of ``<dialect>-<id>``.
@@ -212,7 +214,7 @@ class Broker:
         self.observers.clientJoined(client)
         return client
 
-    def changeRights(self, client: Client, rights: IRights) -> None:
+    def changeRights(self, client: ConnectedClient, rights: IRights) -> None:
         """Let a client have other rights from now on.
 
         Subscriptions that it may not have any more end; what is polled waits for their grace time whether it gets the
@@ -231,7 +233,7 @@ class Broker:
         """Take a reservation back; nothing happens if it was used."""
         self.clients.release(id)
 
-    def leave(self, client: Client, reason: str) -> None:
+    def leave(self, client: ConnectedClient, reason: str) -> None:
         """Forget a connection: its subscriptions end or begin their grace time, its requests fail.
 
         :param reason: a short constant phrase for the count of leaves.
@@ -245,7 +247,7 @@ class Broker:
 
     # -- publish and subscribe ---------------------------------------------------------------------
 
-    def topicFor(self, client: Client, name: str) -> Topic:
+    def topicFor(self, client: ConnectedClient, name: str) -> Topic:
         """Return the topic that a client may publish to.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
@@ -257,7 +259,7 @@ class Broker:
         permit(client, Action.PUBLISH, name)
         return self.topics.get(name)
 
-    def publish(self, envelope: Envelope, body: Any, count: int, kept: Kept | None = None) -> None:
+    def publish(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None = None) -> None:
         """Bring a run of ``count`` messages to everybody who subscribed to its topic. Hot.
 
         What goes through the journal is brought when it is committed; what is published to the same topic meanwhile
@@ -270,12 +272,12 @@ class Broker:
             all others were taken.
         :raises NotRecorded: the journal takes nothing at present; nobody got anything.
         """
-        if envelope.topic.careful or envelope.durable:
+        if envelope.topic.needsSlowPath or envelope.durable:
             self._publishing.publish(envelope, body, count, kept)
         else:
             self._deliver(envelope, body, count)
 
-    def publishOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: Kept | None = None) -> None:
+    def publishOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None = None) -> None:
         """Publish those messages of a run whose ids were not published to its topic lately, if it is durable.
 
         A repeat is safe when its first is, and refused if that is. Else as :meth:`publish`.
@@ -291,7 +293,7 @@ class Broker:
         """
         self._publishing.narrowed(envelope, body, count, audience)
 
-    def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
+    def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
         """Let a client's subscriber take what is published to a name or, unless ``literal``, a pattern.
 
         Asking for the same name again changes nothing. A pattern brings of what it matches what the client may have.
@@ -302,7 +304,7 @@ class Broker:
         """
         self._listening.subscribe(client, subscriber, name, literal)
 
-    def follow(self, client: Client, outlet: Outlet, name: str, start: Start) -> None:
+    def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
         """Let a client have what the journal has of a name or pattern from a place on, and all that comes, in order.
 
         Every message comes with its offset, and once, whichever of the client's subscriptions match. Asking for the
@@ -316,7 +318,9 @@ class Broker:
         """
         self._listening.follow(client, outlet, name, start)
 
-    def recall(self, client: Client, outlet: Outlet, name: str, literal: bool = False, history: int = 0) -> None:
+    def recall(
+        self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
+    ) -> None:
         """Give a client that has just subscribed what a new subscriber gets of the past, before all that comes.
 
         :param history: so many messages of a durable topic. Without it, or with a pattern, the latest message of each
@@ -324,7 +328,7 @@ class Broker:
         """
         self._replays.recall(client, outlet, name, literal, history)
 
-    def checkSubscription(self, client: Client, name: str, literal: bool = False) -> None:
+    def checkSubscription(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
         """See that :meth:`subscribe` would succeed, for dialects whose answer must stand before all deliveries.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
@@ -333,11 +337,11 @@ class Broker:
         """
         self._listening.check(client, name, literal)
 
-    def unsubscribe(self, client: Client, name: str) -> None:
+    def unsubscribe(self, client: ConnectedClient, name: str) -> None:
         """Take a subscription back, named as it was given; nothing happens where there is none."""
         self._listening.unsubscribe(client, name)
 
-    def whenSafe(self, call: Callable[[], None], client: Client | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
         """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
 
         At once without a journal on disk. What it is told of refusals comes before. What this client has acknowledged
@@ -346,34 +350,34 @@ class Broker:
         consumed = client is not None and client.consumed
         if client is not None:
             client.consumed = False
-        if consumed and self.queues.whenLearnt(partial(self.whenSafe, call)):
+        if consumed and self.queues.whenLearnt(partial(self.whenCommitted, call)):
             return
         self.keeper.flush()
-        self.journal.whenSafe(call, None if client is None or consumed else client.unsafe)
+        self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
-    def whenKept(self, call: Callable[[], None], client: Client) -> None:
+    def whenPublicationsDecided(self, call: Callable[[], None], client: ConnectedClient) -> None:
         """Call when what this client has published so far is kept or refused, and brought; wait for no more."""
-        self.journal.whenSafe(call, client.unsafe)
+        self.journal.whenCommitted(call, client.lastRun)
 
-    def isSafe(self, client: Client) -> bool:
-        """Tell whether :meth:`whenKept` would call at once."""
-        return client.unsafe <= self.journal.safe  # type: ignore[no-any-return]
+    def arePublicationsDecided(self, client: ConnectedClient) -> bool:
+        """Tell whether :meth:`whenPublicationsDecided` would call at once."""
+        return client.lastRun <= self.journal.safe  # type: ignore[no-any-return]
 
-    def isUnderWay(self, client: Client) -> bool:
+    def hasPendingPublications(self, client: ConnectedClient) -> bool:
         """Tell whether something that a client has published may wait for the disk, or for a transaction before it."""
-        return client.unsafe > self.journal.safe or self.transactions.holds(client)
+        return client.lastRun > self.journal.safe or self.transactions.holds(client)
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether so much waits, for the disk or a transaction, that those who publish such should not be read."""
-        return self.transactions.crowded or self._recording.crowded
+        return self.transactions.overloaded or self._recording.overloaded
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        """Call when it is worth looking again whether it is ``crowded``."""
-        if self.transactions.crowded:
-            self.transactions.whenRoom(call)
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call when it is worth looking again whether it is ``overloaded``."""
+        if self.transactions.overloaded:
+            self.transactions.whenRelieved(call)
         else:
-            self._recording.whenRoom(call)
+            self._recording.whenRelieved(call)
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
         """Bring a copy of what is published to topics that match to somebody who is no client, see :class:`Taps`.
@@ -388,7 +392,7 @@ class Broker:
 
     # -- direct messages ---------------------------------------------------------------------------
 
-    def request(self, sender: Client, target: int, id: str, path: str, message: Any) -> None:
+    def request(self, sender: ConnectedClient, target: int, id: str, path: str, message: Any) -> None:
         """Send a request to a client and remember that its answer is due.
 
         :raises NotPermitted: the sender may not ask this path.
@@ -400,7 +404,7 @@ class Broker:
         self._requests.open(sender, responder, id, path)
         peer.forward(message)
 
-    def reply(self, sender: Client, target: int, id: str, message: Any, path: str = "") -> None:
+    def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
         """Send an answer to whoever asked.
 
         To answer is permitted to everybody; one that nobody waits for is as good as a notification.
@@ -416,7 +420,7 @@ class Broker:
         if done:
             peer.requestDone()
 
-    def notify(self, sender: Client, targets: Iterable[tuple[int, str | None]], message: Any) -> None:
+    def notify(self, sender: ConnectedClient, targets: Iterable[tuple[int, str | None]], message: Any) -> None:
         """Send one copy to each client that is there, of those that stand with the path that they are told.
 
         :raises NotPermitted: the sender may not notify one of the paths; then nobody was told.
@@ -430,11 +434,11 @@ class Broker:
             if peer is not None:
                 peer.forward(message)
 
-    def takesDirect(self, target: int) -> bool:
+    def acceptsDirect(self, target: int) -> bool:
         """Tell whether a client with this id is there and takes direct messages."""
         return target in self.clients.peers
 
-    def broadcast(self, sender: Client, message: Any) -> None:
+    def broadcast(self, sender: ConnectedClient, message: Any) -> None:
         """Send a copy to every client that takes direct messages, the sender only if so set.
 
         :raises NotPermitted: the sender may not.
@@ -444,11 +448,11 @@ class Broker:
             if client is not sender or self.rules.echoBroadcast:
                 peer.hear(message)
 
-    def waiting(self, client: Client) -> int:
+    def waiting(self, client: ConnectedClient) -> int:
         """Return how many answers a client waits for."""
         return self._requests.waiting(client)
 
-    def argumentBytes(self, client: Client, path: str) -> int:
+    def argumentBytes(self, client: ConnectedClient, path: str) -> int:
         """Return how long the arguments of a path may be as MessagePack, 0 if any message that comes is good.
 
         :raises NotFound: the broker does not answer this path.
@@ -456,7 +460,7 @@ class Broker:
         """
         return path_table.argumentBytes(client, path)
 
-    def ask(self, client: Client, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
+    def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
         """Give the broker's own answer to a path, see :mod:`fleximq.broker.paths.path_table`; perhaps before this
         returns.
 
@@ -472,7 +476,7 @@ class Broker:
 
     # -- queues ------------------------------------------------------------------------------------
 
-    def openSubscription(self, client: Client, owner: str | None, name: str, qos: int) -> Subscription:
+    def openSubscription(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
         """Make a subscription that is polled, with a queue of its own.
 
         :param owner: who may poll it, from whichever connection.
@@ -483,11 +487,13 @@ class Broker:
         """
         return self._polling.open(client, owner, name, qos)
 
-    def cannotKeep(self) -> str | None:
+    def journalRefusal(self) -> str | None:
         """Return why the journal keeps nothing at present; None if it does."""
         return reasonOf(self.journal)
 
-    def poll(self, client: Client, owner: str | None, id: int, number: int, most: int = ANY) -> Sequence[Delivery]:
+    def poll(
+        self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int = ANY
+    ) -> Sequence[QueueDelivery]:
         """Take up to ``number`` messages that are due on a subscription.
 
         :param most: no more are taken when these cost so many bytes.
@@ -496,23 +502,23 @@ class Broker:
         """
         return self._polling.poll(client, owner, id, number, most)
 
-    def loading(self, owner: str | None, id: int) -> Subscription | None:
+    def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
         """Return the subscription if its next message cannot be polled before it was read from the journal.
 
         :raises NotFound: there is no such subscription, or it is another owner's.
         """
         return self._polling.loading(owner, id)
 
-    def acknowledge(self, owner: str | None, id: int, tag: int, client: Client | None = None) -> bool:
+    def acknowledge(self, owner: str | None, id: int, tag: int, client: ConnectedClient | None = None) -> bool:
         """Be done with a message taken from a subscription; False if the tag is unknown.
 
-        :param client: whose :meth:`whenSafe` says when that is on disk.
+        :param client: whose :meth:`whenCommitted` says when that is on disk.
         :raises NotFound: there is no such subscription, or it is another owner's.
         :raises NotPermitted: the client may not subscribe to its topic any more.
         """
         return self._polling.acknowledge(owner, id, tag, client)
 
-    def produce(self, envelope: Envelope, body: Any, count: int, kept: Kept | None = None) -> None:
+    def produce(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None = None) -> None:
         """Publish a run of ``count`` messages to a topic that has a work queue from now on.
 
         :param kept: as for :meth:`publish`.
@@ -528,7 +534,7 @@ class Broker:
             raise NotKept(reason, range(count))
         self.publish(envelope, body, count, kept)
 
-    def produceOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: Kept | None = None) -> None:
+    def produceOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None = None) -> None:
         """Produce those messages of a run whose ids were not published to its topic lately, if it is durable.
 
         A repeat is safe when its first is, and refused if that is. Else as :meth:`produce`.
@@ -538,7 +544,7 @@ class Broker:
         self._workQueues.ensure(envelope.topic.name)
         self._once.publish(envelope, body, ids, kept, self.produce)
 
-    def expectReplies(self, client: Client, name: str) -> None:
+    def expectReplies(self, client: ConnectedClient, name: str) -> None:
         """Let a topic have a work queue from now on, so that a reply is kept that comes before its first CONSUME.
 
         Nothing happens for a topic where only the broker publishes, one from which the client may not consume, one that
@@ -546,7 +552,7 @@ class Broker:
         """
         self._workQueues.expectReplies(client, name)
 
-    def consume(self, client: Client, name: str) -> Delivery | None:
+    def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
         """Take the next message of a topic's work queue, which exists from now on; None if there is none.
 
         The delivery's message carries the id it has in the queue.
@@ -557,36 +563,36 @@ class Broker:
         """
         return self._workQueues.consume(client, name)
 
-    def consumeMany(self, client: Client, name: str, number: int, most: int = ANY) -> Sequence[Delivery]:
+    def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
         """Take up to ``number`` messages; as :meth:`consume` for each, with the same errors.
 
         :param most: no more are taken when these cost so many bytes.
         """
         return self._workQueues.consumeMany(client, name, number, most)
 
-    def loadingQueue(self, name: str) -> TopicQueue | None:
+    def loadingQueue(self, name: str) -> WorkQueue | None:
         """Return a topic's work queue if its next message cannot be consumed before it was read from the journal."""
         return self._workQueues.loading(name)
 
-    def whenAvailable(self, client: Client, name: str, call: Callable[[], None]) -> Callable[[], None]:
+    def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a topic's work queue has something to take; returns what takes the wish back.
 
         The errors are those of :meth:`consume`.
         """
         return self._workQueues.whenAvailable(client, name, call)
 
-    def acknowledgeMessage(self, id: str, client: Client | None = None) -> None:
+    def acknowledgeMessage(self, id: str, client: ConnectedClient | None = None) -> None:
         """Be done with a message taken from a work queue, by its id; unknown ids are ignored.
 
         So are those of messages in queues from which the client may not consume.
 
-        :param client: whose :meth:`whenSafe` says when that is on disk.
+        :param client: whose :meth:`whenCommitted` says when that is on disk.
         """
         self._workQueues.acknowledge(id, client)
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _peer(self, id: int) -> tuple[Client, IPeer]:
+    def _peer(self, id: int) -> tuple[ConnectedClient, IPeer]:
         found = self.clients.peers.get(id)
         if found is None:
             raise ClientNotFound(f"there is no client {id} that takes this message")

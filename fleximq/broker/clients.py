@@ -7,7 +7,7 @@ the one register.
 
 from collections.abc import Callable, Iterator
 
-from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, Client
+from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedClient
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IPeer
 
@@ -26,12 +26,12 @@ class Clients:
 
     ``maximum`` is how many there may be; who is there stays when it becomes less.
 
-    :param seconds: the clock that ``Client.joined`` is read from.
+    :param seconds: the clock that ``ConnectedClient.joined`` is read from.
     :param randomHex: returns that many random hexadecimal digits, for the names of Identity users.
     """
 
     def __init__(self, maximum: int, seconds: Callable[[], float], randomHex: Callable[[int], str]) -> None:
-        self._byId: dict[int, Client] = {}
+        self._byId: dict[int, ConnectedClient] = {}
         self._reserved: set[int] = set()
         self._names: set[str] = set()
         self._next = FIRST_CLIENT_ID
@@ -40,12 +40,12 @@ class Clients:
         self.maximum = maximum
         self._seconds = seconds
         self._randomHex = randomHex
-        self.peers: dict[int, tuple[Client, IPeer]] = {}
+        self.peers: dict[int, tuple[ConnectedClient, IPeer]] = {}
 
     def __len__(self) -> int:
         return len(self._byId)
 
-    def __iter__(self) -> Iterator[Client]:
+    def __iter__(self) -> Iterator[ConnectedClient]:
         return iter(self._byId.values())
 
     def goOn(self, first: int, note: Callable[[int], None]) -> None:
@@ -60,7 +60,7 @@ class Clients:
         self._note = note
         self._noteAhead(self._next)
 
-    def find(self, id: int) -> Client | None:
+    def find(self, id: int) -> ConnectedClient | None:
         """Return the client with this id, or None."""
         return self._byId.get(id)
 
@@ -76,7 +76,7 @@ class Clients:
 
     def add(
         self, dialect: str, peer: IPeer | None, principal: str | None, address: str, user: bool, id: int | None = None
-    ) -> Client:
+    ) -> ConnectedClient:
         """Give a new connection its id and name.
 
         :param user: asks for a name ``user-<8 hex digits>``.
@@ -90,7 +90,7 @@ class Clients:
         else:
             self._reserved.remove(id)
         name = self._newUser() if user else f"{dialect}-{id}"
-        client = Client(id, dialect, name, principal, address, peer, self._seconds())
+        client = ConnectedClient(id, dialect, name, principal, address, peer, self._seconds())
         self._byId[id] = client
         if user:
             self._names.add(name)
@@ -98,7 +98,7 @@ class Clients:
             self.peers[id] = client, peer
         return client
 
-    def remove(self, client: Client) -> bool:
+    def remove(self, client: ConnectedClient) -> bool:
         """Take a client out; False if it was not there any more."""
         if self._byId.pop(client.id, None) is None:
             return False

@@ -22,7 +22,7 @@ from fleximq.values.state_records import (
 SILENT = 86_400_000_000
 
 
-class Groups:
+class ConsumerGroups:
     """The groups by name, each with its last word.
 
     :param journal: is told of changes, to remember them.

@@ -18,7 +18,7 @@ FIRST_CLIENT_ID = 1000
 LAST_CLIENT_ID = 0xFFFFFFFE
 
 #: Reports for messages at these indexes of a run that they are durable (None), or why they are not.
-Kept = Callable[[str | None, Sequence[int]], None]
+OnDecided = Callable[[str | None, Sequence[int]], None]
 
 
 class Pattern(NamedTuple):
@@ -29,11 +29,11 @@ class Pattern(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Client:
+class ConnectedClient:
     """A connection that has been let in, whatever dialect it speaks.
 
     ``name`` is how it appears as a sender in text dialects; ``principal`` who it is (None: anonymous);
-    ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``unsafe`` is
+    ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``lastRun`` is
     the number of its last run in the journal, which may still be on its way to the disk; ``consumed`` tells whether
     it was handed something that is kept, or has acknowledged it, since it last asked when all is safe; ``reader`` is
     whatever the dialects know it by as somebody who publishes. ``rights`` is what it may do, and ``conversation`` hears
@@ -48,7 +48,7 @@ class Client:
     peer: IPeer | None = None
     joined: float = 0.0
     patterns: dict[str, Pattern] = field(default_factory=dict)
-    unsafe: int = 0
+    lastRun: int = 0
     consumed: bool = False
     reader: Any = None
     rights: IRights = EVERYTHING
@@ -65,14 +65,14 @@ class Envelope(NamedTuple):
     """
 
     topic: "Topic"
-    publisher: Client
+    publisher: ConnectedClient
     source: ISource
     qos: int = 1
     durable: bool = False
     offset: int = 0
 
 
-class Delivery(NamedTuple):
+class QueueDelivery(NamedTuple):
     """A message handed out by a queue: its tag (0 where it needs no acknowledgement) and the how-manieth time."""
 
     tag: int

@@ -26,7 +26,7 @@ from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, IForm, IRecordWatcher, ISubscriber
 
 #: So many publications in a row may fail before a tap is taken off.
-PATIENCE = 10
+MAX_FAILURES = 10
 
 #: Stands for a run that could not be rendered.
 _FAILED = object()
@@ -100,8 +100,8 @@ class Taps:
     def _failed(self, tap: Tap, error: Exception) -> None:
         self._onError(error)
         tap.errors += 1
-        if tap.errors == PATIENCE:
-            self._onError(RuntimeError(f"{PATIENCE} publications in a row failed: the tap is taken off"))
+        if tap.errors == MAX_FAILURES:
+            self._onError(RuntimeError(f"{MAX_FAILURES} publications in a row failed: the tap is taken off"))
             for pattern in tuple(tap.patterns.elements()):
                 self.remove(tap.subscriber, pattern)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fleximq.broker.deadlines import Deadline, Deadlines
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.errors import TooManyRequests
 from fleximq.status import Status
 
@@ -19,12 +19,12 @@ _CHARACTERS = 1024
 
 
 class _Request(NamedTuple):
-    requester: Client
+    requester: ConnectedClient
     path: str
     deadline: Deadline | None
 
 
-class OpenRequests:
+class PendingRequests:
     """All REQs that were forwarded and not answered yet.
 
     ``timeout`` is how many seconds an answer may take, 0 for any time; ``maximum`` how many one client may have open,
@@ -40,7 +40,7 @@ class OpenRequests:
         self._asking: dict[int, dict[Key, None]] = {}
         self._weights: dict[int, int] = {}
 
-    def open(self, requester: Client, responder: Client, id: str, path: str) -> None:
+    def open(self, requester: ConnectedClient, responder: ConnectedClient, id: str, path: str) -> None:
         """Remember a request; the same id to the same responder again takes the earlier one's place.
 
         :raises TooManyRequests: the requester has as many open as it may.
@@ -63,15 +63,15 @@ class OpenRequests:
         mine[key] = None
         theirs[key] = _Request(requester, path, deadline)
 
-    def close(self, requester: Client, responder: Client, id: str) -> bool:
+    def close(self, requester: ConnectedClient, responder: ConnectedClient, id: str) -> bool:
         """Note that an answer came; False if nobody waits for it."""
         return self._close((requester.id, responder.id, id)) is not None
 
-    def waiting(self, requester: Client) -> int:
+    def waiting(self, requester: ConnectedClient) -> int:
         """Return how many answers a client waits for."""
         return len(self._asking.get(requester.id, ()))
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: ConnectedClient) -> None:
         """Drop what a client that is gone had asked, and tell those who asked it (502)."""
         for key in tuple(self._asking.get(client.id, ())):
             self._close(key)

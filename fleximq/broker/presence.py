@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, IRunSource
 from fleximq.values.message import Content, Message
@@ -42,17 +42,19 @@ class OwnMessages:
 class Presence:
     """Publishes what it is told as the broker, through ``publish``."""
 
-    def __init__(self, topics: TopicTable, broker: Client, publish: Callable[[Envelope, Any, int], None]) -> None:
+    def __init__(
+        self, topics: TopicTable, broker: ConnectedClient, publish: Callable[[Envelope, Any, int], None]
+    ) -> None:
         self._topics = topics
         self._broker = broker
         self._publish = publish
         self._source = OwnMessages()
 
-    def clientJoined(self, client: Client) -> None:
+    def clientJoined(self, client: ConnectedClient) -> None:
         """Publish a join."""
         self._say(JOINED, {"client_id": client.id, "dialect": client.dialect, "name": client.name})
 
-    def clientLeft(self, client: Client, reason: str) -> None:
+    def clientLeft(self, client: ConnectedClient, reason: str) -> None:
         """Publish a leave."""
         self._say(LEFT, {"client_id": client.id, "dialect": client.dialect, "name": client.name, "reason": reason})
 

@@ -48,7 +48,7 @@ class TimesToLive:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BrokerRules:
     """Times are in seconds.
 
     ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``: how long a message handed

@@ -1,7 +1,7 @@
 """How much goes over connections: plain numbers, added to where a read or a write is worked through anyway.
 
-A connection counts for itself; :class:`Ledger` adds up those that are open when it is asked, and keeps the sums of
-those that are gone. So a message costs nothing here, a run or a read one addition.
+A connection counts for itself; :class:`TrafficTotals` adds up those that are open when it is asked, and keeps the sums
+of those that are gone. So a message costs nothing here, a run or a read one addition.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Traffic:
         self.messagesOut += other.messagesOut
 
 
-class Ledger:
+class TrafficTotals:
     """The traffic of all connections since the start, by dialect."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IPullProducer, IPushProducer
 from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
-from fleximq.broker.replay.feed import LateRun
+from fleximq.broker.replay.feed import DeferredRun
 from fleximq.broker.traffic import Traffic
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, PausablePublisher, Policy
 from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
@@ -74,7 +74,9 @@ class Outbox:
         self._direct = isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[Chunk] = []
         self._held = WriteBacklog()
-        self._late: list[tuple[LateRun, int, PausablePublisher | None]] = []  # came while paused, with who published it
+        self._late: list[
+            tuple[DeferredRun, int, PausablePublisher | None]
+        ] = []  # came while paused, with who published it
         self._last = False
         self._publisher: PausablePublisher | None = None
         self._unsent = 0
@@ -126,7 +128,7 @@ class Outbox:
             self._turn.add(self)
         fresh.append(chunk)
 
-    def deliverLate(self, run: LateRun, count: int = 1) -> None:
+    def deliverLate(self, run: DeferredRun, count: int = 1) -> None:
         """Do the same with a run that is rendered here; behind everybody's writes, while the peer does not keep up."""
         self.traffic.messagesOut += count
         if self._paused:

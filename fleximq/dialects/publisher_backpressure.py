@@ -8,7 +8,7 @@ Others are read as ever. The connection is not silent meanwhile: it is not liste
 
 from enum import Enum
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.session import Session
 
@@ -16,11 +16,11 @@ from fleximq.dialects.session import Session
 class PublisherPause(Enum):
     """Why a connection is not read for now."""
 
-    CROWDED = "too much waits for the disk, or for a transaction"
+    OVERLOADED = "too much waits for the disk, or for a transaction"
     UNSENT = "its own answers that wait for the disk are too many"
 
 
-def pausePublisher(session: Session, client: Client, reader: PausablePublisher) -> None:
+def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePublisher) -> None:
     """Stop reading a connection whose publications are on their way, if that is too much.
 
     It is noted as their publisher, in case that somebody who gets them later holds it up.
@@ -28,9 +28,9 @@ def pausePublisher(session: Session, client: Client, reader: PausablePublisher) 
     broker = session.broker
     reading = reader.reading
     client.reader = reader
-    if broker.crowded:
-        reading.stop(PublisherPause.CROWDED)
-        broker.whenRoom(lambda: reading.go(PublisherPause.CROWDED))
+    if broker.overloaded:
+        reading.stop(PublisherPause.OVERLOADED)
+        broker.whenRelieved(lambda: reading.go(PublisherPause.OVERLOADED))
     if 0 < session.owed > session.outbox.room:
         reading.stop(PublisherPause.UNSENT)
-        broker.whenKept(lambda: reading.go(PublisherPause.UNSENT), client)
+        broker.whenPublicationsDecided(lambda: reading.go(PublisherPause.UNSENT), client)

@@ -9,7 +9,7 @@ from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
 
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
 from fleximq.interfaces import ISubscriber
@@ -34,7 +34,7 @@ class ReplayOutlet:
         subscriber: ISubscriber,
         outbox: Outbox,
         clock: IReactorTime,
-        form: LateForm,
+        form: DeferredForm,
         render: Callable[[Sequence[StoredBatch]], bytes],
         failed: Callable[[BrokerError, str], None] = lambda error, name: None,
     ) -> None:
@@ -52,7 +52,7 @@ class ReplayOutlet:
         """Whether the connection should get no more for now."""
         return self._outbox.waiting > LOW_WATER
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when the connection has taken what it was given, in a moment: this may be the middle of a write."""
         self._outbox.whenRelieved(lambda: self.soon(call))
 

@@ -25,7 +25,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate
 from fleximq.dialects.connection.credential_check import CredentialExpiry
@@ -93,7 +93,7 @@ class Session(metaclass=ABCMeta):
         self.broker.traffic.begin(self.dialect, self.traffic)
         self.answers: Answers | None = None
         self.address = address
-        self.client: Client | None = None
+        self.client: ConnectedClient | None = None
         self.pace: ConnectionRate | None = None
         self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None
@@ -196,7 +196,7 @@ class Session(metaclass=ABCMeta):
     def _expired(self) -> None:
         self.expel(Unauthorized(_EXPIRED))
 
-    def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> Client:
+    def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> ConnectedClient:
         """Register this connection as a client of the broker, until its credentials expire.
 
         :param admitted: who it is, as :meth:`admit` found out.
@@ -229,7 +229,7 @@ class Session(metaclass=ABCMeta):
         if self.client is None:
             call()
         else:
-            self.broker.whenSafe(call, self.client)
+            self.broker.whenCommitted(call, self.client)
 
     def subscribing(self) -> None:
         """Charge that a subscription is asked for.
@@ -383,7 +383,7 @@ class Session(metaclass=ABCMeta):
                 who=self._who(), reason=reason, more=_more(unsaid), event="left", **self._account(),
             )  # fmt: skip
 
-    def _flapped(self, client: Client) -> None:
+    def _flapped(self, client: ConnectedClient) -> None:
         """Note that a client has left, if such clients are expected to stay."""
         if self.stays:
             who = clientKey(client.principal, self.address)

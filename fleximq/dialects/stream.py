@@ -95,7 +95,7 @@ class StreamProtocol(Protocol):
         except Exception as error:
             session.unexpected(error)
         client = session.client
-        if client is not None and client.unsafe and session.broker.isUnderWay(client):
+        if client is not None and client.lastRun and session.broker.hasPendingPublications(client):
             pausePublisher(session, client, self)
         if session.pace is not None:
             session.pace.settle(self.reading)
@@ -134,7 +134,7 @@ class StreamProtocol(Protocol):
         if session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             session.attempt(self.resume)
             client = session.client
-            if client is not None and client.unsafe and session.broker.isUnderWay(client):
+            if client is not None and client.lastRun and session.broker.hasPendingPublications(client):
                 pausePublisher(session, client, self)
         data = early.take()
         if data:

@@ -350,8 +350,8 @@ class DiskJournal:
         return self._group.safe
 
     @property
-    def crowded(self) -> bool:
-        return self._group.crowded
+    def overloaded(self) -> bool:
+        return self._group.overloaded
 
     @property
     def end(self) -> int:
@@ -362,11 +362,11 @@ class DiskJournal:
             self._room.check(count, self._group.waiting)
         return self._group.append(envelope, body, count, committed)
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
-        self._group.whenSafe(call, number)
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
+        self._group.whenCommitted(call, number)
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        self._group.whenRoom(call)
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        self._group.whenRelieved(call)
 
     def note(self, event: StateRecord) -> None:
         if isinstance(event, ClientIdsReserved):
@@ -376,7 +376,7 @@ class DiskJournal:
     def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
         """Note that client ids below ``until`` may be given out, and call when that is on disk."""
         self.note(ClientIdsReserved(until))
-        self._group.whenSafe(safe)
+        self._group.whenCommitted(safe)
 
     def stage(
         self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]

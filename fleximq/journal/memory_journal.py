@@ -23,7 +23,7 @@ class MemoryJournal:
     onDisk = False
     id = ""
     appended = safe = 0
-    crowded = False
+    overloaded = False
     end = 1
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
@@ -31,11 +31,11 @@ class MemoryJournal:
         committed(0, None)
         return 0
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call before returning."""
         call()
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call before returning."""
         call()
 

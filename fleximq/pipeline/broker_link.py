@@ -1,7 +1,7 @@
 """How the pipeline's processes reach a broker: each task connects by itself, and again where a connection was lost.
 
-A :class:`Place` is small and can be pickled, and a :class:`Link` is what one process makes of it. What is asked may
-be asked twice without harm, so a broker that is started anew is waited for, and a task does not fail for it.
+A :class:`Place` is small and can be pickled, and a :class:`BrokerLink` is what one process makes of it. What is asked
+may be asked twice without harm, so a broker that is started anew is waited for, and a task does not fail for it.
 """
 
 import json
@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused, RequestFailed, Untrusted
 from fleximq.errors import SettingError
-from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PipelineError, TooLarge
+from fleximq.pipeline.errors import (
+    BrokerGone,
+    BrokerRefused,
+    NotJournalled,
+    OptionRefused,
+    PayloadTooLarge,
+    PipelineError,
+)
 from fleximq.status import Status
 from fleximq.values.urls import Url
 from fleximq.wire.large_value import unpackedApart
@@ -136,7 +143,7 @@ def _seconds(options: Mapping[str, str]) -> float:
     return seconds
 
 
-class Link:
+class BrokerLink:
     """Asks one broker; connects when something is asked, and again when the connection was lost.
 
     Use it in a ``with`` statement, in one process.
@@ -155,7 +162,7 @@ class Link:
         self._now = now
         self._client: Client | None = None
 
-    def __enter__(self) -> "Link":
+    def __enter__(self) -> "BrokerLink":
         return self
 
     def __exit__(
@@ -216,7 +223,7 @@ class Link:
         if isinstance(error, Untrusted):
             return BrokerRefused(f"the broker at {url} and the pipeline do not trust each other: {error}")
         if _TOO_LARGE in str(error):
-            return TooLarge(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
+            return PayloadTooLarge(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
         if isinstance(error, RequestFailed):
             if error.words == _NO_JOURNAL:
                 return NotJournalled(f"the broker at {url} has no journal; start it with --journal DIR")

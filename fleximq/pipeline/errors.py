@@ -47,7 +47,7 @@ class BrokerRefused(PipelineError):
     """The broker does not let the pipeline in, or will not do what it was asked."""
 
 
-class TooLarge(BrokerRefused):
+class PayloadTooLarge(BrokerRefused):
     """The broker takes no message as large as what it was told."""
 
 

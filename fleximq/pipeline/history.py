@@ -17,13 +17,13 @@ from pyspark.sql import functions as F
 
 from fleximq.errors import JournalError
 from fleximq.pipeline.errors import PipelineError
-from fleximq.pipeline.files.journal_files import Bounds
+from fleximq.pipeline.files.journal_files import TopicBounds
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.files.selection import FOREVER, Topics
 from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
 from fleximq.pipeline.reader.decoded_columns import MADE, decoded, needed
 from fleximq.pipeline.reader.journals import Journal, Journals
-from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, RecordsMissing, resolved
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, RecordsMissing, StartKind, resolved
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.values.patterns import expressionOf
 
@@ -79,11 +79,11 @@ class _Whole(NamedTuple):
     files: Sequence[SealedFile]
     journal: Journal | None
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> TopicBounds:
         """Return the first offset that is sealed or kept, and the next one."""
-        kept = self.journal.bounds() if self.journal is not None else Bounds(FOREVER, 0)
+        kept = self.journal.bounds() if self.journal is not None else TopicBounds(FOREVER, 0)
         firsts, nexts = [file.first for file in self.files], [file.next for file in self.files]
-        return Bounds(min([kept.first, *firsts]), max([kept.next, *nexts]))
+        return TopicBounds(min([kept.first, *firsts]), max([kept.next, *nexts]))
 
     def offsetAt(self, time: int) -> int:
         """Return the offset of the first record of this time or later, or else the next one."""
@@ -100,9 +100,9 @@ def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, option
     start = (options.start or Points(EARLIEST)).of(id)
     end = (options.end or Points(LATEST)).of(id)
     first = resolved(start, whole)
-    if start.kind is Kind.OFFSET and first > whole.bounds().next:
+    if start.kind is StartKind.OFFSET and first > whole.bounds().next:
         _missing(f"journal {id} has no offset {first} yet: the next one is {whole.bounds().next}", options)
-    return first, None if end.kind is Kind.LATEST else resolved(end, whole)
+    return first, None if end.kind is StartKind.LATEST else resolved(end, whole)
 
 
 def _missing(sentence: str, options: SourceOptions) -> None:
@@ -192,7 +192,7 @@ def _rest(
     return [*between, _load(spark, tails, found, given)] if tails else between
 
 
-def _kept(id: str, wanted: Range, bounds: Bounds, options: SourceOptions) -> Range | None:
+def _kept(id: str, wanted: Range, bounds: TopicBounds, options: SourceOptions) -> Range | None:
     """Return what of a range the journal has; what retention had removed before it was sealed is told."""
     start, end = wanted
     if start < bounds.first:
@@ -202,7 +202,7 @@ def _kept(id: str, wanted: Range, bounds: Bounds, options: SourceOptions) -> Ran
             "sealed"
         )
         point = (options.start or Points(EARLIEST)).of(id)
-        if point.kind is Kind.OFFSET:
+        if point.kind is StartKind.OFFSET:
             _missing(sentence, options)
         else:
             _log.warning("%s", sentence)

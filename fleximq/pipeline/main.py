@@ -24,7 +24,7 @@ from fleximq.config import option_values
 from fleximq.config.argument_parser import Words
 from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.command.job import INSTEAD, Job, option
-from fleximq.pipeline.command.job_run import OneRun
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError, sentenceOf
 
 
@@ -146,7 +146,7 @@ def _run(name: str, words: Sequence[str]) -> int:
         _addCommon(parser)
         chosen = choose(parser, name, tuple(JOBS), words)
         verbose = chosen.verbose
-        with OneRun(chosen, job.brief) as run:
+        with JobRun(chosen, job.brief) as run:
             try:
                 job.run(chosen, run)
                 run.out.flush()

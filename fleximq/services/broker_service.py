@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.rules import Rules
+from fleximq.broker.rules import BrokerRules
 from fleximq.config.journal_options import timeToLiveOf
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -39,9 +39,9 @@ def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal
     )
 
 
-def rulesOf(settings: Settings) -> Rules:
+def rulesOf(settings: Settings) -> BrokerRules:
     """Return the times and sizes that the broker's rules depend on."""
-    return Rules(
+    return BrokerRules(
         requestTimeout=settings.requestTimeout,
         redelivery=settings.redelivery,
         maxDeliveries=settings.maxDeliveries,

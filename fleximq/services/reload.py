@@ -13,7 +13,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import Context
@@ -139,7 +139,7 @@ def securityParticipant(
     return prepare
 
 
-def review(security: AccessPolicy, broker: Broker, client: Client) -> None:
+def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> None:
     """Look again at a client that was let in by what is replaced; one of an extension is left alone."""
     conversation = client.conversation
     if conversation is None:

@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import listing, number, page, text
 from fleximq.broker.paths.rows import overview
 from fleximq.broker.queues.queue import Queue
@@ -120,7 +120,7 @@ class Api:
         after, limit = page(arguments, int, 0)
         return jsonReply(listing("clients", self._broker.clients, lambda each: each.id, after, limit, self._client))
 
-    def _client(self, client: Client) -> dict[str, Any]:
+    def _client(self, client: ConnectedClient) -> dict[str, Any]:
         return {
             "client_id": client.id,
             "dialect": client.dialect,

@@ -8,8 +8,8 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import Client, Envelope
-from fleximq.broker.rules import Rules
+from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IBrokerObserver, IForm, IJournal, IPeer, ISource, ISubscriber
 from fleximq.journal.memory_journal import MemoryJournal
@@ -45,7 +45,7 @@ def makeBroker(
         randomHex=lambda digits: f"{next(numbers):0{digits}x}",
         idOf=lambda message: message.message_id or f"id-{next(numbers)}",
         onError=onError,
-        rules=Rules(**rules),
+        rules=BrokerRules(**rules),
     )
 
 
@@ -128,11 +128,11 @@ class Witness:
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
 
-    def clientJoined(self, client: Client) -> None:
+    def clientJoined(self, client: ConnectedClient) -> None:
         """Keep a join."""
         self.told.append(("joined", client.id))
 
-    def clientLeft(self, client: Client, reason: str) -> None:
+    def clientLeft(self, client: ConnectedClient, reason: str) -> None:
         """Keep a leave."""
         self.told.append(("left", client.id, reason))
 

@@ -9,9 +9,9 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.values.message import Content, Message
 
 #: Seconds for which the tests' queues hide a delivery.
@@ -29,9 +29,9 @@ def messages(names: str, qos: int = 1) -> list[Message]:
     return [message(name, qos=qos) for name in names]
 
 
-def names(deliveries: Sequence[Delivery | Message | None]) -> str:
+def names(deliveries: Sequence[QueueDelivery | Message | None]) -> str:
     """Return the names of these messages in one string, ``-`` for none at all."""
-    found = [each.message if isinstance(each, Delivery) else each for each in deliveries]
+    found = [each.message if isinstance(each, QueueDelivery) else each for each in deliveries]
     return "".join("-" if each is None else each.payload.decode().rstrip(".") for each in found)
 
 
@@ -53,7 +53,7 @@ class World:
         """Remember a dead letter."""
         self.dead.append((name, message))
 
-    def makeQueue(self, **settings: Any) -> MakeQueue:
+    def makeQueue(self, **settings: Any) -> QueueFactory:
         """Return what makes queues in this world; keywords are fields of it."""
         chosen: dict[str, Any] = {
             "deadlines": self.deadlines,
@@ -64,7 +64,7 @@ class World:
             "onDead": self.onDead,
             "counted": self.counted,
         }
-        return MakeQueue(**{**chosen, **settings})
+        return QueueFactory(**{**chosen, **settings})
 
 
 class QueueCase(SynchronousTestCase):
@@ -75,7 +75,7 @@ class QueueCase(SynchronousTestCase):
         self.queue = self.make()
 
     def make(self, **settings: Any) -> Queue:
-        fields = {field.name for field in dataclasses.fields(MakeQueue)}
+        fields = {field.name for field in dataclasses.fields(QueueFactory)}
         known = {name: value for name, value in settings.items() if name in fields}
         others = {name: value for name, value in settings.items() if name not in fields}
         return self.world.makeQueue(**known)(**{"name": "t", **others})

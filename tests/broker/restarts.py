@@ -7,7 +7,7 @@ import msgpack
 from twisted.internet.task import Clock
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import Client, Delivery, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from fleximq.values.records import StoredBatch
@@ -87,7 +87,7 @@ class Restarts:
     def begin(self) -> None:
         """Start a broker on the journal."""
         self.broker = makeBroker(self.clock, self.journal, self.errors.append, **self._rules)
-        self.me: Client = self.broker.join("blipmq")
+        self.me: ConnectedClient = self.broker.join("blipmq")
 
     def kill(self, patient: bool = False, clean: bool = False) -> None:
         """Lose everything but the log, and start again; a journal that is begun takes a snapshot first of all."""
@@ -115,9 +115,9 @@ class Restarts:
         while self.journal.asked:
             self.journal.answer()
 
-    def poll(self, id: int, number: int, owner: str | None = None) -> list[Delivery]:
+    def poll(self, id: int, number: int, owner: str | None = None) -> list[QueueDelivery]:
         """Poll until that many were given, or there is nothing more, as a dialect does."""
-        deliveries: list[Delivery] = []
+        deliveries: list[QueueDelivery] = []
         while len(deliveries) < number:
             taken = self.broker.poll(self.me, owner, id, number - len(deliveries))
             deliveries += taken
@@ -127,9 +127,9 @@ class Restarts:
                 self.journal.answer()
         return deliveries
 
-    def consume(self, topic: str, number: int) -> list[Delivery]:
+    def consume(self, topic: str, number: int) -> list[QueueDelivery]:
         """Consume until that many were given, or there is nothing more, as a dialect does."""
-        deliveries: list[Delivery] = []
+        deliveries: list[QueueDelivery] = []
         while len(deliveries) < number:
             taken = self.broker.consumeMany(self.me, topic, number - len(deliveries))
             deliveries += taken
@@ -140,6 +140,6 @@ class Restarts:
         return deliveries
 
 
-def payloads(deliveries: list[Delivery]) -> str:
+def payloads(deliveries: list[QueueDelivery]) -> str:
     """Return the payloads of these, with blanks between."""
     return " ".join(delivery.message.payload.decode() for delivery in deliveries)

@@ -10,8 +10,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError, InvalidTopic, NotFound, NotPermitted
@@ -76,7 +76,7 @@ class PermittingCase(SynchronousTestCase):
         """Let Bob do this, and nothing else any more."""
         self.broker.changeRights(self.bob, Rights(grants))
 
-    def envelope(self, name: str, client: Client | None = None) -> Envelope:
+    def envelope(self, name: str, client: ConnectedClient | None = None) -> Envelope:
         """Return an envelope, Alice's if nothing else is said."""
         client = client or self.alice
         return Envelope(self.broker.topicFor(client, name), client, OneByOne(), durable=True)
@@ -468,7 +468,7 @@ class PathTests(PermittingCase):
         self.ask("/sink/commit", query="q", batch=1, tokens=[token])
 
 
-_FORM = LateForm(Topics())
+_FORM = DeferredForm(Topics())
 _TOPICS = ("d.a", "d.b", "d.a.x", "$d.a", "e")
 _PATTERNS = ("d.a", "d.b", "d.*", "d.#", "#", "$d.#", "*.a", "e")
 

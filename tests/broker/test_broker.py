@@ -8,8 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import Client, Envelope
-from fleximq.broker.rules import Rules
+from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.rules import BrokerRules
 from fleximq.errors import (
     ClientNotFound,
     Forbidden,
@@ -40,7 +40,7 @@ class BrokerCase(SynchronousTestCase):
         self.alice, self.bob = self.broker.join("any"), self.broker.join("any")
         self.takers = {client.id: Collector() for client in (self.alice, self.bob)}
 
-    def subscribe(self, client: Client, *names: str, literal: bool = False) -> Collector:
+    def subscribe(self, client: ConnectedClient, *names: str, literal: bool = False) -> Collector:
         """Subscribe a client, and return what collects for it."""
         for name in names:
             self.broker.subscribe(client, self.takers[client.id], name, literal)
@@ -264,9 +264,9 @@ class DurableTests(BrokerCase):
         [delivery] = self.broker.poll(self.alice, None, subscription.id, 1)
         self.publish("b", durable=True)
         called: list[str] = []
-        self.broker.whenSafe(lambda: called.append("before"), self.bob)
+        self.broker.whenCommitted(lambda: called.append("before"), self.bob)
         self.broker.acknowledge(None, subscription.id, delivery.tag, self.bob)
-        self.broker.whenSafe(lambda: called.append("behind"), self.bob)
+        self.broker.whenCommitted(lambda: called.append("behind"), self.bob)
         self.assertEqual(called, ["before"])
         self.journal.commit()
         self.assertEqual(called, ["before", "behind"])
@@ -280,7 +280,7 @@ class DurableTests(BrokerCase):
         for subscription, number, word in ((fleeting, 1, "qos0"), (kept, 1, "handed"), (kept, 1, "nothing")):
             self.publish("more", name="other", durable=True)
             self.broker.poll(self.bob, None, subscription.id, number)
-            self.broker.whenSafe(partial(called.append, word), self.bob)
+            self.broker.whenCommitted(partial(called.append, word), self.bob)
         self.assertEqual(called, ["qos0", "nothing"])
         self.journal.commit()
         self.assertEqual(called, ["qos0", "nothing", "handed"])
@@ -293,8 +293,8 @@ class DurableTests(BrokerCase):
         self.broker.consume(self.bob, "q")
         self.publish("more", name="other", durable=True)
         called: list[str] = []
-        self.broker.whenKept(partial(called.append, "consumer"), self.bob)
-        self.broker.whenKept(partial(called.append, "publisher"), self.alice)
+        self.broker.whenPublicationsDecided(partial(called.append, "consumer"), self.bob)
+        self.broker.whenPublicationsDecided(partial(called.append, "publisher"), self.alice)
         self.assertEqual((called, self.bob.consumed), (["consumer"], True))
         self.journal.commit()
         self.assertEqual(called, ["consumer", "publisher"])
@@ -311,7 +311,7 @@ class DurableTests(BrokerCase):
                 self.broker.consume(self.bob, "q")
             else:
                 self.broker.consumeMany(self.bob, "q", 2)
-            self.broker.whenSafe(partial(called.append, word), self.bob)
+            self.broker.whenCommitted(partial(called.append, word), self.bob)
         self.assertEqual(called, [])
         self.journal.commit()
         self.assertEqual(called, ["one", "several"])
@@ -336,7 +336,7 @@ class DurableTests(BrokerCase):
         """Whether all is safe is the journal's word."""
         said: list[int] = []
         self.publish("a", durable=True)
-        self.broker.whenSafe(lambda: said.append(1))
+        self.broker.whenCommitted(lambda: said.append(1))
         self.assertEqual(said, [])
         self.journal.commit()
         self.assertEqual(said, [1])
@@ -372,7 +372,7 @@ class DirectTests(BrokerCase):
         for target in (self.alice.id, 2, 4711):
             self.assertRaises(ClientNotFound, self.broker.request, self.carol, target, "r", "/p", "question")
             self.assertRaises(ClientNotFound, self.broker.reply, self.carol, target, "r", "answer")
-            self.assertFalse(self.broker.takesDirect(target))
+            self.assertFalse(self.broker.acceptsDirect(target))
         self.assertEqual(self.broker.waiting(self.carol), 0)
 
     def test_unasked(self) -> None:
@@ -407,7 +407,7 @@ class DirectTests(BrokerCase):
             self.broker.openSubscription(client, "key", "t", 1)
         self.broker.leave(self.carol, "gone")
         self.assertRaises(NoCapacity, self.broker.openSubscription, self.dave, "key", "t", 1)
-        self.clock.advance(Rules().grace + 1)
+        self.clock.advance(BrokerRules().grace + 1)
         self.broker.openSubscription(self.dave, "key", "t", 1)
 
     def test_notify(self) -> None:
@@ -483,7 +483,7 @@ class LeavingTests(BrokerCase):
         self.broker = makeBroker(self.clock, onError=errors.append)
 
         class Broken(Witness):
-            def clientJoined(self, client: Client) -> None:
+            def clientJoined(self, client: ConnectedClient) -> None:
                 raise ZeroDivisionError
 
         self.broker.observers.add(Broken())

@@ -5,7 +5,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.observers import Counts, Observers
 from fleximq.interfaces import IBrokerObserver
 from tests.broker.parts import Witness
@@ -31,7 +31,7 @@ class ObserversTests(SynchronousTestCase):
 
     def tell(self) -> list[tuple[Any, ...]]:
         """Tell everything once, and return what a witness has to have heard."""
-        client = Client(1000, "any", "any-1000")
+        client = ConnectedClient(1000, "any", "any-1000")
         self.observers.clientJoined(client)
         self.observers.clientLeft(client, "reason")
         self.observers.topicCreated("t")
@@ -73,11 +73,11 @@ class ObserversTests(SynchronousTestCase):
         """One that removes itself while being told disturbs nobody."""
         observers, last = self.observers, Witness()
 
-        class Once(Witness):
+        class Deduplication(Witness):
             def topicCreated(self, name: str) -> None:
                 observers.remove(self)
 
-        observers.add(Once())
+        observers.add(Deduplication())
         observers.add(last)
         observers.topicCreated("a")
         observers.topicCreated("b")

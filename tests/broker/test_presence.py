@@ -7,7 +7,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import BROKER_ID, Client
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient
 from fleximq.broker.presence import OwnMessages, Presence
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, ISource
@@ -69,7 +69,7 @@ class PresenceTests(SynchronousTestCase):
 
     def test_fromTheBroker(self) -> None:
         """They are MessagePack from client 1."""
-        publishers: list[Client] = []
+        publishers: list[ConnectedClient] = []
         form = self.taker.form
         render = form.render
 

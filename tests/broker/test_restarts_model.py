@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from tests.broker.restarts import Restarts
 
 RETRY = 30.0
@@ -138,7 +138,7 @@ class RestartMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 12))
     def consume(self, count: int) -> None:
         expected = [each for each in self.queued if not each.gone and each.due is None]
-        got: list[Delivery] = self.world.consume("q", count)
+        got: list[QueueDelivery] = self.world.consume("q", count)
         assert [each.message.message_id for each in got] == [each.name for each in expected[:count]]
         assert all(each.message.payload.decode() == each.message.message_id for each in got)
         for each in expected[:count]:

@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.traffic import Ledger, Traffic
+from fleximq.broker.traffic import Traffic, TrafficTotals
 
 
 def traffic(*numbers: int) -> Traffic:
@@ -22,7 +22,7 @@ class LedgerTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Two of one dialect."""
-        self.ledger = Ledger()
+        self.ledger = TrafficTotals()
         self.one, self.two = traffic(1, 2, 3, 4), traffic(10, 20, 30, 40)
         self.ledger.begin("minimq", self.one)
         self.ledger.begin("minimq", self.two)

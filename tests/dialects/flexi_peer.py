@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.task import Clock
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.interfaces import IAdmission, IJournal
 from tests.dialects.conversations import HERE, ConversationCase, Peer, makeContext
@@ -88,7 +88,7 @@ class FlexiServer:
         """Return a new peer that has joined."""
         return self.connect().join(header)
 
-    def foreign(self, dialect: str = "minimq") -> Client:
+    def foreign(self, dialect: str = "minimq") -> ConnectedClient:
         """Return a client of another dialect, which takes no direct messages."""
         return self.broker.join(dialect)
 

@@ -285,21 +285,21 @@ class FlexiDurableTests(FlexiCase):
 
     def test_crowded(self) -> None:
         """While too much waits for the disk, those who publish what is durable are not read, and others are."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         self.alice.publish("d", 1)
         self.bob.publish("t", 2)
         self.assertEqual((self.alice.paused, self.bob.paused), (True, False))
         self.clock.pump([30] * 10)  # without listening there is no silence
         self.assertEqual((self.alice.closed, self.bob.closed), (False, True))
         self.commit()
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertFalse(self.alice.paused)
         self.alice.publish("d", 3)
         self.assertFalse(self.alice.paused)
 
     def test_behindTransaction(self) -> None:
         """What waits for a transaction that is read back stays within its bound; all of it comes, in order."""
-        self.patch(transactions, "CROWDED", 16_384)
+        self.patch(transactions, "OVERLOAD_BYTES", 16_384)
         broker, tokens = self.server.broker, ["1"]
         staged = [(Envelope(broker.topicFor(broker.itself, "d"), broker.itself, OneByOne()), text("first"), 1)]
         self.journal.stage("q", 1, "p", staged, lambda token, reason: None)
@@ -340,9 +340,9 @@ class FlexiDurableTests(FlexiCase):
 
     def test_crowdedAndLost(self) -> None:
         """A connection that is lost meanwhile is no trouble."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         self.alice.publish("d", 1).leave()
-        self.journal.crowded = False
+        self.journal.overloaded = False
 
 
 class BlipDurableTests(BlipCase):
@@ -428,13 +428,13 @@ class BlipDurableTests(BlipCase):
 
     def test_crowded(self) -> None:
         """While too much waits for the disk, those who publish what is durable are not read, and others are."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         peer, other = self.login(), self.login()
         peer.say(publish("t", b"a"))
         other.say(publish("t2", b"a", 0))
         self.assertEqual((peer.paused, other.paused), (True, False))
         self.commit()
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertFalse(peer.paused)
 
     def test_manyPings(self) -> None:
@@ -524,13 +524,13 @@ class MiniDurableTests(MiniCase):
 
     def test_crowded(self) -> None:
         """While too much waits for the disk, those who publish are not read, and others are."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         peer, other = self.peer(), self.peer()
         peer.say(b"PRODUCE:1:::t:::x\n")
         self.assertEqual(other.ask(b"PING:\n"), b"PONG:\n")
         self.assertEqual((peer.paused, other.paused), (True, False))
         self.commit()
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertEqual((peer.paused, peer.heard()), (False, b"1\n"))
 
     def test_notOnce(self) -> None:
@@ -615,7 +615,7 @@ class IdentityDurableTests(IdentityCase):
 
     def test_crowded(self) -> None:
         """While too much waits for the disk, those who publish what is durable are not read, and never silent."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         user, other = self.user("d"), self.user("t")
         user.sayText("PUBLISH:d:a")
         other.sayText("PUBLISH:t:a")
@@ -623,7 +623,7 @@ class IdentityDurableTests(IdentityCase):
         self.clock.pump([30] * 10)
         self.assertEqual((user.closed, other.closed), (False, True))
         self.commit()
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertFalse(user.paused)
 
 
@@ -647,12 +647,12 @@ class FlexiWebSocketDurableTests(FlexiWebSocketCase):
 
     def test_crowded(self) -> None:
         """A connection that publishes what is durable is not read while too much waits for the disk."""
-        self.journal.crowded = True
+        self.journal.overloaded = True
         peer, other = self.arrive().join(), self.arrive().join()
         peer.tell("PUB", {"topic": "d"})
         other.tell("PUB", {"topic": "t"})
         self.assertEqual((peer.paused, other.paused), (True, False))
-        self.journal.crowded = False
+        self.journal.overloaded = False
         self.assertFalse(peer.paused)
 
 

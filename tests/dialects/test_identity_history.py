@@ -91,7 +91,7 @@ class HistoryTests(IdentityCase):
             self.settle()
         self.say("4")
         self.assertEqual([text[-1] for text in peer.texts()], ["1", "2", "3", "4"])
-        self.assertEqual(self.broker.topics.standIns, {})
+        self.assertEqual(self.broker.topics.proxies, {})
 
     def test_twice(self) -> None:
         """A SUBSCRIBE that changes nothing brings nothing but its SUB-ACK."""

@@ -5,15 +5,15 @@ from typing import Any
 from twisted.internet.testing import StringTransport
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
-from fleximq.broker.replay.feed import LateForm, LateRun
+from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.replay.feed import DeferredForm, DeferredRun
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, DROPPED, Block, Drop
 from fleximq.dialects.outbox import Outbox
 from fleximq.interfaces import IForm
 from tests.dialects.connection.test_slow_consumer import PolicyCase, Publisher
 
-ENVELOPE = Envelope(Topic("a"), Client(1, "fleximq", "one"), None)
+ENVELOPE = Envelope(Topic("a"), ConnectedClient(1, "fleximq", "one"), None)
 
 
 @implementer(IForm)
@@ -49,9 +49,9 @@ class LateTests(PolicyCase):
         """Note what is done in which order."""
         super().setUp()
         self.order: list[str] = []
-        self.form = LateForm(Noting(self.order))
+        self.form = DeferredForm(Noting(self.order))
 
-    def late(self, body: bytes) -> LateRun:
+    def late(self, body: bytes) -> DeferredRun:
         """Return a run that becomes these bytes."""
         return self.form.render(ENVELOPE, body, 1)
 

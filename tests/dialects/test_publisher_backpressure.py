@@ -4,7 +4,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.publisher_backpressure import pausePublisher
 from tests.dialects.connection.test_slow_consumer import Publisher
 
@@ -12,15 +12,15 @@ from tests.dialects.connection.test_slow_consumer import Publisher
 class _Broker:
     """Says whether it is crowded, and keeps what is to be called."""
 
-    def __init__(self, crowded: bool) -> None:
-        self.crowded = crowded
+    def __init__(self, overloaded: bool) -> None:
+        self.overloaded = overloaded
         self.calls: list[Any] = []
 
-    def whenRoom(self, call: Any) -> None:
+    def whenRelieved(self, call: Any) -> None:
         """Keep it."""
         self.calls.append(call)
 
-    def whenKept(self, call: Any, client: Client) -> None:
+    def whenPublicationsDecided(self, call: Any, client: ConnectedClient) -> None:
         """Keep it."""
         self.calls.append(call)
 
@@ -44,11 +44,11 @@ class _Session:
 class HoldBackTests(SynchronousTestCase):
     """After a read whose publications are on their way to the disk."""
 
-    def read(self, crowded: bool = False, owed: int = 0) -> tuple[Publisher, list[Any]]:
+    def read(self, overloaded: bool = False, owed: int = 0) -> tuple[Publisher, list[Any]]:
         """Hold somebody back if need be; return him, and what may let him go on."""
         publisher = Publisher()
-        broker = _Broker(crowded)
-        self.client = Client(1000, "any", "any-1000")
+        broker = _Broker(overloaded)
+        self.client = ConnectedClient(1000, "any", "any-1000")
         session: Any = _Session(broker, owed)
         reader: Any = publisher
         pausePublisher(session, self.client, reader)
@@ -63,8 +63,8 @@ class HoldBackTests(SynchronousTestCase):
 
     def test_each(self) -> None:
         """When the journal is crowded, or his answers are more than he may leave unread, not until that is over."""
-        for crowded, owed in ((True, 0), (False, 101)):
-            publisher, [call] = self.read(crowded, owed)
+        for overloaded, owed in ((True, 0), (False, 101)):
+            publisher, [call] = self.read(overloaded, owed)
             self.assertFalse(publisher.read)
             call()
             self.assertEqual((publisher.read, publisher.listened), (True, [False, True]))

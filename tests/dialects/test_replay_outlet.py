@@ -4,7 +4,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.dialects.outbox import Outbox
@@ -23,7 +23,9 @@ class ReplayingTests(SynchronousTestCase):
         self.transport = StringTransport()
         self.overflows = 0
         self.outbox = Outbox(self.transport, WriteTurn(self.clock), MARK, self._overflowed)
-        self.replaying = ReplayOutlet(Collector(), self.outbox, self.clock, LateForm(FLEXI_FORM), lambda batches: b"")
+        self.replaying = ReplayOutlet(
+            Collector(), self.outbox, self.clock, DeferredForm(FLEXI_FORM), lambda batches: b""
+        )
 
     def _overflowed(self) -> None:
         self.overflows += 1
@@ -36,7 +38,7 @@ class ReplayingTests(SynchronousTestCase):
         self.assertFalse(self.replaying.full)
         self.replaying.send(b"x")
         self.assertTrue(self.replaying.full)
-        self.replaying.whenRoom(lambda: called.append(1))
+        self.replaying.whenRelieved(lambda: called.append(1))
         self.outbox.resumeProducing()
         self.assertEqual(called, [])
         self.clock.advance(0)

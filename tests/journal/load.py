@@ -276,7 +276,7 @@ class Load:
 
         if self.journal._group.readOnly is None:
             self.barriers.append(barrier)
-            self.journal.whenSafe(safe)
+            self.journal.whenCommitted(safe)
 
     def _stage(self) -> None:
         payloads = [self._payload() for _ in range(3)]

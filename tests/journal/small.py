@@ -126,14 +126,14 @@ def _fill(journal: JournalAtOnce, query: str, rounds: int, clean: bool) -> dict[
             journal.commitStaged(query, number, tokens, published)
         journal.note(QueueDelivered("q:a", 2, array("Q")))
         journal.note(QueueAcknowledged("q:a", array("Q", [1 + number])))
-        journal.whenSafe(lambda: None)
+        journal.whenCommitted(lambda: None)
         journal.worker.drain()
     # While this is written, what follows becomes one commit of three frames.
     append("c", 1002, b"", [b"the last but one"])
     append("c", 1002, b"", [b"the last"])
     journal.stage(query, rounds, "0", [(envelope("sink0", 2), [b"never"], 1)], lambda token, reason: None)
     journal.note(QueueAcknowledged("q:a", array("Q", [2])))
-    journal.whenSafe(lambda: None)
+    journal.whenCommitted(lambda: None)
     journal.worker.drain()
     if clean:
         journal.close()

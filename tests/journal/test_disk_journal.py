@@ -317,7 +317,7 @@ class FullTests(JournalCase):
         self.assertEqual(tokens, [(None, error.reason)])
         safe: list[int] = []
         self.journal.note(QueueAcknowledged("q:a", array("Q", [1])))
-        self.journal.whenSafe(lambda: safe.append(1))
+        self.journal.whenCommitted(lambda: safe.append(1))
         self.steps.all()
         self.assertEqual((safe, self.journal.health()["state"]), ([1], "ok"))
 

@@ -26,7 +26,7 @@ class MemoryJournalTests(SynchronousTestCase):
         said: list[int] = []
         journal = MemoryJournal()
         journal.append(None, b"body", 3, lambda offset, reason: None)
-        journal.whenSafe(lambda: said.append(1))
+        journal.whenCommitted(lambda: said.append(1))
         self.assertEqual(said, [1])
 
     def test_nothing(self) -> None:

@@ -26,8 +26,9 @@ from typing import NamedTuple
 from fleximq.pipeline import lake
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.journal_files import JournalFiles
-from fleximq.pipeline.lake.compaction import Wanted, compact
+from fleximq.pipeline.lake.compaction import compact
 from fleximq.pipeline.lake.table.ledger import readLedger
+from fleximq.pipeline.lake.table.table_log import CompactionGoal
 from tests.broker_process import BrokerProcess
 from tests.pipeline.publishers import PUBLISHERS, Publisher
 from tests.pipeline.session import sharedSession
@@ -257,7 +258,7 @@ class EndToEnd:
             if self._batch() < 0:
                 continue
             try:
-                self.joined += sum(done.before for done in compact(self._table, Wanted(olderThan=0)))
+                self.joined += sum(done.before for done in compact(self._table, CompactionGoal(olderThan=0)))
             except Exception as error:
                 self.faults.append(f"compact: {error!r}")
                 return

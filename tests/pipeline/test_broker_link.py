@@ -6,7 +6,7 @@ from typing import Any, cast
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost, JoinRefused, RequestFailed
-from fleximq.pipeline.broker_link import Link, Place
+from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused
 from tests.broker_process import BrokerProcess
 
@@ -105,7 +105,7 @@ class FakePlace:
 class LinkTests(SynchronousTestCase):
     """Asking, and asking again."""
 
-    def link(self, answers: list[Any], connecting: list[Exception | None] | None = None) -> Link:
+    def link(self, answers: list[Any], connecting: list[Exception | None] | None = None) -> BrokerLink:
         """Return a link whose time passes by sleeping only."""
         self.time = 0.0
         self.place = FakePlace(answers, connecting)
@@ -113,7 +113,7 @@ class LinkTests(SynchronousTestCase):
         def sleep(seconds: float) -> None:
             self.time += seconds
 
-        return Link(cast(Place, self.place), sleep, lambda: self.time)
+        return BrokerLink(cast(Place, self.place), sleep, lambda: self.time)
 
     def test_answer(self) -> None:
         """One connection serves all that is asked."""
@@ -179,7 +179,7 @@ class RealBrokerTests(SynchronousTestCase):
         """A broker answers while it is there, and is missed afterwards; without a journal it has none to be read."""
         with BrokerProcess() as broker:
             place = Place(f"tcp://127.0.0.1:{broker.port()}", patience=0.2)
-            with Link(place) as link:
+            with BrokerLink(place) as link:
                 self.assertIsNone(link.ask("/broker/about")["journal"])
                 self.assertRaises(NotJournalled, link.ask, "/journal/bounds")
                 broker.stop()

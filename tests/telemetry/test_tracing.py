@@ -14,7 +14,7 @@ from zope.interface.verify import verifyObject
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.presence import OwnMessages
-from fleximq.broker.rules import Rules
+from fleximq.broker.rules import BrokerRules
 from fleximq.config.settings import Settings
 from fleximq.errors import NotKept
 from fleximq.interfaces import IForm, IRecordWatcher, ISubscriber
@@ -58,7 +58,7 @@ class TracingCase(SynchronousTestCase):
         self.failures: list[Exception] = []
         self.broker = Broker(
             self.clock, self.journal, lambda digits: "0" * digits, lambda message: "x", self.failures.append,
-            Rules(durable=("kept.#",)),
+            BrokerRules(durable=("kept.#",)),
         )  # fmt: skip
         self.context = ExtensionContext(self.broker, Settings(), self.clock)
         self.service = TelemetryService(

@@ -2,7 +2,7 @@
 
 The rules are those of the BlipMQ document and of docs/dialects.rst: the delivered QoS is the lower of the
 publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: who
-publishes asks :meth:`Subscription.admits` of all subscriptions before any is filled. QoS0 messages are handed out
+publishes asks :meth:`PolledSubscription.admits` of all subscriptions before any is filled. QoS0 messages are handed out
 once and forgotten; they make room for others, oldest first. Both kinds come in their common order.
 
 A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; when the last
@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 from zope.interface import implementer
 
 from fleximq.broker.deadlines import Deadline, Deadlines
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
-from fleximq.broker.queues.waiting_messages import ANY, Backlog, cost, costOf
+from fleximq.broker.queues.waiting_messages import ANY, WaitingMessages, cost, costOf
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
 
 
 @implementer(ISubscriber, IGuard)
-class Subscription:
+class PolledSubscription:
     """One subscription: a queue for what is tracked, and beside it the messages that are not.
 
     :param id: its number, from 1.
@@ -51,8 +51,8 @@ class Subscription:
         grace: float,
         kept: bool = False,
         counted: Callable[[str, int], None],
-        onAttached: Callable[[object, "Subscription"], None],
-        onGraceOver: Callable[["Subscription"], None],
+        onAttached: Callable[[object, "PolledSubscription"], None],
+        onGraceOver: Callable[["PolledSubscription"], None],
     ) -> None:
         self.id = id
         self.owner = owner
@@ -69,7 +69,7 @@ class Subscription:
         self._graceTime: Deadline | None = None
         self._idleSince = deadlines.seconds()
         self._closed = False
-        self._untracked = Backlog()
+        self._untracked = WaitingMessages()
         # For each untracked message the tag that the last tracked message before it has, or will have.
         self._after: deque[int] = deque()
 
@@ -129,7 +129,7 @@ class Subscription:
         else:
             self._deliverUntracked(rendered)
 
-    def poll(self, holder: object) -> Delivery | None:
+    def poll(self, holder: object) -> QueueDelivery | None:
         """Hand out the next message, with the QoS it is delivered with; None if there is none.
 
         A tag of 0 means that no acknowledgement is expected. The holder is attached by this.
@@ -139,7 +139,7 @@ class Subscription:
             return self._pollUntracked()
         return self._queue.take(holder)
 
-    def pollMany(self, holder: object, number: int, most: int = ANY) -> list[Delivery]:
+    def pollMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Hand out ``number`` messages or as many as there are; as :meth:`poll` for each, but quicker.
 
         :param most: no more are handed out when these cost so many bytes.
@@ -147,7 +147,7 @@ class Subscription:
         self._use(holder)
         if not self._untracked:
             return self._queue.takeMany(holder, number, most)
-        deliveries: list[Delivery] = []
+        deliveries: list[QueueDelivery] = []
         while self._untracked and len(deliveries) < number and most > 0:
             ahead = self._queue.returned + self._after[0] - self._queue.lastTag
             if ahead > 0:
@@ -165,10 +165,10 @@ class Subscription:
         """Remove the message with this tag for good, also after it has returned; False if it is unknown."""
         return self._queue.acknowledge(tag)
 
-    def bury(self, delivery: Delivery) -> None:
+    def deadLetter(self, delivery: QueueDelivery) -> None:
         """Take out what was just handed out but cannot be sent: to the dead letters, or dropped if untracked."""
         if delivery.tag:
-            self._queue.bury(delivery.tag)
+            self._queue.deadLetter(delivery.tag)
         else:
             self._counted(DROPPED, 1)
 
@@ -245,12 +245,12 @@ class Subscription:
         self._after.extend([self._queue.lastTag + self._queue.untried] * len(fitting))
         self._makeRoom()
 
-    def _pollUntracked(self) -> Delivery:
+    def _pollUntracked(self) -> QueueDelivery:
         self._after.popleft()
         message = self._untracked.popleft()
         if message is None:
             raise IndexError("no untracked message waits")
-        return Delivery(0, message if message.qos == 0 else message._replace(qos=0), 1)
+        return QueueDelivery(0, message if message.qos == 0 else message._replace(qos=0), 1)
 
     def _makeRoom(self) -> None:
         """Drop untracked messages, oldest first, as far as the bounds ask for it."""

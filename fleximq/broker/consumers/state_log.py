@@ -5,12 +5,12 @@ Which subscriptions and work queues there are, told to the journal as they begin
 
 from collections.abc import Callable
 
-from fleximq.broker.consumers.polled_subscriptions import Subscription
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import keyOf as keyOfSubscription
-from fleximq.broker.consumers.work_queues import TopicQueue
+from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.queues.durable_queue import KeptQueue
+from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
 from fleximq.values.state_records import QueueClosed, QueueOpened
@@ -21,7 +21,7 @@ IDS = "i:"
 _BLOCK = 1000
 
 
-class Openings:
+class OpeningLog:
     """Notes what is to be there again after a restart.
 
     ``lastId`` is the last id of a subscription that may have been given, as far as the journal knows.
@@ -31,7 +31,7 @@ class Openings:
         self.lastId = 0
         self._journal = journal
 
-    def subscribed(self, subscription: Subscription) -> None:
+    def subscribed(self, subscription: PolledSubscription) -> None:
         """Note that a subscription was opened, or at least that its id was given."""
         if subscription.kept:
             key, owner = keyOfSubscription(subscription.id), subscription.owner
@@ -40,17 +40,17 @@ class Openings:
             self.lastId = subscription.id + _BLOCK
             self._opened(IDS, "", 0, self.lastId, None)
 
-    def subscriptionExpired(self, subscription: Subscription) -> None:
+    def subscriptionExpired(self, subscription: PolledSubscription) -> None:
         """Note that a subscription has expired."""
         if subscription.kept:
             self._journal.note(QueueClosed(keyOfSubscription(subscription.id)))
 
-    def queueOpened(self, queue: TopicQueue) -> None:
+    def queueOpened(self, queue: WorkQueue) -> None:
         """Note that a topic has a queue."""
         if queue.kept:
             self._opened(keyOfQueue(queue.name), queue.name, 1, 0, None)
 
-    def queueExpired(self, queue: TopicQueue) -> None:
+    def queueExpired(self, queue: WorkQueue) -> None:
         """Note that a topic's queue has expired."""
         if queue.kept:
             self._journal.note(QueueClosed(keyOfQueue(queue.name)))
@@ -59,21 +59,21 @@ class Openings:
         self._journal.note(QueueOpened(key, topic, qos, id, owner, self._journal.end))
 
 
-Bury = Callable[[str, Message, Callable[[str | None], None]], None]
+DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
 
 
-class Noting:
+class StateLog:
     """Gathers the queues of which something is to be noted; provides
-    :class:`fleximq.broker.queues.durable_queue.Keeping`.
+    :class:`fleximq.broker.queues.durable_queue.QueueLog`.
 
     :param bury: brings a message to the dead letters and tells whether it is kept there, or why not.
     """
 
-    def __init__(self, journal: IJournal, deadlines: Deadlines, bury: Bury) -> None:
+    def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter) -> None:
         self.journal = journal
-        self.bury = bury
+        self.deadLetter = deadLetter
         self._deadlines = deadlines
-        self._changed: dict[KeptQueue, None] = {}
+        self._changed: dict[DurableQueue, None] = {}
 
     def wall(self) -> int:
         """Return the microseconds since 1970."""
@@ -83,7 +83,7 @@ class Noting:
         """Call in the next turn."""
         self._deadlines.call(0, call)
 
-    def changed(self, queue: KeptQueue) -> None:
+    def changed(self, queue: DurableQueue) -> None:
         """Ask this queue for its notes when the turn is over, or before somebody asks what is safe."""
         if not self._changed:
             self._deadlines.call(0, self.flush)

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from fleximq.broker.authorization import permit, permits
-from fleximq.broker.consumers.state_log import Openings
-from fleximq.broker.consumers.work_queues import TopicQueue, TopicQueues
-from fleximq.broker.envelope import Client, Delivery, Envelope
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.consumers.state_log import OpeningLog
+from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.waiting_messages import weigh
-from fleximq.broker.rules import Rules
+from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.names import isOwn
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import InvalidTopic, NoCapacity
@@ -23,7 +23,7 @@ from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Message
 
 
-class WorkQueues:
+class WorkQueueAccess:
     """Lets topics have queues, lets clients take from them, and ends them; ``queues`` are all there are.
 
     :param idOf: returns the id a message has in a queue, a new one where it brought none.
@@ -32,18 +32,18 @@ class WorkQueues:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: BrokerRules,
         journal: IJournal,
         topics: TopicTable,
-        openings: Openings,
-        makeQueue: MakeQueue,
+        openings: OpeningLog,
+        makeQueue: QueueFactory,
         idOf: Callable[[Message], str],
         lasts: Callable[[str], bool],
     ) -> None:
         self._journal = journal
         self._topics = topics
         self._openings = openings
-        self.queues = TopicQueues(
+        self.queues = WorkQueues(
             makeQueue,
             expiry=rules.queueExpiry,
             maxQueues=rules.limits.queues,
@@ -52,7 +52,7 @@ class WorkQueues:
             lasts=lasts,
         )
 
-    def ensure(self, name: str) -> TopicQueue:
+    def ensure(self, name: str) -> WorkQueue:
         """Return the queue of a topic, which it has from now on.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
@@ -66,20 +66,20 @@ class WorkQueues:
             self._topics.subscribe(queue, name, queue=True, kept=queue.kept)
         return queue
 
-    def refusal(self, queue: TopicQueue, envelope: Envelope, body: Any, count: int) -> str | None:
+    def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
         """Return why a queue does not take what MiniMQ produces; None if it does. The topic is in the table."""
         size = weigh(envelope.source.messages(body))
         if queue.everConsumed:
             return queue.admits(envelope.topic.owed + count, envelope.topic.owedBytes + size)
         return queue.admits(count, size)
 
-    def expectReplies(self, client: Client, name: str) -> None:
+    def expectReplies(self, client: ConnectedClient, name: str) -> None:
         """See :meth:`fleximq.broker.broker.Broker.expectReplies`."""
         if not isOwn(name) and permits(client, Action.CONSUME, name):
             with suppress(InvalidTopic, NoCapacity):
                 self.ensure(name)
 
-    def consume(self, client: Client, name: str) -> Delivery | None:
+    def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
         """See :meth:`fleximq.broker.broker.Broker.consume`."""
         permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
@@ -88,7 +88,7 @@ class WorkQueues:
             client.consumed = True
         return delivery
 
-    def consumeMany(self, client: Client, name: str, number: int, most: int) -> Sequence[Delivery]:
+    def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int) -> Sequence[QueueDelivery]:
         """See :meth:`fleximq.broker.broker.Broker.consumeMany`."""
         permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
@@ -97,23 +97,23 @@ class WorkQueues:
             client.consumed = True
         return deliveries
 
-    def whenAvailable(self, client: Client, name: str, call: Callable[[], None]) -> Callable[[], None]:
+    def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """See :meth:`fleximq.broker.broker.Broker.whenAvailable`."""
         permit(client, Action.CONSUME, name)
         return self.ensure(name).whenReady(call)
 
-    def loading(self, name: str) -> TopicQueue | None:
+    def loading(self, name: str) -> WorkQueue | None:
         """See :meth:`fleximq.broker.broker.Broker.loadingQueue`."""
         queue = self.queues.get(name)
         return queue if queue is not None and queue.loading else None
 
-    def acknowledge(self, id: str, client: Client | None) -> None:
+    def acknowledge(self, id: str, client: ConnectedClient | None) -> None:
         """See :meth:`fleximq.broker.broker.Broker.acknowledgeMessage`."""
         if client is not None:
             client.consumed = self._journal.onDisk
         restricted = client is not None and client.rights is not EVERYTHING
         self.queues.acknowledge(id, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
-    def _expired(self, queue: TopicQueue) -> None:
+    def _expired(self, queue: WorkQueue) -> None:
         self._openings.queueExpired(queue)
         self._topics.unsubscribe(queue, queue.name, queue=True)

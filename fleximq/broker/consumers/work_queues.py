@@ -12,12 +12,12 @@ from functools import partial
 
 from zope.interface import implementer
 
-from fleximq.broker.consumers.delivered_ids import DeliveredIds, Place
+from fleximq.broker.consumers.delivered_ids import DeliveredIds, DeliveryIndex
 from fleximq.broker.deadlines import TOLERANCE, Deadline
-from fleximq.broker.envelope import Delivery
-from fleximq.broker.queues.durable_queue import KeptQueue
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue import QUEUED, Queue
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.topics.topic_table import SYSTEM
@@ -41,7 +41,7 @@ def keyOf(topic: str) -> str:
 
 
 @implementer(ISubscriber)
-class TopicQueue:
+class WorkQueue:
     """The queue of one topic. Every message in it has a ``message_id`` that MiniMQ can spell.
 
     ``name`` is its topic. ``everConsumed`` tells whether anybody ever asked it for a message, ``lastUsed`` the
@@ -54,7 +54,7 @@ class TopicQueue:
         self,
         name: str,
         *,
-        makeQueue: MakeQueue,
+        makeQueue: QueueFactory,
         seconds: Callable[[], float],
         ids: DeliveredIds,
         idOf: Callable[[Message], str],
@@ -90,7 +90,7 @@ class TopicQueue:
     @property
     def kept(self) -> bool:
         """Whether it outlives the process."""
-        return isinstance(self._queue, KeptQueue)
+        return isinstance(self._queue, DurableQueue)
 
     @property
     def queue(self) -> Queue:
@@ -120,15 +120,15 @@ class TopicQueue:
         """Put all of these in; those without an id get one when they are handed out. Overflow drops the oldest."""
         self._queue.deliver(rendered, count)
 
-    def consume(self) -> Delivery | None:
+    def consume(self) -> QueueDelivery | None:
         """Hand out the oldest message, None if there is none; either way the queue is in use now."""
         self._use()
         delivery = self._queue.take()
         if delivery is not None:
-            self._ids.delivered(delivery.message.message_id or "", Place(self._queue, delivery.tag))
+            self._ids.delivered(delivery.message.message_id or "", DeliveryIndex(self._queue, delivery.tag))
         return delivery
 
-    def consumeMany(self, number: int, most: int = ANY) -> list[Delivery]:
+    def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`consume` for each.
 
         :param most: no more are handed out when these cost so many bytes.
@@ -145,11 +145,11 @@ class TopicQueue:
         """
         return self._queue.whenReady(callback)
 
-    def handTo(self, holder: object, number: int) -> list[Delivery]:
+    def handTo(self, holder: object, number: int) -> list[QueueDelivery]:
         """Hand the oldest messages to an operator, which is no use of the queue: as many as can be taken now."""
         return self._queue.takeMany(holder, number)
 
-    def settle(self, delivery: Delivery) -> None:
+    def settle(self, delivery: QueueDelivery) -> None:
         """Be done with what was handed to an operator."""
         self._moved(delivery, True)
         self._queue.acknowledge(delivery.tag)
@@ -171,23 +171,23 @@ class TopicQueue:
             self._moved(delivery, True)
         return self._queue.close()
 
-    def restore(self, state: QueueState, idle: float) -> list[Delivery]:
+    def restore(self, state: QueueState, idle: float) -> list[QueueDelivery]:
         """Become what the journal knows of it, and return what was handed out once, without their ids.
 
         :param idle: seconds that nobody consumed.
         """
         self.everConsumed = state.consumed
         self.lastUsed = self._seconds() - idle
-        return self._queue.restore(state) if isinstance(self._queue, KeptQueue) else []
+        return self._queue.restore(state) if isinstance(self._queue, DurableQueue) else []
 
     def know(self, tag: int, message: Message) -> None:
         """Learn the id of what was handed out with this tag before a restart."""
         named = self._named(message)
-        if isinstance(self._queue, KeptQueue) and self._queue.know(tag, named):
-            self._ids.delivered(named.message_id or "", Place(self._queue, tag))
+        if isinstance(self._queue, DurableQueue) and self._queue.know(tag, named):
+            self._ids.delivered(named.message_id or "", DeliveryIndex(self._queue, tag))
 
     def _use(self) -> None:
-        if not self.everConsumed and isinstance(self._queue, KeptQueue):
+        if not self.everConsumed and isinstance(self._queue, DurableQueue):
             self._queue.use()
         self.everConsumed = True
         self.lastUsed = self._seconds()
@@ -196,12 +196,12 @@ class TopicQueue:
         id = self._idOf(message)
         return message if id == message.message_id else message._replace(message_id=id)
 
-    def _moved(self, delivery: Delivery, gone: bool) -> None:
+    def _moved(self, delivery: QueueDelivery, gone: bool) -> None:
         note = self._ids.forget if gone else self._ids.returned
-        note(delivery.message.message_id or "", Place(self._queue, delivery.tag))
+        note(delivery.message.message_id or "", DeliveryIndex(self._queue, delivery.tag))
 
 
-class TopicQueues:
+class WorkQueues:
     """All topic queues of a broker.
 
     :param makeQueue: makes the queue behind each of them.
@@ -215,12 +215,12 @@ class TopicQueues:
 
     def __init__(
         self,
-        makeQueue: MakeQueue,
+        makeQueue: QueueFactory,
         *,
         maxQueues: int,
         expiry: float,
         idOf: Callable[[Message], str],
-        onExpired: Callable[[TopicQueue], None],
+        onExpired: Callable[[WorkQueue], None],
         lasts: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         self._makeQueue = makeQueue
@@ -232,10 +232,10 @@ class TopicQueues:
         self._idOf = idOf
         self._onExpired = onExpired
         self._ids = DeliveredIds()
-        self._byTopic: dict[str, TopicQueue] = {}
+        self._byTopic: dict[str, WorkQueue] = {}
         self._expiries: dict[str, Deadline] = {}
         self._dead = 0
-        self._unknown: deque[tuple[TopicQueue, Delivery]] = deque()
+        self._unknown: deque[tuple[WorkQueue, QueueDelivery]] = deque()
         self._early: list[tuple[str, Callable[[str], bool] | None]] = []
         self._afterwards: list[Callable[[], None]] = []
         self._learning = False
@@ -244,15 +244,15 @@ class TopicQueues:
         """Return the number of queues."""
         return len(self._byTopic)
 
-    def __iter__(self) -> Iterator[TopicQueue]:
+    def __iter__(self) -> Iterator[WorkQueue]:
         """Iterate over all queues, oldest first; the loop may make and remove some."""
         return iter(list(self._byTopic.values()))
 
-    def get(self, topic: str) -> TopicQueue | None:
+    def get(self, topic: str) -> WorkQueue | None:
         """Return the queue of this topic, None if it has none."""
         return self._byTopic.get(topic)
 
-    def ensure(self, topic: str) -> tuple[TopicQueue, bool]:
+    def ensure(self, topic: str) -> tuple[WorkQueue, bool]:
         """Return the queue of this topic, and whether it was made just now; then the caller subscribes it.
 
         :raises NoCapacity: when there are too many queues to make one more.
@@ -265,7 +265,7 @@ class TopicQueues:
             raise NoCapacity(f"there are {self.maxQueues} queues already")
         return self._add(topic), True
 
-    def restore(self, state: QueueState, idle: float) -> TopicQueue:
+    def restore(self, state: QueueState, idle: float) -> WorkQueue:
         """Make a queue what the journal knows of it; :meth:`learn` is called when all are there.
 
         :param idle: seconds that nobody consumed from it.
@@ -298,7 +298,7 @@ class TopicQueues:
         return False
 
     def _learnt(
-        self, journal: IJournal, portion: Sequence[tuple[TopicQueue, Delivery]], messages: Sequence[Message]
+        self, journal: IJournal, portion: Sequence[tuple[WorkQueue, QueueDelivery]], messages: Sequence[Message]
     ) -> None:
         found = {message.offset: message for message in messages}
         until = messages[-1].offset if messages else ANY
@@ -310,8 +310,8 @@ class TopicQueues:
                 self._unknown.append((queue, delivery))
         self.learn(journal)
 
-    def _add(self, topic: str, idle: float = 0.0) -> TopicQueue:
-        queue = self._byTopic[topic] = TopicQueue(
+    def _add(self, topic: str, idle: float = 0.0) -> WorkQueue:
+        queue = self._byTopic[topic] = WorkQueue(
             topic, makeQueue=self._makeQueue, seconds=self._deadlines.seconds, ids=self._ids, idOf=self._idOf
         )
         if topic.startswith(DEAD):
@@ -320,7 +320,7 @@ class TopicQueues:
             self._watch(queue, max(0.0, self._expiry - idle))
         return queue
 
-    def consume(self, topic: str, holder: object = None) -> Delivery | None:
+    def consume(self, topic: str, holder: object = None) -> QueueDelivery | None:
         """Hand out the oldest message of this topic's queue; None if there is none, or no queue.
 
         The message has the id by which it is acknowledged as its ``message_id``. ``holder`` does not matter:
@@ -329,7 +329,7 @@ class TopicQueues:
         queue = self._byTopic.get(topic)
         return None if queue is None else queue.consume()
 
-    def consumeMany(self, topic: str, number: int, holder: object = None, most: int = ANY) -> list[Delivery]:
+    def consumeMany(self, topic: str, number: int, holder: object = None, most: int = ANY) -> list[QueueDelivery]:
         """Hand out ``number`` messages or as many as there are; as :meth:`consume` for each, but quicker.
 
         :param most: no more are handed out when these cost so many bytes.
@@ -362,10 +362,10 @@ class TopicQueues:
         self._unknown.clear()
         self._dead = 0
 
-    def _watch(self, queue: TopicQueue, delay: float) -> None:
+    def _watch(self, queue: WorkQueue, delay: float) -> None:
         self._expiries[queue.name] = self._deadlines.call(delay, partial(self._comeUp, queue))
 
-    def _comeUp(self, queue: TopicQueue) -> None:
+    def _comeUp(self, queue: WorkQueue) -> None:
         """Let the queue expire, or come again when it may: consuming moves no deadline, so this one is early."""
         now = self._deadlines.seconds()
         if queue.waiting:

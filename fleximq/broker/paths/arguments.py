@@ -6,7 +6,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.errors import BadRequest, NoCapacity
 
 if TYPE_CHECKING:
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 Arguments = Mapping[str, Any]
 #: Takes who asks, and arguments, and gives a value for MessagePack, or an error, to the last one; now or later.
-Path = Callable[["Broker", Client, Arguments, Callable[[Any], None]], None]
+Path = Callable[["Broker", ConnectedClient, Arguments, Callable[[Any], None]], None]
 
 _PAGE = 100
-_PAGE_MOST = 1000
-_NUMBER_MOST = (1 << 63) - 1
+_MAX_PAGE = 1000
+_MAX_NUMBER = (1 << 63) - 1
 
 
 def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
@@ -30,8 +30,8 @@ def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
     limit = arguments.get("limit", _PAGE)
     if isinstance(after, bool) or not isinstance(after, kind):
         raise BadRequest(f"'after' must be of type {kind.__name__}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _PAGE_MOST:
-        raise BadRequest(f"'limit' must be a whole number from 1 to {_PAGE_MOST}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_PAGE:
+        raise BadRequest(f"'limit' must be a whole number from 1 to {_MAX_PAGE}")
     return after, limit
 
 
@@ -44,7 +44,7 @@ def listing(
     return {title: [show(row) for row in found[:limit]], "next": key(found[limit - 1]) if more else None}
 
 
-class Names:
+class SortedNames:
     """Names in their order, which is found anew only where others are asked for than the last time.
 
     For listings so long that every page would put all of it in order: a page costs 0.03 us for each name that there is,
@@ -64,7 +64,7 @@ class Names:
         return islice(self._sorted, bisect_right(self._sorted, after), None)
 
 
-def number(arguments: Arguments, name: str, otherwise: int | None = None, most: int = _NUMBER_MOST) -> int:
+def number(arguments: Arguments, name: str, otherwise: int | None = None, most: int = _MAX_NUMBER) -> int:
     """Return an argument that is a whole number from 0 on.
 
     :param otherwise: what it is if it is left out; None: it may not be.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, Path, array, journalOf, listing, number, page, text
 from fleximq.errors import BadRequest
 from fleximq.values.records import StoredBatch
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 Answer = Callable[[Any], None]
 #: The latest time in milliseconds that is one in microseconds, too.
-_MILLISECONDS_MOST = ((1 << 63) - 1) // 1000
+_MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 
 
-def lag(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def lag(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/lag``: the ``journal``'s id, and how many of the words were ``taken``, as they are about it.
 
     ``groups`` are maps with ``group``, ``journal`` and ``next``, the offset before which the group is done with
@@ -44,12 +44,12 @@ def _word(broker: "Broker", word: Any) -> tuple[str, GroupProgress]:
         raise BadRequest("'groups' must be maps")
     name = text(word, "group", MAX_GROUP_NAME_BYTES)
     before = broker.groups.get(name)
-    time = number(word, "time", broker.groups.wall() // 1000, _MILLISECONDS_MOST) * 1000
+    time = number(word, "time", broker.groups.wall() // 1000, _MAX_MILLISECONDS) * 1000
     lost = number(word, "lost", 0 if before is None else before.lost)
     return text(word, "journal", MAX_GROUP_NAME_BYTES), GroupProgress(name, number(word, "next"), time, lost)
 
 
-def groups(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def groups(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/groups``: every group by name, and how far it is behind the ``end`` of the ``journal``.
 
     That is about so many ``records`` and ``bytes``, and so many ``seconds`` that the oldest of these has waited; nil if
@@ -63,7 +63,7 @@ def groups(broker: "Broker", client: Client, arguments: Arguments, answer: Answe
     _ages(broker, [row for row in rows if row["records"]], lambda: answer(found))
 
 
-def forget(broker: "Broker", client: Client, arguments: Arguments, answer: Answer) -> None:
+def forget(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/forget``: whether there was a ``group`` of this name, which is ``forgotten`` now."""
     journalOf(broker)
     answer({"forgotten": broker.groups.forget(text(arguments, "group", MAX_GROUP_NAME_BYTES))})

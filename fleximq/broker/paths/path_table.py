@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fleximq.broker.authorization import permit, sees
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, Path, listing, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, commit, stage
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ARGUMENT_BYTES = 64 * KIBIBYTE
 
 
-def about(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
+def about(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/about``: :func:`overview`, and which dialects are spoken, and the time in milliseconds."""
     return {
         **overview(broker),
@@ -37,13 +37,13 @@ def about(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, A
     }
 
 
-def clients(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
+def clients(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/clients``: who is connected, by id."""
     after, limit = page(arguments, int, 0)
     return listing("clients", broker.clients, lambda client: client.id, after, limit, _client(broker))
 
 
-def topics(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, Any]:
+def topics(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue.
 
     Left out are those with which the asker may do nothing.
@@ -53,7 +53,7 @@ def topics(broker: "Broker", client: Client, arguments: Arguments) -> dict[str, 
     return listing("topics", seen, lambda topic: topic.name, after, limit, _topic(broker))
 
 
-def reload(broker: "Broker", client: Client, arguments: Arguments) -> Any:
+def reload(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> Any:
     """Answer ``/broker/reload``: let the broker read its settings again.
 
     The answer names the settings that have ``changed``, and those that need a ``restart`` to change.
@@ -63,7 +63,7 @@ def reload(broker: "Broker", client: Client, arguments: Arguments) -> Any:
     return broker.reload()
 
 
-def _atOnce(tell: Callable[["Broker", Client, Arguments], Any]) -> Path:
+def _atOnce(tell: Callable[["Broker", ConnectedClient, Arguments], Any]) -> Path:
     """Return a path that gives what this returns."""
     return lambda broker, client, arguments, answer: answer(tell(broker, client, arguments))
 
@@ -82,7 +82,7 @@ PATHS: dict[str, Path] = {
 CHANGING = frozenset({"/broker/reload", "/journal/reopen", "/pipeline/forget"})
 
 
-def find(client: Client, path: str) -> Path:
+def find(client: ConnectedClient, path: str) -> Path:
     """Return what answers a broker path.
 
     :raises NotFound: there is no such path.
@@ -95,7 +95,7 @@ def find(client: Client, path: str) -> Path:
     return tell
 
 
-def argumentBytes(client: Client, path: str) -> int:
+def argumentBytes(client: ConnectedClient, path: str) -> int:
     """Return how long the arguments of a path may be, 0 if that is bounded by the size of a message only.
 
     Reading MessagePack can cost a hundred times its bytes.
@@ -106,7 +106,7 @@ def argumentBytes(client: Client, path: str) -> int:
     return 0 if find(client, path) in (stage, commit) else ARGUMENT_BYTES
 
 
-def answer(broker: "Broker", client: Client, path: str, arguments: Any, give: Callable[[Any], None]) -> None:
+def answer(broker: "Broker", client: ConnectedClient, path: str, arguments: Any, give: Callable[[Any], None]) -> None:
     """Let a broker path give its answer, now or later.
 
     :param arguments: a map, or None for none.
@@ -120,8 +120,8 @@ def answer(broker: "Broker", client: Client, path: str, arguments: Any, give: Ca
     tell(broker, client, arguments or {}, give)
 
 
-def _client(broker: "Broker") -> Callable[[Client], dict[str, Any]]:
-    def row(client: Client) -> dict[str, Any]:
+def _client(broker: "Broker") -> Callable[[ConnectedClient], dict[str, Any]]:
+    def row(client: ConnectedClient) -> dict[str, Any]:
         return {
             "client_id": client.id,
             "dialect": client.dialect,

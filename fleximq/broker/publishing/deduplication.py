@@ -10,7 +10,7 @@ A publisher that lost its connection cannot know what became of its last message
 have an id and are for a durable topic are stored again only if the first was refused, or is longer ago than the window.
 A repeat that comes while the first is on its way to the disk waits for the same commit, and is refused with it.
 
-What is remembered is bounded: beyond :data:`MOST_IDS` or :data:`MOST_BYTES` the oldest ids are forgotten before their
+What is remembered is bounded: beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten before their
 time, which is counted. An id costs 3 us.
 """
 
@@ -20,15 +20,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fleximq.broker.envelope import Envelope, Kept
-from fleximq.broker.publishing.fan_out import Delivering
-from fleximq.broker.publishing.slow_path import Publishing
-from fleximq.broker.rules import Rules
+from fleximq.broker.envelope import Envelope, OnDecided
+from fleximq.broker.publishing.fan_out import FanOut
+from fleximq.broker.publishing.slow_path import SlowPath
+from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError, NotKept
 from fleximq.values.records import DIALECTS, StoredBatch, idsOf
 
-MOST_IDS = 1_000_000
-MOST_BYTES = 64 << 20
+MAX_IDS = 1_000_000
+MAX_BYTES = 64 << 20
 #: What an id takes besides its letters (measured on CPython 3.11).
 ENTRY_BYTES = 224
 #: What is counted when ids are forgotten because there are too many.
@@ -39,7 +39,7 @@ REPEATED = "repeated publications"
 Key = tuple[str, str]
 
 
-class Claim:
+class PublicationKeys:
     """One run's ids, from the moment they are seen until the run is committed or refused.
 
     ``places`` are those of the messages that are new, ``number`` is the run's in the journal.
@@ -53,9 +53,9 @@ class Claim:
         self.time = time
         self.number = 0
         self.places: list[int] = []
-        self._waiting: dict[str, list[tuple[Kept, int]]] = {}
+        self._waiting: dict[str, list[tuple[OnDecided, int]]] = {}
 
-    def wait(self, id: str, kept: Kept | None, place: int) -> None:
+    def wait(self, id: str, kept: OnDecided | None, place: int) -> None:
         """Tell what becomes of a message to somebody who repeats it, in a run of his own at this place."""
         if kept is not None:
             self._waiting.setdefault(id, []).append((kept, place))
@@ -66,7 +66,7 @@ class Claim:
             kept(reason, (place,))
 
 
-class Idempotence:
+class RecentIds:
     """The ids of the window.
 
     :param window: microseconds for which an id is remembered.
@@ -81,8 +81,8 @@ class Idempotence:
         now: Callable[[], int],
         dialects: Collection[int],
         counted: Callable[[str, int], None],
-        mostIds: int = MOST_IDS,
-        mostBytes: int = MOST_BYTES,
+        mostIds: int = MAX_IDS,
+        mostBytes: int = MAX_BYTES,
     ) -> None:
         self._window = window
         self._now = now
@@ -90,7 +90,7 @@ class Idempotence:
         self._counted = counted
         self._mostIds = mostIds
         self._mostBytes = mostBytes
-        self._entries: dict[Key, int | Claim] = {}
+        self._entries: dict[Key, int | PublicationKeys] = {}
         self._order: deque[Key] = deque()
         self._size = 0
 
@@ -98,14 +98,14 @@ class Idempotence:
         """Return how many ids are remembered."""
         return len(self._entries)
 
-    def claim(self, topic: str, ids: Sequence[str], kept: Kept | None) -> tuple[Claim, int]:
+    def claim(self, topic: str, ids: Sequence[str], kept: OnDecided | None) -> tuple[PublicationKeys, int]:
         """Take hold of those of a run's ids that are new; return the claim, and the last run that repeats wait for.
 
         :param kept: told of repeats of what is not decided yet, when it is.
         """
         now = self._now()
         self._expire(now - self._window)
-        claim = Claim(topic, ids, now)
+        claim = PublicationKeys(topic, ids, now)
         entries = self._entries
         number = 0
         for place, id in enumerate(ids):
@@ -113,14 +113,14 @@ class Idempotence:
             if found is None:
                 claim.places.append(place)
                 self._add((topic, id), claim)
-            elif isinstance(found, Claim):
+            elif isinstance(found, PublicationKeys):
                 found.wait(id, kept, place)
                 number = max(number, found.number)
         if len(claim.places) < len(ids):
             self._counted(REPEATED, len(ids) - len(claim.places))
         return claim, number
 
-    def committed(self, claim: Claim) -> None:
+    def committed(self, claim: PublicationKeys) -> None:
         """Remember a run that was stored."""
         for place in claim.places:
             key = claim.topic, claim.ids[place]
@@ -128,7 +128,7 @@ class Idempotence:
                 self._entries[key] = claim.time
             claim.tell(key[1], None)
 
-    def refused(self, claim: Claim, places: Sequence[int], reason: str) -> None:
+    def refused(self, claim: PublicationKeys, places: Sequence[int], reason: str) -> None:
         """Let messages of these places be stored when they come again."""
         for place in reversed(places):
             key = claim.topic, claim.ids[place]
@@ -183,7 +183,7 @@ class Idempotence:
                 if id is not None:
                     self.remember(batch.topics[batch.topicOf[place]], id, batch.timestamps[place])
 
-    def _add(self, key: Key, entry: int | Claim) -> None:
+    def _add(self, key: Key, entry: int | PublicationKeys) -> None:
         self._entries[key] = entry
         self._order.append(key)
         self._size += ENTRY_BYTES + len(key[1])
@@ -201,18 +201,18 @@ class Idempotence:
         order, entries = self._order, self._entries
         while order:
             entry = entries.get(order[0])
-            if isinstance(entry, Claim) or (entry is not None and entry >= until):
+            if isinstance(entry, PublicationKeys) or (entry is not None and entry >= until):
                 return
             self._remove(order.popleft())
 
 
 #: Brings a run on its way, as :meth:`fleximq.broker.broker.Broker.publish` does.
-Bring = Callable[[Envelope, Any, int, Kept | None], None]
+Deliver = Callable[[Envelope, Any, int, OnDecided | None], None]
 
 
-def idempotenceOf(rules: Rules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> Idempotence:
+def idempotenceOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
     """Return the memory for ids that these rules ask for; ``seconds`` are those since 1970."""
-    return Idempotence(
+    return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
         [DIALECTS[name] for name in ("fleximq", "minimq")[: 1 + rules.minimqIdempotent]],
@@ -220,19 +220,21 @@ def idempotenceOf(rules: Rules, seconds: Callable[[], float], counted: Callable[
     )
 
 
-class Once:
+class Deduplication:
     """Leaves out of runs what was published lately.
 
     :param active: False: nothing is left out.
     """
 
-    def __init__(self, active: bool, idempotence: Idempotence, delivering: Delivering, publishing: Publishing) -> None:
+    def __init__(self, active: bool, idempotence: RecentIds, delivering: FanOut, publishing: SlowPath) -> None:
         self._active = active
         self._idempotence = idempotence
         self._delivering = delivering
         self._publishing = publishing
 
-    def publish(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: Kept | None, bring: Bring) -> None:
+    def publish(
+        self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None, bring: Deliver
+    ) -> None:
         """Let ``bring`` have those messages of a run that are no repeats.
 
         :param ids: one for each message.
@@ -245,7 +247,7 @@ class Once:
             return
         publisher = envelope.publisher
         claim, number = self._idempotence.claim(envelope.topic.name, ids, kept)
-        publisher.unsafe = max(publisher.unsafe, number)
+        publisher.lastRun = max(publisher.lastRun, number)
         places = claim.places
         if not places:
             return
@@ -261,10 +263,15 @@ class Once:
             self._idempotence.refused(claim, places, str(error))
             raise
         finally:
-            claim.number = publisher.unsafe
+            claim.number = publisher.lastRun
 
     def _decided(
-        self, claim: Claim, places: Sequence[int], kept: Kept | None, reason: str | None, decided: Sequence[int]
+        self,
+        claim: PublicationKeys,
+        places: Sequence[int],
+        kept: OnDecided | None,
+        reason: str | None,
+        decided: Sequence[int],
     ) -> None:
         """The journal's word on claimed messages, whose places are those among the ones that were not repeats."""
         if kept is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.observers import RecordWatchers
 from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.topics.topic_table import Topic, TopicTable
@@ -17,11 +17,11 @@ from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
 
 #: When so many bytes wait that are not recorded themselves, those who publish them should not be read.
-CROWDED = 32 << 20
+OVERLOAD_BYTES = 32 << 20
 #: What the journal refused is counted under this name.
 REFUSED = "refused: journal"
 
-Bring = Callable[[Envelope, Any, int], None]
+Deliver = Callable[[Envelope, Any, int], None]
 
 
 class _Run(NamedTuple):
@@ -32,11 +32,11 @@ class _Run(NamedTuple):
     number: int
     size: int
     recorded: bool
-    bring: Bring
+    bring: Deliver
     told: Callable[[str | None], None] | None = None
 
 
-class Recording:
+class PendingCommits:
     """The way of publications through the journal.
 
     :param deliver: brings a run to its topic's subscribers.
@@ -49,9 +49,9 @@ class Recording:
         self,
         journal: IJournal,
         topics: TopicTable,
-        deliver: Bring,
+        deliver: Deliver,
         counted: Callable[[str, int], None],
-        publishing: Callable[[Client | None], None] = lambda client: None,
+        publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
         watchers: RecordWatchers | None = None,
     ) -> None:
         self._journal = journal
@@ -64,16 +64,16 @@ class Recording:
         self._waiting = 0
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether so much waits for the disk that those who publish should not be read."""
-        return self._waiting > CROWDED or self._journal.crowded
+        return self._waiting > OVERLOAD_BYTES or self._journal.overloaded
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when it is worth looking again whether it is crowded."""
-        if self._waiting > CROWDED:
-            self._journal.whenSafe(call)
+        if self._waiting > OVERLOAD_BYTES:
+            self._journal.whenCommitted(call)
         else:
-            self._journal.whenRoom(call)
+            self._journal.whenRelieved(call)
 
     def keep(
         self, envelope: Envelope, body: Any, count: int, size: int = 0, told: Callable[[str | None], None] | None = None
@@ -109,15 +109,15 @@ class Recording:
             raise
         finally:
             self._appending = False
-        envelope.publisher.unsafe = number
+        envelope.publisher.lastRun = number
 
-    def wait(self, envelope: Envelope, body: Any, count: int, bring: Bring) -> None:
+    def wait(self, envelope: Envelope, body: Any, count: int, bring: Deliver) -> None:
         """Let ``bring`` have a run that is not kept when all before it in its topic's line was decided."""
         topic = envelope.topic
         size = len(body) if isinstance(body, bytes) else weigh(envelope.source.messages(body))
         topic.line.append(_Run(envelope, body, count, size, False, bring))
         self._waiting += size
-        envelope.publisher.unsafe = max(envelope.publisher.unsafe, topic.last)
+        envelope.publisher.lastRun = max(envelope.publisher.lastRun, topic.last)
 
     def _committed(self, run: _Run, offset: int, reason: str | None) -> None:
         """The journal's word on the first run in a line; in a topic as in the journal, runs are in order."""
@@ -137,7 +137,7 @@ class Recording:
             if run.told is not None:
                 run.told(reason)
 
-    def _bringing(self, client: Client | None) -> None:
+    def _bringing(self, client: ConnectedClient | None) -> None:
         """Say whose publications come next, unless it is he who is read."""
         if not self._appending:
             self._publishing(client)

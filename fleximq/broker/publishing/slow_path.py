@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.broker.envelope import Envelope, Kept
-from fleximq.broker.publishing.fan_out import Delivering
-from fleximq.broker.publishing.pending_commits import Recording
+from fleximq.broker.envelope import Envelope, OnDecided
+from fleximq.broker.publishing.fan_out import FanOut
+from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.waiting_messages import OVERHEAD, costOf, weigh
 from fleximq.broker.topics.topic_table import Topic
@@ -21,7 +21,7 @@ from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
 
 
-class Admitted(NamedTuple):
+class GuardResult(NamedTuple):
     """What fits of a run: places of its messages.
 
     ``size`` are the bytes in those that do, ``words`` say why others do not.
@@ -40,7 +40,7 @@ def admitsAll(topic: Topic, count: int, size: int) -> bool:
     return all(guard.admits(count, size) is None for guard in topic.guards.values())
 
 
-def admitted(envelope: Envelope, body: Any) -> Admitted:
+def admitted(envelope: Envelope, body: Any) -> GuardResult:
     """Return which messages of a run fit: each one that still has room beside those before it."""
     topic = envelope.topic
     taken: list[int] = []
@@ -56,7 +56,7 @@ def admitted(envelope: Envelope, body: Any) -> Admitted:
         else:
             refused.append(place)
             words = reason
-    return Admitted(taken, refused, size, words)
+    return GuardResult(taken, refused, size, words)
 
 
 def _reason(topic: Topic, count: int, size: int) -> str | None:
@@ -64,18 +64,18 @@ def _reason(topic: Topic, count: int, size: int) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
-class Publishing:
+class SlowPath:
     """Takes runs that something may refuse, that are to be kept, or that wait for others."""
 
     def __init__(
-        self, journal: IJournal, delivering: Delivering, transactions: Transactions, recording: Recording
+        self, journal: IJournal, delivering: FanOut, transactions: Transactions, recording: PendingCommits
     ) -> None:
         self._onDisk: bool = journal.onDisk
         self._delivering = delivering
         self._transactions = transactions
         self._recording = recording
 
-    def publish(self, envelope: Envelope, body: Any, count: int, kept: Kept | None) -> None:
+    def publish(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None) -> None:
         """See :meth:`fleximq.broker.broker.Broker.publish`."""
         topic = envelope.topic
         if topic.gone:
@@ -135,5 +135,5 @@ class Publishing:
         return envelope.durable or topic.always or bool(topic.keepers and envelope.qos)
 
 
-def _tell(kept: Kept, places: Sequence[int], reason: str | None) -> None:
+def _tell(kept: OnDecided, places: Sequence[int], reason: str | None) -> None:
     kept(reason, places)

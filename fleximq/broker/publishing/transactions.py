@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.queues.waiting_messages import OVERHEAD, cost
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IJournal, IRunSource
@@ -23,7 +23,7 @@ from fleximq.values.records import Run, StoredBatch
 #: So many bytes are read at a time.
 PORTION = 1 << 20
 #: When runs of so many bytes wait, those who publish such should not be read.
-CROWDED = 32 << 20
+OVERLOAD_BYTES = 32 << 20
 #: Of so many queries the last batch is remembered.
 _QUERIES = 10_000
 
@@ -74,26 +74,26 @@ class Transactions:
         self._reading = False
         self._brought: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
-        self._publishers: set[Client] = set()
+        self._publishers: set[ConnectedClient] = set()
         self._room: list[Callable[[], None]] = []
         self.held = 0
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether so much waits for a transaction that those who publish should not be read.
 
         They have one read each before they notice, and what is on its way to the disk then comes as well; so ``held``,
-        the bytes that wait, is never much more than :data:`CROWDED` and what the journal lets wait.
+        the bytes that wait, is never much more than :data:`OVERLOAD_BYTES` and what the journal lets wait.
         """
-        return self.held > CROWDED
+        return self.held > OVERLOAD_BYTES
 
-    def holds(self, publisher: Client) -> bool:
+    def holds(self, publisher: ConnectedClient) -> bool:
         """Tell whether something that a client published may wait here."""
         return publisher in self._publishers
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
-        """Call once it is not ``crowded``; at once if it is not."""
-        if self.crowded:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
+        """Call once it is not ``overloaded``; at once if it is not."""
+        if self.overloaded:
             self._room.append(call)
         else:
             call()
@@ -171,7 +171,7 @@ class Transactions:
     def _makeRoom(self) -> None:
         if not self._waiting:
             self._publishers.clear()
-        if not self.crowded:
+        if not self.overloaded:
             calls, self._room = self._room, []
             for call in calls:
                 call()
@@ -183,7 +183,7 @@ class Transactions:
     def _bringRun(self, run: StoredBatch) -> None:
         id, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
-        publisher = Client(id, "fleximq", name)
+        publisher = ConnectedClient(id, "fleximq", name)
         self._deliver(Envelope(topic, publisher, self._source, durable=True, offset=run.offsets[0]), run, len(run))
 
 

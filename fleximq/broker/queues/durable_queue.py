@@ -2,7 +2,7 @@
 
 It keeps little in memory: what is near its head, and what was handed out as long as there is room. Of all else it knows
 only the place in the journal, and reads it back in time. Who asks for a message that is not read yet finds the queue
-``loading`` and asks again when it was (:meth:`KeptQueue.whenLoaded`).
+``loading`` and asks again when it was (:meth:`DurableQueue.whenLoaded`).
 
 A message's tag is its arrival number, whatever happens, so tags are the same after a restart.
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from fleximq.broker.envelope import Delivery
-from fleximq.broker.queues.durable_backlog import KeptBacklog
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.in_flight import InFlight, Returned
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED, Queue
 from fleximq.broker.queues.queue_state import QueueState
@@ -25,7 +25,7 @@ from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, Stat
 #: What is counted when the journal does not give a message back.
 LOST = "lost: damaged journal"
 #: What is counted when a dead letter cannot be kept, so that the message stays where it is.
-KEPT_BACK = "dead letters that could not be kept"
+DEAD_LETTERS_REFUSED = "dead letters that could not be kept"
 
 #: Bytes and messages that are read back at once.
 READ_BYTES = 1 << 20
@@ -36,7 +36,7 @@ _ELSEWHERE = b"(in the journal)"
 _new = tuple.__new__
 
 
-class Keeping(Protocol):
+class QueueLog(Protocol):
     """What a kept queue needs of who keeps it."""
 
     journal: IJournal
@@ -44,10 +44,10 @@ class Keeping(Protocol):
     def wall(self) -> int:
         """Return the microseconds since 1970."""
 
-    def changed(self, queue: "KeptQueue") -> None:
+    def changed(self, queue: "DurableQueue") -> None:
         """Ask the queue for its notes soon."""
 
-    def bury(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+    def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
         """Bring a message to the dead letters; tell whether it is kept there, or why not."""
 
 
@@ -55,7 +55,7 @@ def _asItIs(message: Message) -> Message:
     return message
 
 
-class KeptQueue(Queue):
+class DurableQueue(Queue):
     """As :class:`fleximq.broker.queues.queue.Queue`, in the journal.
 
     ``maxBytes`` bounds only what is not in the journal; for all else the bound is ``maxMessages``, and the journal's
@@ -66,18 +66,24 @@ class KeptQueue(Queue):
     :param named: gives a message that was read back what it had when it came.
     """
 
-    _backlog: KeptBacklog  # type: ignore[assignment]  # it takes the place of the other
+    _backlog: DurableBacklog  # type: ignore[assignment]  # it takes the place of the other
 
     def __init__(
-        self, *, key: str, keeping: Keeping, memory: int, named: Callable[[Message], Message] = _asItIs, **settings: Any
+        self,
+        *,
+        key: str,
+        keeping: QueueLog,
+        memory: int,
+        named: Callable[[Message], Message] = _asItIs,
+        **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.key = key
         self._keeping = keeping
         self._memory = memory
         self._named = named
-        self._backlog = KeptBacklog(memory // 2)
-        self._buried: dict[int, Delivery] = {}
+        self._backlog = DurableBacklog(memory // 2)
+        self._buried: dict[int, QueueDelivery] = {}
         self._reading = False
         self._whenLoaded: list[Callable[[], object]] = []
         self._noted = 0
@@ -141,7 +147,7 @@ class KeptQueue(Queue):
         if self._waiters:
             self._waiters.wake(self._available)
 
-    def take(self, holder: object = None) -> Delivery | None:
+    def take(self, holder: object = None) -> QueueDelivery | None:
         """Hand out the oldest message; None if there is none, or none that was read yet."""
         if self._ages is None and not self._left and not self._returned:
             message = self._backlog.popleft()
@@ -150,10 +156,10 @@ class KeptQueue(Queue):
         deliveries = self.takeMany(holder, 1)
         return deliveries[0] if deliveries else None
 
-    def _takeFirst(self, message: Message, holder: object) -> Delivery:
+    def _takeFirst(self, message: Message, holder: object) -> QueueDelivery:
         """Hand out what was the first of the backlog; the quick way of :meth:`takeMany` for a single message."""
         self.lastTag = tag = self.lastTag + 1
-        delivery: Delivery = _new(Delivery, (tag, message, 1))
+        delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
         if not message.offset:
             self._takenUnkept(1)
         kept = delivery if self.size <= self._memory else self._placesOf([delivery])[0]
@@ -167,7 +173,7 @@ class KeptQueue(Queue):
             self._load()
         return delivery
 
-    def takeMany(self, holder: object, number: int, most: int = ANY) -> list[Delivery]:
+    def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Hand out the oldest messages, ``number`` of them or as many as there are and were read.
 
         :param most: no more are handed out when these cost so many bytes.
@@ -186,7 +192,7 @@ class KeptQueue(Queue):
             most -= cost([delivery.message for delivery in deliveries])
         entries = self._backlog.popMany(number - len(deliveries), most)
         first = [
-            _new(Delivery, (tag, message, 1))
+            _new(QueueDelivery, (tag, message, 1))
             for tag, message in enumerate(entries, self.lastTag + 1)
             if message is not None
         ]
@@ -198,14 +204,14 @@ class KeptQueue(Queue):
             self._load()
         return deliveries + first if deliveries else first
 
-    def _takeReturned(self, holder: object, number: int, most: int) -> list[Delivery]:
-        deliveries: list[Delivery] = []
+    def _takeReturned(self, holder: object, number: int, most: int) -> list[QueueDelivery]:
+        deliveries: list[QueueDelivery] = []
         while len(deliveries) < number and most > 0:
             delivery = self._returned.first()
             if delivery is None or delivery.message.payload is _ELSEWHERE:
                 break
             self._returned.remove(delivery.tag)
-            deliveries.append(_new(Delivery, (delivery.tag, delivery.message, delivery.attempts + 1)))
+            deliveries.append(_new(QueueDelivery, (delivery.tag, delivery.message, delivery.attempts + 1)))
             most -= costOf(delivery.message)
         if deliveries:
             self._counted(REDELIVERED, len(deliveries))
@@ -213,7 +219,7 @@ class KeptQueue(Queue):
         self._again.extend([delivery.message.offset for delivery in deliveries if delivery.message.offset])
         return deliveries
 
-    def _hide(self, deliveries: list[Delivery], holder: object) -> None:
+    def _hide(self, deliveries: list[QueueDelivery], holder: object) -> None:
         if not deliveries:
             return
         kept = deliveries if self.size <= self._memory else self._placesOf(deliveries)
@@ -223,9 +229,9 @@ class KeptQueue(Queue):
         self._used = True
         self._tell()
 
-    def _placesOf(self, deliveries: list[Delivery]) -> list[Delivery]:
+    def _placesOf(self, deliveries: list[QueueDelivery]) -> list[QueueDelivery]:
         """Return deliveries that take little memory, of those that can be read back."""
-        places = [_new(Delivery, (tag, _placeOf(message), attempts)) for tag, message, attempts in deliveries]
+        places = [_new(QueueDelivery, (tag, _placeOf(message), attempts)) for tag, message, attempts in deliveries]
         self.size += cost([each.message for each in places]) - cost([each.message for each in deliveries])
         return places
 
@@ -273,7 +279,7 @@ class KeptQueue(Queue):
 
     # -- what goes without being handed out --------------------------------------------------------
 
-    def _drop(self, delivery: Delivery) -> None:
+    def _drop(self, delivery: QueueDelivery) -> None:
         super()._drop(delivery)
         self._forget(delivery.message.offset)
 
@@ -303,7 +309,7 @@ class KeptQueue(Queue):
             expired += self._dropFirst()
         return expired
 
-    def _bury(self, dead: list[Delivery]) -> None:
+    def _bury(self, dead: list[QueueDelivery]) -> None:
         """Bring messages to the dead letters, read back if need be; they stay here until they are kept there."""
         if self._onDead is None:
             self._counted(DROPPED, len(dead))
@@ -316,13 +322,15 @@ class KeptQueue(Queue):
                 self._buryOne(delivery.tag, delivery.message)
         self._readBuried([delivery for delivery in dead if delivery.message.payload is _ELSEWHERE])
 
-    def _readBuried(self, dead: Sequence[Delivery]) -> None:
+    def _readBuried(self, dead: Sequence[QueueDelivery]) -> None:
         if dead and not self._closed:
             portion = sorted(dead[:READ_MESSAGES], key=lambda delivery: delivery.message.offset)
             offsets = [delivery.message.offset for delivery in portion]
             self._keeping.journal.fetch(offsets, READ_BYTES, partial(self._buriedCame, portion, dead[READ_MESSAGES:]))
 
-    def _buriedCame(self, portion: Sequence[Delivery], rest: Sequence[Delivery], messages: list[Message]) -> None:
+    def _buriedCame(
+        self, portion: Sequence[QueueDelivery], rest: Sequence[QueueDelivery], messages: list[Message]
+    ) -> None:
         if self._closed:
             return
         found = {message.offset: message for message in messages}
@@ -341,7 +349,7 @@ class KeptQueue(Queue):
 
     def _buryOne(self, tag: int, message: Message) -> None:
         try:
-            self._keeping.bury(self.name, message, partial(self._isBuried, tag))
+            self._keeping.deadLetter(self.name, message, partial(self._isBuried, tag))
         except Exception as error:
             self._isBuried(tag, str(error))
             self._deadlines.onError(error)
@@ -354,7 +362,7 @@ class KeptQueue(Queue):
             self._counted(DEAD_LETTERS, 1)
             self._forget(delivery.message.offset)
             return
-        self._counted(KEPT_BACK, 1)
+        self._counted(DEAD_LETTERS_REFUSED, 1)
         self.size += costOf(delivery.message)
         self._returned.add([delivery])
         self._moved(delivery, False)
@@ -381,7 +389,7 @@ class KeptQueue(Queue):
             else:
                 self._loaded()
 
-    def _returnedCame(self, places: Sequence[Delivery], messages: list[Message]) -> None:
+    def _returnedCame(self, places: Sequence[QueueDelivery], messages: list[Message]) -> None:
         self._reading = False
         if self._closed:
             return
@@ -390,7 +398,7 @@ class KeptQueue(Queue):
         for place in places:
             message = found.get(place.message.offset)
             if message is not None:
-                delivery = _new(Delivery, (place.tag, self._named(message), place.attempts))
+                delivery = _new(QueueDelivery, (place.tag, self._named(message), place.attempts))
                 if self._returned.replace(delivery):
                     self.size += costOf(delivery.message) - costOf(place.message)
             elif place.message.offset <= until and self._returned.remove(place.tag) is not None:
@@ -416,7 +424,7 @@ class KeptQueue(Queue):
             for offset in offsets:
                 self._forget(offset)
 
-    def _takeBack(self, deliveries: list[Delivery]) -> None:
+    def _takeBack(self, deliveries: list[QueueDelivery]) -> None:
         super()._takeBack(deliveries)
         if self.loading:
             self._load()
@@ -476,7 +484,7 @@ class KeptQueue(Queue):
             fewer = self._unkept + self._backlog.unkept
             state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in self._ages)
 
-    def _tagsWithoutUnkept(self, delivered: Sequence[Delivery]) -> list[int]:
+    def _tagsWithoutUnkept(self, delivered: Sequence[QueueDelivery]) -> list[int]:
         """Return the tags of these as they would be, had all messages been in the journal.
 
         They are any that keep the order and leave room for what comes, for nobody saw them: only work queues, in which
@@ -489,7 +497,7 @@ class KeptQueue(Queue):
         new = {tag: place for place, tag in enumerate(sorted(tags), first)}
         return [new[tag] for tag in tags]
 
-    def restore(self, state: QueueState) -> list[Delivery]:
+    def restore(self, state: QueueState) -> list[QueueDelivery]:
         """Become what a state says, and return what is in flight again: what its state has a time for."""
         wall, now = self._keeping.wall(), self._seconds()
         self.lastTag = self._noted = state.lastTag
@@ -497,7 +505,7 @@ class KeptQueue(Queue):
         again, flying = [], []
         for offset, tag in state.handed.items():
             message = _new(Message, (_ELSEWHERE, Content.BYTES, 1, None, None, None, False, False, offset))
-            delivery = _new(Delivery, (tag, message, state.attempts.get(tag, 1)))
+            delivery = _new(QueueDelivery, (tag, message, state.attempts.get(tag, 1)))
             due = state.due.get(tag, 0)
             if due > wall:
                 flying.append((min(due, wall + round(self._retryAfter * 1e6)), tag, delivery))
@@ -523,7 +531,7 @@ class KeptQueue(Queue):
         delivery = deliveries.get(tag)
         if delivery is not None and delivery.message.payload is _ELSEWHERE:
             self.size += costOf(place) - costOf(delivery.message)
-            deliveries.replace(_new(Delivery, (tag, place, delivery.attempts)))
+            deliveries.replace(_new(QueueDelivery, (tag, place, delivery.attempts)))
         return delivery is not None
 
 

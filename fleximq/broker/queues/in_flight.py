@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.waiting_messages import costOf
 
 
@@ -25,7 +25,7 @@ class Returned:
     __slots__ = ("_byTag", "_heap", "size")
 
     def __init__(self) -> None:
-        self._byTag: dict[int, Delivery] = {}
+        self._byTag: dict[int, QueueDelivery] = {}
         self._heap: list[int] = []
         self.size = 0
 
@@ -33,7 +33,7 @@ class Returned:
         """Return the number of deliveries."""
         return len(self._byTag)
 
-    def add(self, deliveries: Sequence[Delivery]) -> None:
+    def add(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Take these back, in whatever order."""
         for delivery in deliveries:
             self._byTag[delivery.tag] = delivery
@@ -45,7 +45,7 @@ class Returned:
             for delivery in deliveries:
                 heappush(self._heap, delivery.tag)
 
-    def first(self) -> Delivery | None:
+    def first(self) -> QueueDelivery | None:
         """Return the oldest one, or None if there is none."""
         while self._heap:
             delivery = self._byTag.get(self._heap[0])
@@ -54,9 +54,9 @@ class Returned:
             heappop(self._heap)
         return None
 
-    def firsts(self, number: int) -> list[Delivery]:
+    def firsts(self, number: int) -> list[QueueDelivery]:
         """Return the oldest ones, so many or as many as there are."""
-        found: list[Delivery] = []
+        found: list[QueueDelivery] = []
         while self._heap and len(found) < number:
             delivery = self._byTag.get(heappop(self._heap))
             if delivery is not None and not (found and found[-1].tag == delivery.tag):
@@ -65,7 +65,7 @@ class Returned:
             heappush(self._heap, delivery.tag)
         return found
 
-    def replace(self, delivery: Delivery) -> bool:
+    def replace(self, delivery: QueueDelivery) -> bool:
         """Put this in the place of the one with the same tag; False if that is not here any more."""
         before = self._byTag.get(delivery.tag)
         if before is None:
@@ -74,11 +74,11 @@ class Returned:
         self.size += costOf(delivery.message) - costOf(before.message)
         return True
 
-    def get(self, tag: int) -> Delivery | None:
+    def get(self, tag: int) -> QueueDelivery | None:
         """Return the one with this tag, or None if it is not here."""
         return self._byTag.get(tag)
 
-    def popleft(self) -> Delivery | None:
+    def popleft(self) -> QueueDelivery | None:
         """Take the oldest one out, or return None if there is none."""
         while self._heap:
             delivery = self.remove(heappop(self._heap))
@@ -86,7 +86,7 @@ class Returned:
                 return delivery
         return None
 
-    def remove(self, tag: int) -> Delivery | None:
+    def remove(self, tag: int) -> QueueDelivery | None:
         """Take out the one with this tag, or return None if it is not here."""
         delivery = self._byTag.pop(tag, None)
         if delivery is not None:
@@ -95,7 +95,7 @@ class Returned:
                 self._heap[:] = sorted(self._byTag)
         return delivery
 
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[QueueDelivery]:
         """Return all deliveries, in no particular order."""
         return list(self._byTag.values())
 
@@ -107,7 +107,7 @@ class Returned:
 
 
 #: The tags of what one holder has in flight.
-Held = set[int]
+HeldTags = set[int]
 
 
 class InFlight:
@@ -116,8 +116,8 @@ class InFlight:
     __slots__ = ("_handed", "_held")
 
     def __init__(self) -> None:
-        self._handed: OrderedDict[int, tuple[Delivery, float, Held | None]] = OrderedDict()
-        self._held: dict[object, Held] = {}
+        self._handed: OrderedDict[int, tuple[QueueDelivery, float, HeldTags | None]] = OrderedDict()
+        self._held: dict[object, HeldTags] = {}
 
     def __len__(self) -> int:
         """Return the number of deliveries."""
@@ -127,7 +127,7 @@ class InFlight:
         """Tell whether the delivery with this tag is in flight."""
         return tag in self._handed
 
-    def hand(self, delivery: Delivery, due: float, holder: object) -> None:
+    def hand(self, delivery: QueueDelivery, due: float, holder: object) -> None:
         """Note a delivery that is due back at ``due``, never earlier than the one before.
 
         ``holder`` is any hashable object; it is remembered until :meth:`leave`. None is nobody.
@@ -137,7 +137,7 @@ class InFlight:
             held.add(delivery.tag)
         self._handed[delivery.tag] = (delivery, due, held)
 
-    def handMany(self, deliveries: Sequence[Delivery], due: float, holder: object) -> None:
+    def handMany(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
         """Note deliveries that are due back together; as :meth:`hand` for each."""
         held = self._heldBy(holder)
         if held is not None:
@@ -146,7 +146,7 @@ class InFlight:
         for delivery in deliveries:
             handed[delivery.tag] = (delivery, due, held)
 
-    def remove(self, tag: int) -> Delivery | None:
+    def remove(self, tag: int) -> QueueDelivery | None:
         """Forget a delivery and return it; None if it is not in flight."""
         handed = self._handed.pop(tag, None)
         if handed is None:
@@ -156,7 +156,7 @@ class InFlight:
             held.discard(tag)
         return delivery
 
-    def leave(self, holder: object) -> tuple[Held, list[int]]:
+    def leave(self, holder: object) -> tuple[HeldTags, list[int]]:
         """Forget a holder; what it held stays in flight, and is told by :meth:`isHeld` from what others are given.
 
         :return: what to ask :meth:`isHeld` with, and the tags of what it held, ascending.
@@ -164,7 +164,7 @@ class InFlight:
         held = self._held.pop(holder, set())
         return held, sorted(held)
 
-    def isHeld(self, tag: int, held: Held) -> bool:
+    def isHeld(self, tag: int, held: HeldTags) -> bool:
         """Tell whether the delivery with this tag is in flight and still that of a holder who left."""
         return tag in held and tag in self._handed and self._handed[tag][2] is held
 
@@ -187,17 +187,17 @@ class InFlight:
         """Return the tags of all deliveries with the time when each is due, first due first."""
         return [(tag, due) for tag, (_, due, _) in self._handed.items()]
 
-    def get(self, tag: int) -> Delivery | None:
+    def get(self, tag: int) -> QueueDelivery | None:
         """Return the delivery with this tag; None if it is not in flight."""
         handed = self._handed.get(tag)
         return None if handed is None else handed[0]
 
-    def replace(self, delivery: Delivery) -> None:
+    def replace(self, delivery: QueueDelivery) -> None:
         """Put this in the place of the one in flight with the same tag."""
         _, due, held = self._handed[delivery.tag]
         self._handed[delivery.tag] = (delivery, due, held)
 
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[QueueDelivery]:
         """Return all deliveries, first due first."""
         return [delivery for delivery, _, _ in self._handed.values()]
 
@@ -206,7 +206,7 @@ class InFlight:
         self._handed.clear()
         self._held.clear()
 
-    def _heldBy(self, holder: object) -> Held | None:
+    def _heldBy(self, holder: object) -> HeldTags | None:
         """Return the tags of what a holder has, which grow with it; None for nobody."""
         if holder is None:
             return None

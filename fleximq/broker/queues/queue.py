@@ -17,10 +17,18 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
-from fleximq.broker.envelope import Delivery, Envelope
-from fleximq.broker.queues.in_flight import Held, InFlight, Returned
-from fleximq.broker.queues.waiting_consumers import Waiters
-from fleximq.broker.queues.waiting_messages import ANY, HELD, OVERHEAD, Ages, Backlog, cost, costOf
+from fleximq.broker.envelope import Envelope, QueueDelivery
+from fleximq.broker.queues.in_flight import HeldTags, InFlight, Returned
+from fleximq.broker.queues.waiting_consumers import WaitingConsumers
+from fleximq.broker.queues.waiting_messages import (
+    ANY,
+    IN_FLIGHT_OVERHEAD,
+    OVERHEAD,
+    MessageAges,
+    WaitingMessages,
+    cost,
+    costOf,
+)
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.message import Message
@@ -63,7 +71,7 @@ class _Queued:
 QUEUED = _Queued()
 
 
-def _ignore(delivery: Delivery, gone: bool) -> None:
+def _ignore(delivery: QueueDelivery, gone: bool) -> None:
     """Nobody wants to know."""
 
 
@@ -104,7 +112,7 @@ class Queue:
         counted: Callable[[str, int], None],
         dropsOldest: bool = True,
         lives: float | None = None,
-        moved: Callable[[Delivery, bool], None] = _ignore,
+        moved: Callable[[QueueDelivery, bool], None] = _ignore,
         named: Callable[[Message], Message] | None = None,
     ) -> None:
         self.name = name
@@ -122,12 +130,12 @@ class Queue:
         self._deadlines = deadlines
         self._seconds = deadlines.seconds
         self._deadline: Deadline | None = None
-        self._backlog = Backlog()
+        self._backlog = WaitingMessages()
         self._returned = Returned()
         self._inFlight = InFlight()
-        self._waiters = Waiters(deadlines.onError)
-        self._ages = None if lives is None else Ages(lives)
-        self._left: deque[tuple[Held, list[int]]] = deque()
+        self._waiters = WaitingConsumers(deadlines.onError)
+        self._ages = None if lives is None else MessageAges(lives)
+        self._left: deque[tuple[HeldTags, list[int]]] = deque()
         self._closed = False
         self._thrown = 0
 
@@ -138,8 +146,8 @@ class Queue:
 
     @property
     def weight(self) -> int:
-        """What counts against ``maxBytes``: ``size``, and :data:`HELD` for each message in flight."""
-        return self.size + HELD * len(self._inFlight)
+        """What counts against ``maxBytes``: ``size``, and :data:`IN_FLIGHT_OVERHEAD` for each message in flight."""
+        return self.size + IN_FLIGHT_OVERHEAD * len(self._inFlight)
 
     @property
     def inFlight(self) -> int:
@@ -187,7 +195,7 @@ class Queue:
         """Tell whether the message with this tag is handed out and hidden."""
         return tag in self._inFlight
 
-    def delivered(self) -> list[Delivery]:
+    def delivered(self) -> list[QueueDelivery]:
         """Return what was handed out and not acknowledged, whether in flight or waiting again."""
         return self._inFlight.deliveries() + self._returned.deliveries()
 
@@ -219,7 +227,7 @@ class Queue:
         if self._waiters:
             self._waiters.wake(self._available)
 
-    def take(self, holder: object = None) -> Delivery | None:
+    def take(self, holder: object = None) -> QueueDelivery | None:
         """Hand out the oldest message and hide it for ``retryAfter`` seconds; None if there is none.
 
         :param holder: who takes it, any hashable object, remembered until :meth:`release`; None for nobody.
@@ -237,13 +245,13 @@ class Queue:
         if self._naming is not None:
             (message,) = self._withIds(self._naming, [message])
         self.lastTag = tag = self.lastTag + 1
-        delivery: Delivery = _new(Delivery, (tag, message, 1))
+        delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
         self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         return delivery
 
-    def takeMany(self, holder: object, number: int, most: int = ANY) -> list[Delivery]:
+    def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`take` for each.
 
         :param most: no more are handed out when these cost so many bytes.
@@ -252,7 +260,7 @@ class Queue:
             self._expire(self._ages)
         while self._left and len(self._returned) < number:
             self._takeBackPortion()
-        deliveries: list[Delivery] = []
+        deliveries: list[QueueDelivery] = []
         while self._returned and len(deliveries) < number and most > 0:
             again = self._takeAgain(holder)
             if again is not None:
@@ -263,7 +271,7 @@ class Queue:
         messages = self._backlog.popMany(number - len(deliveries), most)
         if self._naming is not None:
             messages = self._withIds(self._naming, messages)
-        first = [_new(Delivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
+        first = [_new(QueueDelivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
         self.lastTag += len(first)
         self._inFlight.handMany(first, self._seconds() + self._retryAfter, holder)
         deliveries += first
@@ -290,7 +298,7 @@ class Queue:
         self.size -= costOf(delivery.message)
         return True
 
-    def bury(self, tag: int) -> None:
+    def deadLetter(self, tag: int) -> None:
         """Move what is in flight with this tag to the dead letters, however often it was handed out."""
         delivery = self._inFlight.remove(tag)
         if delivery is not None:
@@ -343,11 +351,11 @@ class Queue:
         self.size = 0
         return dropped
 
-    def _takeAgain(self, holder: object) -> Delivery | None:
+    def _takeAgain(self, holder: object) -> QueueDelivery | None:
         delivery = self._returned.popleft()
         if delivery is None:
             return None
-        delivery = _new(Delivery, (delivery.tag, delivery.message, delivery.attempts + 1))
+        delivery = _new(QueueDelivery, (delivery.tag, delivery.message, delivery.attempts + 1))
         self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
@@ -382,7 +390,7 @@ class Queue:
         mine = [tag for tag in tags[:PORTION] if inFlight.isHeld(tag, held)]
         self._takeBack(self._remove(mine))
 
-    def _expire(self, ages: Ages) -> None:
+    def _expire(self, ages: MessageAges) -> None:
         """Throw away what waits and is too old; the tags of what is thrown away are not given."""
         until = ages.before(self._seconds())
         expired = self._expireReturned(until) + self._expireBacklog(until)
@@ -404,17 +412,17 @@ class Queue:
             expired += 1
         return expired
 
-    def _drop(self, delivery: Delivery) -> None:
+    def _drop(self, delivery: QueueDelivery) -> None:
         """Throw away what waits again."""
         self._returned.remove(delivery.tag)
         self.size -= costOf(delivery.message)
         self._moved(delivery, True)
 
-    def _remove(self, tags: list[int]) -> list[Delivery]:
+    def _remove(self, tags: list[int]) -> list[QueueDelivery]:
         deliveries = [self._inFlight.remove(tag) for tag in tags]
         return [delivery for delivery in deliveries if delivery is not None]
 
-    def _takeBack(self, deliveries: list[Delivery]) -> None:
+    def _takeBack(self, deliveries: list[QueueDelivery]) -> None:
         """Put what was in flight back at the head, or bury it; callbacks find the queue consistent."""
         again, dead = deliveries, []
         if self._maxDeliveries:
@@ -431,7 +439,7 @@ class Queue:
         if self._waiters:
             self._waiters.wake(self._available)
 
-    def _bury(self, dead: list[Delivery]) -> None:
+    def _bury(self, dead: list[QueueDelivery]) -> None:
         self._counted(DROPPED if self._onDead is None else DEAD_LETTERS, len(dead))
         if self._onDead is None:
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fleximq.broker.authorization import permitListening, permitsListening
-from fleximq.broker.envelope import Client, Pattern
+from fleximq.broker.envelope import ConnectedClient, Pattern
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.topics.names import checkName, isPattern
@@ -17,7 +17,7 @@ from fleximq.interfaces import IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
 
 
-class Listening:
+class ClientSubscriptions:
     """Puts the subscriptions of clients into the topic table, and takes them out.
 
     ``most`` is how many one client may have; those that are there stay when it becomes less.
@@ -28,20 +28,20 @@ class Listening:
         self._replays = replays
         self.most = most
 
-    def check(self, client: Client, name: str, literal: bool) -> None:
+    def check(self, client: ConnectedClient, name: str, literal: bool) -> None:
         """See :meth:`fleximq.broker.broker.Broker.checkSubscription`."""
         checkName(name)
         permitListening(client, name, literal)
         if len(client.patterns) >= self.most and name not in client.patterns:
             raise SubscriptionFailed(f"more than {self.most} subscriptions")
 
-    def subscribe(self, client: Client, subscriber: ISubscriber, name: str, literal: bool) -> None:
+    def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
         """See :meth:`fleximq.broker.broker.Broker.subscribe`."""
         self.check(client, name, literal)
         if name not in client.patterns:
             self._add(client, subscriber, name, literal)
 
-    def follow(self, client: Client, outlet: Outlet, name: str, start: Start) -> None:
+    def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
         """See :meth:`fleximq.broker.broker.Broker.follow`."""
         self.check(client, name, False)
         cover = self._replays.check(client, name, start)
@@ -52,7 +52,7 @@ class Listening:
             self._add(client, feed, name, False)
         self._replays.follow(feed, cover, start)
 
-    def _add(self, client: Client, subscriber: ISubscriber, name: str, literal: bool) -> None:
+    def _add(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
         if literal or not isPattern(name):
             self._topics.subscribe(subscriber, name)
         else:
@@ -60,7 +60,7 @@ class Listening:
         client.patterns[name] = Pattern(subscriber, literal)
         self._restrict(client, subscriber)
 
-    def unsubscribe(self, client: Client, name: str) -> None:
+    def unsubscribe(self, client: ConnectedClient, name: str) -> None:
         """See :meth:`fleximq.broker.broker.Broker.unsubscribe`."""
         pattern = client.patterns.pop(name, None)
         if pattern is None:
@@ -73,7 +73,7 @@ class Listening:
             self._topics.free(pattern.subscriber)
         self._replays.drop(client, name)
 
-    def changeRights(self, client: Client, rights: IRights) -> list[str]:
+    def changeRights(self, client: ConnectedClient, rights: IRights) -> list[str]:
         """Let a client have other rights, end what it may not subscribe to any more, and return the names of that."""
         if client.rights is not EVERYTHING:
             for pattern in client.patterns.values():
@@ -91,16 +91,16 @@ class Listening:
             self._replays.narrow(client)
         return lost
 
-    def _restrict(self, client: Client, subscriber: ISubscriber) -> None:
+    def _restrict(self, client: ConnectedClient, subscriber: ISubscriber) -> None:
         if client.rights is not EVERYTHING:
             self._topics.restrict(subscriber, _mayHear(client))
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: ConnectedClient) -> None:
         """Take back all that a client subscribed to."""
         for name in tuple(client.patterns):
             self.unsubscribe(client, name)
         self._replays.leave(client)
 
 
-def _mayHear(client: Client) -> Callable[[str], bool]:
+def _mayHear(client: ConnectedClient) -> Callable[[str], bool]:
     return partial(client.rights.may, Action.SUBSCRIBE)

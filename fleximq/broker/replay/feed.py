@@ -24,10 +24,10 @@ from fleximq.interfaces import IForm, IJournal, ISubscriber, ISubscriberProxy
 from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many bytes are read at a time where single messages are looked for.
-SEARCHED = 1 << 16
+SEARCH_BYTES = 1 << 16
 
 
-class LateRun:
+class DeferredRun:
     """A run that is rendered when the first feed takes it, for many may be still reading what came before it."""
 
     __slots__ = ("_body", "_envelope", "_form", "_rendered", "count", "offset")
@@ -48,15 +48,15 @@ class LateRun:
 
 
 @implementer(IForm)
-class LateForm:
+class DeferredForm:
     """The form of feeds: runs that know their offsets, and are rendered in another form when they are taken."""
 
     def __init__(self, form: IForm) -> None:
         self._form = form
 
-    def render(self, envelope: Envelope, body: Any, count: int) -> LateRun:
+    def render(self, envelope: Envelope, body: Any, count: int) -> DeferredRun:
         """Return the run, not rendered yet."""
-        return LateRun(self._form, envelope, body, count)
+        return DeferredRun(self._form, envelope, body, count)
 
 
 class Outlet(Protocol):
@@ -66,7 +66,7 @@ class Outlet(Protocol):
     place the feed takes in what it covers, ``portion`` about how many bytes to read at a time.
     """
 
-    form: LateForm
+    form: DeferredForm
     subscriber: ISubscriber
     portion: int
 
@@ -74,7 +74,7 @@ class Outlet(Protocol):
     def full(self) -> bool:
         """Whether the connection has so much left to take that it should get no more for now."""
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once it is not full any more; never, if the connection ends."""
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -93,7 +93,7 @@ class Outlet(Protocol):
         """Nothing more will be sent."""
 
 
-class Cover:
+class FeedRange:
     """The topics that one subscription covers, from an offset on; None while that is being looked up.
 
     ``known`` are the bounds of these topics when it was made.
@@ -155,7 +155,7 @@ class Feed:
         self.form = outlet.form
         self.lasting = lasting
         self.outlet = outlet
-        self.covers: dict[str, Cover] = {}
+        self.covers: dict[str, FeedRange] = {}
         self._journal = journal
         self._alive = alive
         self._elsewhere = elsewhere
@@ -170,7 +170,7 @@ class Feed:
 
     # -- what it covers ----------------------------------------------------------------------------
 
-    def cover(self, cover: Cover, singles: Iterable[tuple[int, str]] = ()) -> None:
+    def cover(self, cover: FeedRange, singles: Iterable[tuple[int, str]] = ()) -> None:
         """Bring what this covers from its start on; one of the same name begins anew there.
 
         :param singles: offsets and topics of single messages that come first.
@@ -180,7 +180,7 @@ class Feed:
         self._singles = deque(sorted({*self._singles, *singles}))
         self._proceed()
 
-    def place(self, cover: Cover, start: int) -> None:
+    def place(self, cover: FeedRange, start: int) -> None:
         """Let a cover begin at the offset that was looked up; nothing happens if it is gone."""
         if self.covers.get(cover.name) is cover:
             self._goBack()
@@ -224,7 +224,7 @@ class Feed:
 
     # -- live --------------------------------------------------------------------------------------
 
-    def deliver(self, run: LateRun, count: int) -> None:
+    def deliver(self, run: DeferredRun, count: int) -> None:
         """Take a run that was committed, unless it is still to be read, or was read already.
 
         What is not in the journal is sent at once.
@@ -258,11 +258,11 @@ class Feed:
             return
         if self.outlet.full:
             self._busy = True
-            self.outlet.whenRoom(self._room)
+            self.outlet.whenRelieved(self._room)
         elif self._singles:
             offset = self._singles[0][0]
             names = {name for _, name in self._singles}
-            self._read(offset, names.__contains__, SEARCHED, self._foundSingles)
+            self._read(offset, names.__contains__, SEARCH_BYTES, self._foundSingles)
         elif min(places) >= self._journal.end:
             self._caughtUp(min(places))
         else:

@@ -14,8 +14,8 @@ from functools import partial
 from typing import NamedTuple
 
 from fleximq.broker.authorization import permits
-from fleximq.broker.envelope import Client
-from fleximq.broker.replay.feed import Cover, Feed, Outlet
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.names import checkName, checkPattern, isPattern
 from fleximq.broker.topics.topic_table import TopicTable
@@ -119,7 +119,7 @@ class Replays:
         lives: TimesToLive,
         waits: Callable[[Callable[[], None]], bool],
         now: Callable[[], int],
-        unsubscribe: Callable[[Client, str], None],
+        unsubscribe: Callable[[ConnectedClient, str], None],
     ) -> None:
         self._journal = journal
         self._topics = topics
@@ -128,10 +128,10 @@ class Replays:
         self._waits = waits
         self._now = now
         self._unsubscribe = unsubscribe
-        self._lasting: dict[Client, Feed] = {}
-        self._passing: dict[Client, Feed] = {}
+        self._lasting: dict[ConnectedClient, Feed] = {}
+        self._passing: dict[ConnectedClient, Feed] = {}
 
-    def check(self, client: Client, name: str, start: Start) -> Cover:
+    def check(self, client: ConnectedClient, name: str, start: Start) -> FeedRange:
         """Return what would be covered by a client's subscription that begins at a place in the journal.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
@@ -149,7 +149,7 @@ class Replays:
             cover.start = self._offsetOf(start, tuple(cover.known.values()))
         return cover
 
-    def lasting(self, client: Client, outlet: Outlet) -> Feed:
+    def lasting(self, client: ConnectedClient, outlet: Outlet) -> Feed:
         """Return the feed that is to be subscribed under the names of what it covers."""
         feed = self._lasting.get(client)
         if feed is None:
@@ -157,14 +157,14 @@ class Replays:
             self._seat(client, outlet)
         return feed
 
-    def follow(self, feed: Feed, cover: Cover, start: Start) -> None:
+    def follow(self, feed: Feed, cover: FeedRange, start: Start) -> None:
         """Begin at a place in the journal, and stay; what is covered under this name begins anew."""
         feed.cover(cover)
         self._topics.rearranged()
         if start.kind == "time":
             self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, cover))
 
-    def recall(self, client: Client, outlet: Outlet, name: str, literal: bool, history: int = 0) -> None:
+    def recall(self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool, history: int = 0) -> None:
         """Give a subscription that was just made what a new subscriber gets of the past, before all that comes.
 
         :param history: so many messages of a durable topic; without it, the latest where that is set.
@@ -184,7 +184,7 @@ class Replays:
             cover.start = self._journal.end
             self._pass(client, outlet, cover, singles)
 
-    def _pass(self, client: Client, outlet: Outlet, cover: Cover, singles: list[tuple[int, str]]) -> Feed:
+    def _pass(self, client: ConnectedClient, outlet: Outlet, cover: FeedRange, singles: list[tuple[int, str]]) -> Feed:
         feed = self._passing.get(client)
         if feed is None:
             feed = self._passing[client] = self._feed(client, outlet, lasting=False)
@@ -193,7 +193,7 @@ class Replays:
         feed.cover(cover, singles)
         return feed
 
-    def drop(self, client: Client, name: str) -> None:
+    def drop(self, client: ConnectedClient, name: str) -> None:
         """Bring nothing more for the subscription of this name."""
         for feeds in (self._lasting, self._passing):
             feed = feeds.get(client)
@@ -207,20 +207,20 @@ class Replays:
         for feed in tuple(self._lasting.values()):
             feed.readAgain()
 
-    def narrow(self, client: Client) -> None:
+    def narrow(self, client: ConnectedClient) -> None:
         """Bring a client nothing any more that it may not have; what was read for it already is read anew."""
         for feeds in (self._lasting, self._passing):
             feed = feeds.get(client)
             if feed is not None:
                 feed.narrow()
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: ConnectedClient) -> None:
         """End all that this client has."""
         for feeds in (self._lasting, self._passing):
             if client in feeds:
                 self._end(client, feeds)
 
-    def _feed(self, client: Client, outlet: Outlet, lasting: bool) -> Feed:
+    def _feed(self, client: ConnectedClient, outlet: Outlet, lasting: bool) -> Feed:
         return Feed(
             self._journal,
             outlet,
@@ -232,26 +232,26 @@ class Replays:
             partial(self._lost, client, outlet) if lasting else lambda name, error: self.drop(client, name),
         )
 
-    def _end(self, client: Client, feeds: dict[Client, Feed]) -> None:
+    def _end(self, client: ConnectedClient, feeds: dict[ConnectedClient, Feed]) -> None:
         feed = feeds.pop(client, None)
         if feed is not None:
             feed.close()
             self._seat(client, feed.outlet)
             self._topics.rearranged()
 
-    def _seat(self, client: Client, outlet: Outlet) -> None:
+    def _seat(self, client: ConnectedClient, outlet: Outlet) -> None:
         """Let the feeds that there are take the connection's place in what they cover, the lasting one first."""
         feeds = tuple(feeds[client] for feeds in (self._lasting, self._passing) if client in feeds)
         if feeds:
-            self._topics.standIns[outlet.subscriber] = feeds
+            self._topics.proxies[outlet.subscriber] = feeds
         else:
-            self._topics.standIns.pop(outlet.subscriber, None)
+            self._topics.proxies.pop(outlet.subscriber, None)
 
-    def _lost(self, client: Client, outlet: Outlet, name: str, error: BrokerError) -> None:
+    def _lost(self, client: ConnectedClient, outlet: Outlet, name: str, error: BrokerError) -> None:
         self._unsubscribe(client, name)
         outlet.failed(error, name)
 
-    def _brings(self, client: Client, name: str) -> bool:
+    def _brings(self, client: ConnectedClient, name: str) -> bool:
         """Tell whether the lasting feed of a client brings this topic."""
         feed = self._lasting.get(client)
         return feed is not None and feed.brings(name)
@@ -283,7 +283,7 @@ class Replays:
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
 
-def _cover(client: Client, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> Cover:
+def _cover(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> FeedRange:
     """Return a cover that begins nowhere yet, with what is kept of its topics; always of those the client may have."""
     alike = name.__eq__ if literal else anyOf((name,))
 
@@ -294,4 +294,4 @@ def _cover(client: Client, name: str, literal: bool, bounds: Mapping[str, TopicB
         known = {name: bounds[name]} if name in bounds and matches(name) else {}
     else:
         known = {each: kept for each, kept in bounds.items() if matches(each)}
-    return Cover(name, literal, matches, None, known)
+    return FeedRange(name, literal, matches, None, known)

@@ -15,8 +15,8 @@ from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
 
-Takers = tuple[Callable[[Any, int], None], ...]
-Route = tuple[IForm, Takers]
+DeliverCalls = tuple[Callable[[Any, int], None], ...]
+Route = tuple[IForm, DeliverCalls]
 
 #: The broker's own topics; nobody else publishes there.
 SYSTEM = "$sys/"
@@ -25,11 +25,11 @@ SYSTEM = "$sys/"
 class Topic:
     """One name and its subscribers.
 
-    ``routes`` is None until the next publication asks for it. ``careful`` says that a publication must take the
+    ``routes`` is None until the next publication asks for it. ``needsSlowPath`` says that a publication must take the
     slower way, because something may refuse it, it goes through the journal or waits behind what does, or the topic has
     left the table (``gone``). ``queues`` counts the members that are work queues and make no channel of it,
-    ``published`` counts messages. ``takers`` is the one route's ``deliver``s where all subscribers take the form
-    ``only`` and nothing calls for care, else None; topics with the same subscribers share one tuple, so that
+    ``published`` counts messages. ``deliverCalls`` is the one route's ``deliver``s where all subscribers take the form
+    ``onlyForm`` and nothing calls for care, else None; topics with the same subscribers share one tuple, so that
     neighbouring runs for the same takers can be handed over together.
 
     ``always`` says that all its messages go through the journal, ``keepers`` are the members that are queues which
@@ -38,8 +38,8 @@ class Topic:
     """
 
     __slots__ = (
-        "always", "careful", "gone", "guards", "keepers", "last", "line", "members", "name", "only", "owed",
-        "owedBytes", "published", "queues", "routes", "takers",
+        "always", "needsSlowPath", "gone", "guards", "keepers", "last", "line", "members", "name", "onlyForm", "owed",
+        "owedBytes", "published", "queues", "routes", "deliverCalls",
     )  # fmt: skip
 
     def __init__(self, name: str, always: bool = False) -> None:
@@ -51,18 +51,18 @@ class Topic:
         self.owed = 0
         self.owedBytes = 0
         self.routes: tuple[Route, ...] | None = None
-        self.takers: Takers | None = None
-        self.only: IForm | None = None
+        self.deliverCalls: DeliverCalls | None = None
+        self.onlyForm: IForm | None = None
         self.members: dict[ISubscriber, None] = {}
         self.guards: dict[ISubscriber, IGuard] = {}
-        self.careful = always
+        self.needsSlowPath = always
         self.gone = False
         self.queues = 0
         self.published = 0
 
     def cool(self) -> None:
         """Forget the routes; the next publication makes them anew."""
-        self.routes = self.takers = self.only = None
+        self.routes = self.deliverCalls = self.onlyForm = None
 
     @property
     def durable(self) -> bool:
@@ -71,7 +71,7 @@ class Topic:
 
     def settle(self) -> None:
         """Find out anew whether publications must be careful."""
-        self.careful = bool(self.guards or self.line or self.keepers) or self.always or self.gone
+        self.needsSlowPath = bool(self.guards or self.line or self.keepers) or self.always or self.gone
 
     @property
     def subscribers(self) -> int:
@@ -92,7 +92,7 @@ class _Bound:
 class TopicTable:
     """All topics and all wildcard subscriptions.
 
-    ``standIns`` holds the feeds (:mod:`fleximq.broker.replay.feed`) that take a subscriber's place in what they bring,
+    ``proxies`` holds the feeds (:mod:`fleximq.broker.replay.feed`) that take a subscriber's place in what they bring,
     the
     first that does; call :meth:`rearranged` when what they bring changes. ``publishedBefore`` is how many messages were
     published to topics that were forgotten since.
@@ -118,10 +118,10 @@ class TopicTable:
         self._durable = durable
         self._wildcards = Wildcards()
         self._warm: dict[Topic, None] = {}
-        self._same: dict[Takers, Takers] = {}
+        self._same: dict[DeliverCalls, DeliverCalls] = {}
         self._channels: list[str] | None = None
         self.publishedBefore = 0
-        self.standIns: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
+        self.proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
         self._bounds: dict[ISubscriber, _Bound] = {}
 
     def __len__(self) -> int:
@@ -162,13 +162,13 @@ class TopicTable:
         self.publishedBefore += topic.published
         self._warm.pop(topic, None)
         topic.cool()
-        topic.gone = topic.careful = True
+        topic.gone = topic.needsSlowPath = True
 
     def hold(self, topic: Topic) -> None:
         """Keep a topic in the table, and its publications careful, while something is in its line."""
         self._idle.pop(topic.name, None)
-        topic.careful = True
-        topic.takers = topic.only = None
+        topic.needsSlowPath = True
+        topic.deliverCalls = topic.onlyForm = None
 
     def release(self, topic: Topic) -> None:
         """Its line is empty: let it be as any other."""
@@ -292,17 +292,17 @@ class TopicTable:
     def listens(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
         """Tell whether somebody is among those who take what is published to this topic, himself or by a feed."""
         return subscriber in members or any(
-            feed in members and feed.takes(topic) for feed in self.standIns.get(subscriber, ())
+            feed in members and feed.takes(topic) for feed in self.proxies.get(subscriber, ())
         )
 
     def rearranged(self) -> None:
         """Find out anew who takes what, because a feed brings something else now, or somebody may have it no more."""
         self._cool()
 
-    def _takers(self, topic: Topic) -> dict[ISubscriber, None]:
+    def _subscribersOrProxies(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return everybody who is handed what is published to this topic: feeds instead of those they stand in for."""
         members = self.subscribers(topic)
-        for subscriber, feeds in self.standIns.items():
+        for subscriber, feeds in self.proxies.items():
             for feed in feeds:
                 if feed.takes(topic):
                     if members.pop(subscriber, False) is None:
@@ -314,7 +314,7 @@ class TopicTable:
     def route(self, topic: Topic) -> tuple[Route, ...]:
         """Return the routes of a topic in the table, made anew, and remember them there."""
         forms: dict[int, tuple[IForm, list[Callable[[Any, int], None]]]] = {}
-        for subscriber in self._takers(topic) if self.standIns else self.subscribers(topic):
+        for subscriber in self._subscribersOrProxies(topic) if self.proxies else self.subscribers(topic):
             forms.setdefault(id(subscriber.form), (subscriber.form, []))[1].append(subscriber.deliver)
         routes = tuple([(form, tuple(delivers)) for form, delivers in forms.values()])
         topic.routes = routes
@@ -325,6 +325,6 @@ class TopicTable:
     def _shorten(self, topic: Topic) -> None:
         """Let publishers of the one form that all subscribers take hand over to them without a word to the broker."""
         routes = topic.routes or ()
-        if len(routes) == 1 and not topic.careful:
-            topic.only, takers = routes[0]
-            topic.takers = self._same.setdefault(takers, takers)
+        if len(routes) == 1 and not topic.needsSlowPath:
+            topic.onlyForm, calls = routes[0]
+            topic.deliverCalls = self._same.setdefault(calls, calls)

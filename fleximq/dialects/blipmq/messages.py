@@ -12,7 +12,7 @@ from itertools import groupby
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.errors import BadRequest, BrokerError, Forbidden, NotFound, TooManyRequests, Unauthorized
 from fleximq.interfaces import IRunSource
 from fleximq.limits import BLIP_FRAME_BYTES
@@ -83,7 +83,7 @@ class BlipSource:
 SOURCES = (BlipSource(0), BlipSource(1))
 
 
-def renderDeliveries(topic: str, deliveries: Sequence[Delivery], polls: Sequence[int]) -> bytes:
+def renderDeliveries(topic: str, deliveries: Sequence[QueueDelivery], polls: Sequence[int]) -> bytes:
     """Return the PUBLISH frames that answer POLLs, each delivery the POLL at its place.
 
     A delivery with a tag is of QoS1 and has it as its correlation id, one without is of QoS0 and echoes the POLL's.
@@ -103,7 +103,7 @@ def renderDeliveries(topic: str, deliveries: Sequence[Delivery], polls: Sequence
     return b"".join(frames)
 
 
-def isTooLarge(topic: str, delivery: Delivery) -> bool:
+def isTooLarge(topic: str, delivery: QueueDelivery) -> bool:
     """Tell whether a delivery has no room in a frame: another dialect's messages may be larger than BlipMQ's."""
     counted = COUNTED_BYTES + len(_head(topic, 1)) + len(toBytes(delivery.message))
     return counted > BLIP_FRAME_BYTES

@@ -16,8 +16,8 @@ from itertools import chain
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.consumers.polled_subscription import Subscription
-from fleximq.broker.envelope import Client, Delivery, Envelope
+from fleximq.broker.consumers.polled_subscription import PolledSubscription
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.blipmq.messages import (
     SOURCES,
@@ -83,7 +83,7 @@ class BlipSession(StreamSession):
     _log = NamedLogger("fleximq.dialects.blipmq.BlipSession")
     dialect = "blipmq"
     #: Who this is, from AUTH on; nothing that asks for it is reached earlier.
-    _me: Client
+    _me: ConnectedClient
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
@@ -233,23 +233,23 @@ class BlipSession(StreamSession):
 
     def _subscribe(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         topic, qos = decodeSubscribe(head)
-        if not self.broker.isSafe(self._me):
+        if not self.broker.arePublicationsDecided(self._me):
             # What this client published before comes to its topics when it is kept; it is not for this one.
             self.stuck = self.loading = True
             self._unanswered = FrameType.SUBSCRIBE, head, asked
-            self.broker.whenKept(self._goOnSoon, self._me)
+            self.broker.whenPublicationsDecided(self._goOnSoon, self._me)
             return
         self.subscribing()
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
         if subscription.kept:
             answer = [encodeFrame(FrameType.ACK, asked[0], encodeSubscription(subscription.id))]
-            self.broker.whenSafe(partial(self._subscribed, asked, answer, self.answers.laterList(answer)))
+            self.broker.whenCommitted(partial(self._subscribed, asked, answer, self.answers.laterList(answer)))
         else:
             self._acknowledge(asked[0], subscription.id)
 
     def _subscribed(self, asked: Sequence[int], answer: list[bytes], release: Callable[[], None]) -> None:
         """Give the id of a subscription that outlives the broker, when that is safe; if it cannot be, say so."""
-        reason = self.broker.cannotKeep()
+        reason = self.broker.journalRefusal()
         if reason is not None:
             error = NotRecorded(reason)
             self.counted(error)
@@ -279,19 +279,19 @@ class BlipSession(StreamSession):
                 self.stuck = self.outbox.full
                 self._unanswered = FrameType.POLL, head, asked
 
-    def _waitFor(self, subscription: Subscription | None, head: bytes, asked: list[int]) -> None:
+    def _waitFor(self, subscription: PolledSubscription | None, head: bytes, asked: list[int]) -> None:
         """Answer these POLLs, and all behind them, when the next message was read back, or what this client published.
 
         Where neither is to come there is no answer.
         """
-        if subscription is None and self.broker.isSafe(self._me):
+        if subscription is None and self.broker.arePublicationsDecided(self._me):
             return
         self.stuck = self.loading = True
         self._unanswered = FrameType.POLL, head, asked
         if subscription is not None:
             subscription.whenLoaded(self._goOnSoon)
         else:
-            self.broker.whenKept(self._goOnSoon, self._me)
+            self.broker.whenPublicationsDecided(self._goOnSoon, self._me)
 
     def _goOnSoon(self) -> None:
         self.context.clock.callLater(0, self._loaded)
@@ -308,7 +308,7 @@ class BlipSession(StreamSession):
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 
     def _ping(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
-        self.broker.whenSafe(self.answers.later(encodeFrame(FrameType.PONG, asked[0])), self._me)
+        self.broker.whenCommitted(self.answers.later(encodeFrame(FrameType.PONG, asked[0])), self._me)
 
     def _ignore(self, head: bytes, asked: list[int], messages: list[bytes]) -> None:
         """A client's NACK or PONG answers nothing that was asked."""
@@ -413,12 +413,12 @@ def _nothing() -> None:
     """Nobody waits for what is read back."""
 
 
-def _sendable(subscription: Subscription, deliveries: Sequence[Delivery]) -> list[Delivery]:
+def _sendable(subscription: PolledSubscription, deliveries: Sequence[QueueDelivery]) -> list[QueueDelivery]:
     """Bury what no frame can hold, and return the rest; the POLLs of what was buried go to what comes behind it."""
     fitting = []
     for delivery in deliveries:
         if isTooLarge(subscription.topic, delivery):
-            subscription.bury(delivery)
+            subscription.deadLetter(delivery)
         else:
             fitting.append(delivery)
     return fitting

@@ -11,7 +11,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
 
@@ -43,7 +43,7 @@ class WriteTurn:
         self._waiting: list[TurnWriter] = []
         self._unpacked: dict[WriteBacklog, None] = {}
 
-    def publishing(self, client: Client | None) -> None:
+    def publishing(self, client: ConnectedClient | None) -> None:
         """Note whose publications come next, which were read earlier."""
         self.reader = None if client is None else client.reader
 

@@ -14,7 +14,7 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf, runOf
@@ -196,8 +196,8 @@ class OffsetFormB:
 
 
 #: The forms of all who follow the journal, in layout A and in layout B.
-FOLLOWING = LateForm(OFFSET_FORM)
-FOLLOWING_B = LateForm(OffsetFormB())
+FOLLOWING = DeferredForm(OFFSET_FORM)
+FOLLOWING_B = DeferredForm(OffsetFormB())
 #: The forms of those who are brought up to date, and then get what others get.
-PASSING = LateForm(FLEXI_FORM)
-PASSING_B = LateForm(LAYOUT_B_FORM)
+PASSING = DeferredForm(FLEXI_FORM)
+PASSING_B = DeferredForm(LAYOUT_B_FORM)

@@ -12,7 +12,7 @@ import msgpack
 from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.envelope import BROKER_ID, Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
@@ -119,7 +119,7 @@ class FlexiMessages(FlexiReplies):
         lost = [
             entry
             for entry in header.routing
-            if entry.client_id != BROKER_ID and not self.broker.takesDirect(entry.client_id)
+            if entry.client_id != BROKER_ID and not self.broker.acceptsDirect(entry.client_id)
         ]
         self.broker.notify(self._me, header.routing, frame)
         for entry in lost:
@@ -168,11 +168,11 @@ class FlexiMessages(FlexiReplies):
 
     def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:
         """Do this behind what this client published to the same topics, which is brought when it is kept."""
-        if not self._later and (not self._concerns(header.topic) or self.broker.isSafe(self._me)):
+        if not self._later and (not self._concerns(header.topic) or self.broker.arePublicationsDecided(self._me)):
             act(header)
             return
         self._later += 1
-        self.broker.whenKept(partial(self._actLater, act, header), self._me)
+        self.broker.whenPublicationsDecided(partial(self._actLater, act, header), self._me)
 
     def _concerns(self, name: str) -> bool:
         """Tell whether something that is not brought yet may be about this name or pattern."""
@@ -207,7 +207,7 @@ class FlexiMessages(FlexiReplies):
         form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
         return self._replaying(form, recordsWithout)
 
-    def _replaying(self, form: LateForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> ReplayOutlet:
+    def _replaying(self, form: DeferredForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> ReplayOutlet:
         shaped, clock = self._shaped, self.context.clock
         failed = self._subscriptionLost
         return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
@@ -230,10 +230,10 @@ class FlexiMessages(FlexiReplies):
             self._keepAlive.suggest(header.interval)
         fields = {"keepalive": {"timestamp": header.timestamp}}
         pong = self._encoded(MessageType.PONG, fields)
-        if self.broker.isSafe(self._me):
+        if self.broker.arePublicationsDecided(self._me):
             self.answers.take(pong)
         else:
-            self.broker.whenSafe(self.answers.later(pong), self._me)
+            self.broker.whenCommitted(self.answers.later(pong), self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Nothing to do: that it came is what counts."""

@@ -8,7 +8,7 @@ import msgpack
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.envelope import BROKER_ID, Client
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
@@ -44,7 +44,7 @@ class FlexiReplies(StreamSession):
         self.answers: Answers = Answers(outbox)
         self._shaped: Callable[[bytes], bytes] = bytes
         self.id = 0
-        self._me: Client  # there from the JOIN on
+        self._me: ConnectedClient  # there from the JOIN on
         self._named = False
         self._keepAlive: KeepAlive | None = None
         self._inputEnded = False

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.topics.topic_table import Takers
+from fleximq.broker.topics.topic_table import DeliverCalls
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
@@ -84,31 +84,31 @@ class FlexiSession(FlexiMessages):
         publish = self.broker.publish
         source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
         begin = until = total = messages = 0
-        takers: Takers = ()
+        deliverCalls: DeliverCalls = ()
         spans = self._scanner.spans(data) if behind is None else behind
         if self.pace is not None and self.pace.refuses:
             spans = admittedSpans(self.pace.meter, spans, self._overRate)
         try:
             for bytesOfEnvelope, read, start, end, count in spans:
                 envelope = known(bytesOfEnvelope)
-                if envelope is not None and (topic := envelope.topic).only is FLEXI_FORM:
+                if envelope is not None and (topic := envelope.topic).onlyForm is FLEXI_FORM:
                     topic.published += count
-                    if start == until and topic.takers is takers and read is source:
+                    if start == until and topic.deliverCalls is deliverCalls and read is source:
                         until = end
                         total += count
                         continue
                     if total:
                         messages += total
-                        _handOver(source, begin, until, takers, total)
-                    takers = topic.takers or ()
+                        _handOver(source, begin, until, deliverCalls, total)
+                    deliverCalls = topic.deliverCalls or ()
                     source, begin, until, total = read, start, end, count
                     continue
                 messages += count
                 if total:
                     messages += total
-                    _handOver(source, begin, until, takers, total)
+                    _handOver(source, begin, until, deliverCalls, total)
                     total = 0
-                    takers = ()
+                    deliverCalls = ()
                 run = read[start:end]
                 if envelope is None:
                     if count == 1 and bytesOfEnvelope[1] in _DIRECT and self._knownDirect(bytesOfEnvelope, run):
@@ -117,21 +117,21 @@ class FlexiSession(FlexiMessages):
                     if self.state is not ConnectionState.OPEN:
                         self._behind = chain(rest, spans)
                         return
-                elif envelope.topic.careful:
+                elif envelope.topic.needsSlowPath:
                     self._publish(envelope, bytesOfEnvelope, run, count)
                 else:
                     publish(envelope, run, count)
         except FrameTooLarge as error:
             if total:
                 messages += total
-                _handOver(source, begin, until, takers, total)
+                _handOver(source, begin, until, deliverCalls, total)
                 total = 0
             self._settleLayout()
             self._refused(error, error.envelope)
         finally:
             self.traffic.messagesIn += messages + total
             if total:
-                _handOver(source, begin, until, takers, total)
+                _handOver(source, begin, until, deliverCalls, total)
 
     def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
         """Forward a REQ or REP whose header is known but for its id; False: it has to go the long way."""
@@ -256,12 +256,12 @@ def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None
     return ApiKey(auth["api_key"])
 
 
-def _handOver(source: bytes, begin: int, until: int, takers: Takers, count: int) -> None:
+def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls, count: int) -> None:
     """Deliver neighbouring runs, which FlexiMQ subscribers take verbatim, as one chunk."""
     size = until - begin
     view = size > _LARGE and size * 2 > len(source)
     chunk: Chunk = memoryview(source)[begin:until] if view else source[begin:until]
-    for deliver in takers:
+    for deliver in deliverCalls:
         deliver(chunk, count)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from fleximq.broker.authorization import sees
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.interfaces import IRights
@@ -30,12 +30,12 @@ class ChannelList:
         self._frames: dict[IRights, bytes] = {}
         self._before: dict[IRights, bytes] = {}
         self._noted = False
-        self._listeners: dict[Outbox, tuple[Client, bytes]] = {}
+        self._listeners: dict[Outbox, tuple[ConnectedClient, bytes]] = {}
         self._announces = context.settings.announceChannels
         if self._announces:
             context.broker.channelsChanged.append(self._changed)
 
-    def frame(self, client: Client) -> bytes:
+    def frame(self, client: ConnectedClient) -> bytes:
         """Return the list as it is now for a client, encoded as a frame."""
         names = self._topics.channels()
         if names is not self._names or len(self._frames) > _FRAMES:
@@ -51,7 +51,7 @@ class ChannelList:
     def _made(self, names: list[str]) -> bytes:
         return encodeFrame(TEXT, encodeChannels(_fitting(names, self._context.settings.limits.text)))
 
-    def join(self, outbox: Outbox, client: Client) -> None:
+    def join(self, outbox: Outbox, client: ConnectedClient) -> None:
         """Send the list here whenever it changes, if that is set. It was sent as it is now."""
         if self._announces:
             self._listeners[outbox] = client, self.frame(client)

@@ -11,7 +11,7 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.interfaces import IForm, IRunSource
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, StoredBatch, contentOf
@@ -81,4 +81,4 @@ class IdentityForm:
 #: The one form of all Identity subscribers.
 IDENTITY_FORM = IdentityForm()
 #: That of those who are told of the past first.
-RECALLING = LateForm(IDENTITY_FORM)
+RECALLING = DeferredForm(IDENTITY_FORM)

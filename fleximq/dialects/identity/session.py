@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.connection.connection_rate import admittedTexts, overRate
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
@@ -52,7 +52,7 @@ class IdentitySession(Session):
     dialect = "identity"
     #: Runs are rendered by the first who writes them, or reads of the past; for slow readers when all have written.
     form = RECALLING
-    client: Client
+    client: ConnectedClient
 
     def __init__(
         self, context: Context, outbox: Outbox, address: IAddress, channels: ChannelList | None = None

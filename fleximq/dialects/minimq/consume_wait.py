@@ -5,7 +5,7 @@ from collections.abc import Callable
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import Client, Delivery
+from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 
 
 class WaitingConsume:
@@ -22,10 +22,10 @@ class WaitingConsume:
         self,
         broker: Broker,
         clock: IReactorTime,
-        client: Client,
+        client: ConnectedClient,
         topic: str,
         seconds: float,
-        done: Callable[[Delivery | None], None],
+        done: Callable[[QueueDelivery | None], None],
     ) -> None:
         self._broker = broker
         self._client = client
@@ -59,6 +59,6 @@ class WaitingConsume:
         else:
             self._finish(delivery)
 
-    def _finish(self, delivery: Delivery | None) -> None:
+    def _finish(self, delivery: QueueDelivery | None) -> None:
         self.cancel()
         self._done(delivery)

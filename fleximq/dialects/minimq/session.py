@@ -18,7 +18,7 @@ from functools import partial
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.envelope import Client, Delivery, Envelope, Kept
+from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided, QueueDelivery
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.consume_wait import WaitingConsume
@@ -51,7 +51,7 @@ class MiniSession(StreamSession):
     dialect = "minimq"
     stays = False  # the document has a connection for each command
     #: Who this is, from the first line on.
-    _me: Client
+    _me: ConnectedClient
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress, newId: Callable[[], str] = newUlid) -> None:
         super().__init__(context, outbox, address)
@@ -188,7 +188,7 @@ class MiniSession(StreamSession):
         except BrokerError as error:
             self._replace(batch, first, range(len(run)), error)
 
-    def _keep(self, envelope: Envelope, run: list[MiniMessage], kept: Kept) -> None:
+    def _keep(self, envelope: Envelope, run: list[MiniMessage], kept: OnDecided) -> None:
         body = [said.asMessage() for said in run]
         if self.context.settings.minimqIdempotent:
             self.broker.produceOnce(envelope, body, [said.id for said in run], kept)
@@ -294,7 +294,7 @@ class MiniSession(StreamSession):
         if self.stuck or not self.busy:
             self.goOn()
 
-    def _deliveries(self, topic: str, asked: int) -> Sequence[Delivery]:
+    def _deliveries(self, topic: str, asked: int) -> Sequence[QueueDelivery]:
         if asked > 1:
             return self.broker.consumeMany(self._me, topic, asked, CHUNK_BYTES)
         delivery = self.broker.consume(self._me, topic)
@@ -304,7 +304,7 @@ class MiniSession(StreamSession):
         self._batch.append(lines)
         self._taken += len(lines)
 
-    def _waited(self, topic: str, delivery: Delivery | None) -> None:
+    def _waited(self, topic: str, delivery: QueueDelivery | None) -> None:
         self._wait = None
         self.traffic.messagesOut += delivery is not None
         self._answer(renderAnswers(topic, [] if delivery is None else [delivery], 1))
@@ -330,9 +330,9 @@ class MiniSession(StreamSession):
             return
         batch, self._batch = self._batch, []
         if self._confirming:
-            self.broker.whenSafe(self.answers.laterList(batch), self._me)
-        elif self._promising and not self.broker.isSafe(self._me):
-            self.broker.whenKept(self.answers.laterList(batch), self._me)
+            self.broker.whenCommitted(self.answers.laterList(batch), self._me)
+        elif self._promising and not self.broker.arePublicationsDecided(self._me):
+            self.broker.whenPublicationsDecided(self.answers.laterList(batch), self._me)
         else:
             self.answers.take(b"".join(batch))
         self._promising = self._confirming = False

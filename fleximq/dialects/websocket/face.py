@@ -135,7 +135,7 @@ class WebSocketFace(BoundedProtocol):
             self._log.failure("{dialect}: a read could not be parsed", dialect=self.session.dialect)
             self.session.end("internal error")
         client = self.session.client
-        if client is not None and self.session.broker.isUnderWay(client):
+        if client is not None and self.session.broker.hasPendingPublications(client):
             pausePublisher(self.session, client, self)
         if self.session.pace is not None:
             self.session.pace.settle(self.reading)

@@ -30,7 +30,7 @@ class GroupCommit:
     ``readOnly`` is the reason why nothing is taken, None while all is well.
 
     :param now: microseconds since 1970.
-    :param crowdedAt: bytes that may wait before ``crowded`` is True.
+    :param crowdedAt: bytes that may wait before ``overloaded`` is True.
     :param settled: is given each commit that is safe, before anybody is told of it.
     :param failed: is given the first one that is not.
     :param rollDue: tells whether the next commit should begin a new segment.
@@ -52,7 +52,7 @@ class GroupCommit:
     ) -> None:
         self.next = self.end = next
         self.appended = self.safe = 0
-        self.crowded = False
+        self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
         self._now = now
         self._crowdedAt = crowdedAt
@@ -111,7 +111,7 @@ class GroupCommit:
         pending.size += size
         self._bytes += size
         if self._bytes > self._crowdedAt:
-            self.crowded = True
+            self.overloaded = True
         if self._writing is None:
             self.handOver()
         return self.appended
@@ -123,7 +123,7 @@ class GroupCommit:
             if self._writing is None:
                 self.handOver()
 
-    def whenSafe(self, call: Callable[[], None], number: int | None = None) -> None:
+    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
         commit = self._lastWith() if number is None else self._commitOf(number)
         if commit is None:
@@ -145,9 +145,9 @@ class GroupCommit:
                 return commit
         return self._pending if number <= self._pending.last else None
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
-        if self.crowded:
+        if self.overloaded:
             self._room.append(call)
         else:
             call()
@@ -290,12 +290,12 @@ class GroupCommit:
         self._telling = None
 
     def _makeRoom(self) -> None:
-        if not self.crowded or self._bytes > self._crowdedAt:
+        if not self.overloaded or self._bytes > self._crowdedAt:
             return
-        self.crowded = False
+        self.overloaded = False
         waiting, self._room = self._room, []
         for place, call in enumerate(waiting):
-            if self.crowded:
+            if self.overloaded:
                 self._room = waiting[place:] + self._room
                 return
             try:

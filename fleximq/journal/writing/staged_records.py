@@ -107,7 +107,7 @@ class Staging:
             safe = self._committed.get(last.query) == last
             committed(*((last.base, None) if safe else (0, self._group.readOnly or "it was not kept")))
 
-        self._group.whenSafe(told)
+        self._group.whenCommitted(told)
 
     def _framesOf(self, query: str, batch: int, tokens: Sequence[str]) -> list[StagedFrame] | str:
         """Return what these tokens stand for, or why that cannot be."""

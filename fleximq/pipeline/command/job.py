@@ -83,7 +83,7 @@ INSTEAD = (("journal", "url"), ("subscribe", "topics"))
 _SCHEMES = ("tcp", "tls", "ipc")
 
 
-class Run(Protocol):
+class JobContext(Protocol):
     """One run of a job: all that it needs of what surrounds it.
 
     ``out`` takes the result. ``stopping`` is set when the job is to end in order, with 0: by SIGINT or SIGTERM.
@@ -119,7 +119,7 @@ class Job(NamedTuple):
     name: str
     words: str
     prepare: Callable[[ArgumentParser], object]
-    run: Callable[[Namespace, Run], object]
+    run: Callable[[Namespace, JobContext], object]
     brief: bool = False
 
 
@@ -248,3 +248,18 @@ def brokerOptions(chosen: Namespace) -> dict[str, str]:
         if written is not None:
             options[name] = written
     return options
+
+
+def addTables(parser: ArgumentParser) -> None:
+    """Add the options that name a lake and its tables."""
+    option(
+        parser, "--lake", read=option_values.text, metavar="FOLDER", help="the folder in which each table has its own"
+    )
+    option(
+        parser,
+        "--table",
+        read=option_values.text,
+        metavar="NAME",
+        action="append",
+        help="only this table; may be repeated",
+    )

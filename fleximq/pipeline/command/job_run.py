@@ -19,7 +19,7 @@ from fleximq.pipeline.errors import PipelineError
 PAUSE, QUICK = 10.0, 0.2
 
 
-class Progress:
+class ProgressLine:
     """Writes to one stream; may be used by several threads.
 
     :param now: the clock, in seconds.
@@ -95,13 +95,14 @@ def _number(number: float) -> str:
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from fleximq.pipeline.command.spark_session import Session
+    from fleximq.pipeline.command.spark_session import SparkLauncher
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class OneRun:
-    """A :class:`~fleximq.pipeline.command.job.Run` of this process; use it in a ``with`` statement, in the main thread.
+class JobRun:
+    """A :class:`~fleximq.pipeline.command.job.JobContext` of this process; use it in a ``with`` statement, in the main
+    thread.
 
     The first SIGINT or SIGTERM asks the job to end in order, the second ends the process.
 
@@ -117,11 +118,11 @@ class OneRun:
         self.failed = False
         self._chosen = chosen
         self._brief = brief
-        self._progress = Progress(sys.stderr)
-        self._session: Session | None = None
+        self._progress = ProgressLine(sys.stderr)
+        self._session: SparkLauncher | None = None
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> "OneRun":
+    def __enter__(self) -> "JobRun":
         self._before = {number: signal.signal(number, self._asked) for number in _SIGNALS}
         return self
 
@@ -142,13 +143,13 @@ class OneRun:
         """Return the session, made by the first call."""
         if self._session is None:
             try:
-                from fleximq.pipeline.command.spark_session import Session
+                from fleximq.pipeline.command.spark_session import SparkLauncher
             except ImportError as error:
                 raise PipelineError(
                     f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it"
                 ) from error
             chosen = self._chosen
-            self._session = Session(
+            self._session = SparkLauncher(
                 chosen.master,
                 dict(each.split("=", 1) for each in chosen.conf or ()),
                 chosen.verbose,

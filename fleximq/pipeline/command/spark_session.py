@@ -19,8 +19,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from fleximq.limits import GIBIBYTE, MEBIBYTE
-from fleximq.pipeline.command import java, quiet_daemon
-from fleximq.pipeline.command.archive import Archive, cacheFolder
+from fleximq.pipeline.command import java
+from fleximq.pipeline.command.java import Archive, cacheFolder
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.source import FlexiMQSource
 
@@ -46,7 +46,7 @@ _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 
-class Session:
+class SparkLauncher:
     """Spark, started with some settings; ended by :meth:`end`.
 
     :param master: where it runs; :data:`LOCAL` if None, or what ``spark-submit`` was told.
@@ -116,9 +116,7 @@ class Session:
             settings |= LOOPBACK
             settings["spark.sql.warehouse.dir"] = f"{self._folder}/warehouse"
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            if not verbose and not master.startswith("local-cluster"):
-                os.environ["PYSPARK_PYTHON"] = quiet_daemon.pythonFor(python, f"{self._folder}/python")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         else:
             settings["spark.executor.extraJavaOptions"] = _UNCHECKED
         options = [_UNCHECKED, conf.pop("spark.driver.extraJavaOptions", "")]

@@ -38,7 +38,7 @@ _NAMES = {code: name for name, code in DIALECTS.items()}
 Numbers = npt.NDArray[Any]
 
 
-class Placed(NamedTuple):
+class PlacedFrame(NamedTuple):
     """A whole frame with records: where it begins in a buffer, and the offset of its first record.
 
     ``first`` is -1 where the frame says it itself; STAGED frames do not, their transaction does.
@@ -49,7 +49,7 @@ class Placed(NamedTuple):
 
 
 def decodeFrames(
-    buffer: Any, places: Iterable[Placed], columns: Sequence[str], journal: str, wanted: Selection
+    buffer: Any, places: Iterable[PlacedFrame], columns: Sequence[str], journal: str, wanted: Selection
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted records of frames, in their order, as batches of at most 4 MiB and 40,000 records.
 
@@ -69,7 +69,7 @@ def decodeFrames(
             yield pa.record_batch(portion.columns(columns, journal, rows), schema=schema)
 
 
-def offsetsAndTimes(buffer: Any, places: Iterable[Placed]) -> Iterator[tuple[Numbers, Numbers]]:
+def offsetsAndTimes(buffer: Any, places: Iterable[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield offsets and times (microseconds since 1970) of the frames' records, portion by portion."""
     views = _Views(buffer)
     for at, first in _portions(views, list(places)):
@@ -90,7 +90,7 @@ class _Views:
         self.i64 = np.frombuffer(buffer, "<i8", size // 8)
 
 
-def _portions(views: _Views, places: Sequence[Placed]) -> Iterator[tuple[Numbers, Numbers]]:
+def _portions(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield neighbouring frames that make one batch: where they begin, and their first offsets."""
     if not places:
         return

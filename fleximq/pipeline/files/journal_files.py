@@ -18,15 +18,15 @@ from fleximq.journal.files.window import LARGE, SMALL
 from fleximq.journal.format.control_frames import decodeTransaction
 from fleximq.journal.format.frame import Kind
 from fleximq.pipeline.files.folder import End, Extent, Folder
-from fleximq.pipeline.files.frame_columns import Placed, offsetsAndTimes
-from fleximq.pipeline.files.segment_lookup import Sketch, Sketches
-from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, Piece, Selection, Slice, Topics, divided
+from fleximq.pipeline.files.frame_columns import PlacedFrame, offsetsAndTimes
+from fleximq.pipeline.files.segment_lookup import SegmentLookup, SegmentLookups
+from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics, divided
 from fleximq.pipeline.files.slice_reader import Missing, SliceReader
 
 _RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
 
 
-class Bounds(NamedTuple):
+class TopicBounds(NamedTuple):
     """The offset of the first record that is kept, and that of the next record that comes."""
 
     first: int
@@ -44,18 +44,18 @@ class JournalFiles:
     def __init__(self, path: str, files: Files | None = None) -> None:
         self.path = path
         self._folder = Folder(path, files)
-        self._sketches = Sketches(self._folder)
+        self._sketches = SegmentLookups(self._folder)
         self.id = self._folder.id
 
     def end(self) -> End:
         """Return where all ends that is committed."""
         return self._folder.end()
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> TopicBounds:
         """Return which offsets are kept; both are the same where there are none."""
         end = self.end()
         try:
-            return Bounds(self._first(end), end.offset)
+            return TopicBounds(self._first(end), end.offset)
         finally:
             self._folder.close()
 
@@ -79,7 +79,7 @@ class JournalFiles:
             for extent, sketch in self._sketches.all(end.position):
                 if sketch.highest < time:
                     continue
-                piece = Piece(sketch.base, sketch.beforeTime(time), extent.until, 0, end.offset)
+                piece = SegmentRange(sketch.base, sketch.beforeTime(time), extent.until, 0, end.offset)
                 slice = Slice(self.path, self.id, 0, end.offset, end.position, (piece,))
                 for offsets, times in SliceReader(self._folder, slice, _ignored).offsetsAndTimes():
                     later = times >= time
@@ -147,7 +147,7 @@ class JournalFiles:
                     break
                 if not isLast and segments[place + 1][1].base == sketch.end:
                     next = max(next, spans[place + 1][0])
-                piece = Piece(sketch.base, sketch.base, extent.until if isLast else sketch.end, first, next)
+                piece = SegmentRange(sketch.base, sketch.base, extent.until if isLast else sketch.end, first, next)
                 found.append(Slice(self.path, self.id, first, next, last.position, (piece,)))
             return found
         finally:
@@ -160,7 +160,7 @@ class JournalFiles:
             for _, sketch in self._sketches.all(segment.limit):
                 if sketch.base == piece.base:
                     until = min(sketch.behind(end), piece.until) if end < segment.end else piece.until
-                    piece = Piece(piece.base, sketch.before(start), until, start, end)
+                    piece = SegmentRange(piece.base, sketch.before(start), until, start, end)
             return segment._replace(start=start, end=end, pieces=(piece,))
         finally:
             self._folder.close()
@@ -204,16 +204,16 @@ class JournalFiles:
 
 def _sparse(found: Whole) -> Sequence[int]:
     """Return the offsets of a frame that has not got every one from the first to the last."""
-    offsets: list[int] = next(offsetsAndTimes(found.frame, [Placed(0)]))[0].tolist()
+    offsets: list[int] = next(offsetsAndTimes(found.frame, [PlacedFrame(0)]))[0].tolist()
     return offsets
 
 
-def _without(sketch: Sketch, topics: Topics | None) -> bool:
+def _without(sketch: SegmentLookup, topics: Topics | None) -> bool:
     """Tell whether a segment is known to have none of these topics."""
     return topics is not None and sketch.topics is not None and not any(topic in topics for topic in sketch.topics)
 
 
-def _spans(segments: list[tuple[Extent, Sketch]], end: int) -> list[tuple[int, int]]:
+def _spans(segments: list[tuple[Extent, SegmentLookup]], end: int) -> list[tuple[int, int]]:
     """Return the offset with which each segment begins, and that behind it.
 
     Where there is no index, the frames at either end may be damaged; then it is what the neighbours leave.
@@ -232,7 +232,7 @@ def _spans(segments: list[tuple[Extent, Sketch]], end: int) -> list[tuple[int, i
     return spans
 
 
-def _piece(sketch: Sketch, start: int, end: int, until: int, span: tuple[int, int]) -> Piece | None:
+def _piece(sketch: SegmentLookup, start: int, end: int, until: int, span: tuple[int, int]) -> SegmentRange | None:
     """Return what of a segment has offsets in a range; None if nothing has."""
     first, next = span
     if next <= start:
@@ -240,7 +240,7 @@ def _piece(sketch: Sketch, start: int, end: int, until: int, span: tuple[int, in
     position, behind = sketch.before(start), min(sketch.behind(end), until)
     if position >= behind:
         return None
-    return Piece(sketch.base, position, behind, max(first, start), min(next, end))
+    return SegmentRange(sketch.base, position, behind, max(first, start), min(next, end))
 
 
 def _ignored(missing: Missing) -> None:

@@ -16,7 +16,7 @@ from fleximq.pipeline.files.folder import Extent, Folder
 _RECORDS = frozenset({Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.TRANSACTION})
 
 
-class Sketch:
+class SegmentLookup:
     """What is known of a segment up to the position ``end``.
 
     ``positions``, ``offsets`` and ``times`` belong together: from this position on there are offsets from this one on,
@@ -34,7 +34,7 @@ class Sketch:
         self.topics: frozenset[str] | None = None
 
     @classmethod
-    def of(cls, segment: Segment) -> "Sketch":
+    def of(cls, segment: Segment) -> "SegmentLookup":
         """Return what an index says."""
         sketch = cls(segment.base)
         sketch.end, sketch.next, sketch.highest = segment.end, segment.next, segment.highest
@@ -78,28 +78,28 @@ class Sketch:
         return self.positions[place] if place < len(self.positions) else self.end
 
 
-class Sketches:
+class SegmentLookups:
     """What is known of each segment of a folder; what was found out is kept for the next look."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._known: dict[int, Sketch] = {}
+        self._known: dict[int, SegmentLookup] = {}
 
-    def all(self, end: int) -> list[tuple[Extent, Sketch]]:
+    def all(self, end: int) -> list[tuple[Extent, SegmentLookup]]:
         """Return all segments up to a position."""
         extents = self._folder.extents(end)
         there = {extent.base for extent in extents}
         self._known = {base: sketch for base, sketch in self._known.items() if base in there}
         return [(extent, self._of(extent, extent is extents[-1])) for extent in extents]
 
-    def _of(self, extent: Extent, last: bool) -> Sketch:
+    def _of(self, extent: Extent, last: bool) -> SegmentLookup:
         sketch = self._known.get(extent.base)
         if sketch is None or (sketch.topics is None and not last):
             indexed = None if last else readIndex(self._folder.files, self._folder.path, extent.base)
             if indexed is not None:
-                sketch = Sketch.of(indexed)
+                sketch = SegmentLookup.of(indexed)
             elif sketch is None:
-                sketch = Sketch(extent.base)
+                sketch = SegmentLookup(extent.base)
             self._known[extent.base] = sketch
         if sketch.topics is None:
             sketch.grow(self._folder, extent.until)

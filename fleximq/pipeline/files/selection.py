@@ -15,7 +15,7 @@ from fleximq.values.patterns import anyOf
 SLICE_BYTES = 128 << 20
 
 
-class Piece(NamedTuple):
+class SegmentRange(NamedTuple):
     """Bytes of one segment from the frame at ``position`` on, with offsets from ``first`` up to before ``next``."""
 
     base: int
@@ -36,7 +36,7 @@ class Slice(NamedTuple):
     start: int
     end: int
     limit: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentRange, ...]
 
     @property
     def bytes(self) -> int:
@@ -44,7 +44,9 @@ class Slice(NamedTuple):
         return sum(piece.until - piece.position for piece in self.pieces)
 
 
-def divided(pieces: Iterable[tuple[Piece, Sequence[tuple[int, int]]]], parts: int) -> list[tuple[Piece, ...]]:
+def divided(
+    pieces: Iterable[tuple[SegmentRange, Sequence[tuple[int, int]]]], parts: int
+) -> list[tuple[SegmentRange, ...]]:
     """Return pieces in so many groups of about equally many bytes, or fewer where they cannot be cut so small.
 
     :param pieces: each with the places at which it may be cut, positions with the offsets that begin there.
@@ -52,7 +54,7 @@ def divided(pieces: Iterable[tuple[Piece, Sequence[tuple[int, int]]]], parts: in
     pieces = list(pieces)
     total = sum(piece.until - piece.position for piece, _ in pieces)
     share = max(1, -(-total // max(1, parts)))
-    groups: list[list[Piece]] = [[]]
+    groups: list[list[SegmentRange]] = [[]]
     room = share
     for piece, cuts in pieces:
         for part in _cut(piece, cuts):
@@ -65,7 +67,7 @@ def divided(pieces: Iterable[tuple[Piece, Sequence[tuple[int, int]]]], parts: in
     return [tuple(_joined(group)) for group in groups if group]
 
 
-def _cut(piece: Piece, cuts: Sequence[tuple[int, int]]) -> list[Piece]:
+def _cut(piece: SegmentRange, cuts: Sequence[tuple[int, int]]) -> list[SegmentRange]:
     parts = []
     for position, offset in cuts:
         if piece.position < position < piece.until:
@@ -74,9 +76,9 @@ def _cut(piece: Piece, cuts: Sequence[tuple[int, int]]) -> list[Piece]:
     return [*parts, piece]
 
 
-def _joined(parts: Sequence[Piece]) -> list[Piece]:
+def _joined(parts: Sequence[SegmentRange]) -> list[SegmentRange]:
     """Return parts of the same segment that touch as one."""
-    joined: list[Piece] = []
+    joined: list[SegmentRange] = []
     for part in parts:
         if joined and joined[-1].base == part.base and joined[-1].until == part.position:
             joined[-1] = joined[-1]._replace(until=part.until, next=part.next)

@@ -14,14 +14,14 @@ from fleximq.journal.files.window import SMALL, Window
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, checkFrame, readHeader
 from fleximq.pipeline.files.folder import Folder
-from fleximq.pipeline.files.frame_columns import Numbers, Placed, decodeFrames, offsetsAndTimes
+from fleximq.pipeline.files.frame_columns import Numbers, PlacedFrame, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.files.selection import Selection, Slice
 
 #: How much is read at once, which is what a batch has: more leaves the processor's cache before it is looked at.
 PORTION = 4 << 20
 
 
-class Portion(NamedTuple):
+class FrameBlock(NamedTuple):
     """Bytes of a segment, and the whole frames in them: where in the bytes each begins, and its header."""
 
     buffer: memoryview
@@ -30,7 +30,7 @@ class Portion(NamedTuple):
 
 def portionsOf(
     window: Window, start: int, until: int, damaged: Callable[[str], None], size: int = PORTION
-) -> Iterator[Portion]:
+) -> Iterator[FrameBlock]:
     """Yield what stands from one position on, where a frame begins, up to another.
 
     :param damaged: told why something that stands behind the frames given so far is no frame.
@@ -59,12 +59,12 @@ def portionsOf(
             if position - begin > len(buffer) - HEADER_BYTES:
                 break
         if frames:
-            yield Portion(buffer, frames)
+            yield FrameBlock(buffer, frames)
         elif position < until:
             # The frame is larger than a portion, or damaged.
             try:
                 header, frame = frameAt(window, position, segment)
-                yield Portion(frame, [(0, header)])
+                yield FrameBlock(frame, [(0, header)])
                 position = _behind(header, frame)
             except FrameError as error:
                 found = nextFrame(window, position, segment)
@@ -154,7 +154,7 @@ class SliceReader:
         for buffer, places in self._frames():
             yield from offsetsAndTimes(buffer, places)
 
-    def _frames(self) -> Iterator[tuple[memoryview, Iterable[Placed]]]:
+    def _frames(self) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
         """Yield frames with records, those of transactions included, and the bytes in which they stand."""
         try:
             for piece in self._slice.pieces:
@@ -176,9 +176,9 @@ class SliceReader:
         finally:
             self._folder.close()
 
-    def _placed(self, portion: Portion) -> Iterator[tuple[memoryview, Iterable[Placed]]]:
+    def _placed(self, portion: FrameBlock) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
         start, end = self._slice.start, self._slice.end
-        places: list[Placed] = []
+        places: list[PlacedFrame] = []
         for at, header in portion.frames:
             base = header.baseOffset
             self._whole(base)
@@ -186,7 +186,7 @@ class SliceReader:
                 # A sparse frame reaches at least as far as this; behind it nothing is known to be missing.
                 self._next = max(self._next, base + header.count)
                 if base < end and (header.kind == Kind.SPARSE_RECORDS or base + header.count > start):
-                    places.append(Placed(at))
+                    places.append(PlacedFrame(at))
             elif header.kind == Kind.TRANSACTION:
                 self._next = max(self._next, base + header.count)
                 if base < end and base + header.count > start:
@@ -203,7 +203,7 @@ class SliceReader:
 
     # -- transactions ------------------------------------------------------------------------------
 
-    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, Iterable[Placed]]]:
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
         """Yield the staged frames that a transaction has published, as many at once as make a portion."""
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
@@ -215,7 +215,7 @@ class SliceReader:
         if gap is not None:
             self._lost(*gap, "what was staged there is damaged or gone")
         held: list[memoryview] = []
-        places: list[Placed] = []
+        places: list[PlacedFrame] = []
         size = 0
         for position, count, first in zip(transaction.staged, counts, offsets, strict=True):
             if count is None or first is None or first >= self._slice.end or first + count <= self._slice.start:
@@ -226,7 +226,7 @@ class SliceReader:
                 self._lost(first, first + count, str(error))
                 continue
             held.append(staged)
-            places.append(Placed(size, first))
+            places.append(PlacedFrame(size, first))
             size += len(staged)
             if size >= PORTION:
                 yield memoryview(b"".join(held)), places

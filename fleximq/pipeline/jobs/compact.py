@@ -6,8 +6,8 @@ Spark is not needed for it.
 from argparse import ArgumentParser, Namespace
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, Run, counted, duration, option
-from fleximq.pipeline.lake.table.file_names import addTables, tablesOf
+from fleximq.pipeline.command.job import Job, JobContext, addTables, counted, duration, option
+from fleximq.pipeline.lake.table.file_names import tablesOf
 
 
 def _prepare(parser: ArgumentParser) -> None:
@@ -38,15 +38,16 @@ def _prepare(parser: ArgumentParser) -> None:
     )
 
 
-def _run(chosen: Namespace, run: Run) -> None:
+def _run(chosen: Namespace, run: JobContext) -> None:
     """Compact the tables.
 
     :raises PipelineError: a table cannot be written, or is of a format that compacts itself.
     """
     # What needs pyarrow is not needed for --help.
-    from fleximq.pipeline.lake.compaction import Wanted, compact
+    from fleximq.pipeline.lake.compaction import compact
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
 
-    wanted = Wanted(chosen.target_bytes, chosen.older_than / 1_000_000, chosen.many)
+    wanted = CompactionGoal(chosen.target_bytes, chosen.older_than / 1_000_000, chosen.many)
     for table in tablesOf(chosen.lake, chosen.table):
         partitions = before = after = 0
         for done in compact(table, wanted):

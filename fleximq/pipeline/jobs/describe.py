@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, Run, addSource, option, sourceOptions
+from fleximq.pipeline.command.job import Job, JobContext, addSource, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.selection import Selection
-    from fleximq.pipeline.query.journal_sample import Topic
+    from fleximq.pipeline.query.journal_sample import TopicSummary
     from fleximq.pipeline.reader.journals import SlicePartition
 
 Facts = dict[str, Any]
@@ -33,7 +33,7 @@ def _lower(name: str, value: object) -> str:
     return option_values.text(name, value).lower()
 
 
-def _run(chosen: Namespace, run: Run) -> None:
+def _run(chosen: Namespace, run: JobContext) -> None:
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -54,7 +54,7 @@ def _run(chosen: Namespace, run: Run) -> None:
         _write(facts, run)
 
 
-def _journals(given: dict[str, str], run: Run) -> Facts:
+def _journals(given: dict[str, str], run: JobContext) -> Facts:
     """Return the journals, and what of them is in each topic; what is damaged is told and passed over."""
     from dataclasses import replace
 
@@ -82,7 +82,7 @@ def _journals(given: dict[str, str], run: Run) -> Facts:
     return {"journals": found, "topics": topics}
 
 
-def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: Run) -> Iterator[Any]:
+def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: JobContext) -> Iterator[Any]:
     """Yield all records of some partitions, and say how far that is; ends early if the run is to end."""
     from fleximq.pipeline.query.journal_sample import COLUMNS
     from fleximq.pipeline.reader.journals import read
@@ -94,7 +94,7 @@ def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str,
         run.progress(words, place + 1, len(parts), "parts")
 
 
-def _facts(journal: str, name: str, topic: "Topic") -> Facts:
+def _facts(journal: str, name: str, topic: "TopicSummary") -> Facts:
     from fleximq.pipeline.payloads.ddl import written
 
     return {
@@ -160,7 +160,7 @@ def _time(microseconds: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _write(facts: Facts, run: Run) -> None:
+def _write(facts: Facts, run: JobContext) -> None:
     """Write the facts as one table for each kind of them."""
     if "journals" in facts:
         _section(run, "Journals", ("journal", "at", "first", "next"), facts["journals"])
@@ -177,7 +177,7 @@ def _write(facts: Facts, run: Run) -> None:
         _section(run, "Their columns", ("table", "schema"), facts["tables"])
 
 
-def _section(run: Run, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
+def _section(run: JobContext, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
     from fleximq.pipeline.query.query_output import aligned
 
     run.out.write(f"{title}\n\n")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.command.job import Job, Run, duration, option
+from fleximq.pipeline.command.job import Job, JobContext, addTables, duration, option
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.lake.table.file_names import addTables, tablesOf
+from fleximq.pipeline.lake.table.file_names import tablesOf
 from fleximq.values.patterns import anyOf
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _prepare(parser: ArgumentParser) -> None:
     )
 
 
-def _run(chosen: Namespace, run: Run) -> None:
+def _run(chosen: Namespace, run: JobContext) -> None:
     """Let the tables lose what is older.
 
     :raises PipelineError: a table cannot be written.
@@ -73,7 +73,7 @@ def _run(chosen: Namespace, run: Run) -> None:
             break
 
 
-def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: Run) -> None:
+def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: JobContext) -> None:
     """Say which patterns match no topic of the tables: they may be written wrong, and no topic be kept for so long."""
     from fleximq.pipeline.lake.expiration import topicsOf
 

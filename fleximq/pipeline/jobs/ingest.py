@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fleximq.config import option_values
 from fleximq.pipeline.command.job import (
     Job,
-    Run,
+    JobContext,
     addSource,
     checkSource,
     counted,
@@ -128,7 +128,7 @@ def _format(name: str, written: object) -> str:
     return text
 
 
-def run(chosen: Namespace, run: Run) -> None:
+def run(chosen: Namespace, run: JobContext) -> None:
     """Ingest until told to stop, or until all is in.
 
     :raises OptionRefused: an option is missing, or cannot be.
@@ -136,7 +136,7 @@ def run(chosen: Namespace, run: Run) -> None:
     """
     if not chosen.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
-    from fleximq.pipeline.lake.ingest_driver import Feeding
+    from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
 
     lake = abspath(expanduser(chosen.lake))
@@ -147,7 +147,7 @@ def run(chosen: Namespace, run: Run) -> None:
     run.session()
     with ExitStack() as held:
         checkpoint = chosen.checkpoint or held.enter_context(_ownCheckpoint(lake))
-        feeding = held.enter_context(Feeding(lake, specs, {"format": chosen.format}, chosen.allow_data_loss))
+        feeding = held.enter_context(TableIngest(lake, specs, {"format": chosen.format}, chosen.allow_data_loss))
         ingest = Ingest(feeding, checkpoint, run, _reporter(chosen, options))
         try:
             ingest.start(options, None if chosen.once else interval(chosen.trigger))

@@ -16,13 +16,22 @@ from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.broker_link import Link, Place
-from fleximq.pipeline.command.job import Job, Run, addSource, brokerOptions, checkSource, option, place, sourceOptions
+from fleximq.pipeline.broker_link import BrokerLink, Place
+from fleximq.pipeline.command.job import (
+    Job,
+    JobContext,
+    addSource,
+    brokerOptions,
+    checkSource,
+    option,
+    place,
+    sourceOptions,
+)
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.jobs.replay_schedule import Pace
-from fleximq.pipeline.jobs.replay_source import Origin, Piece, Wanted, ofJournals, ofLake
-from fleximq.pipeline.jobs.replay_state import Progress, ReplayState
-from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Point, pointsOf, timesOf
+from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
+from fleximq.pipeline.jobs.replay_source import Origin, ReplayFilter, ReplaySlice, ofJournals, ofLake
+from fleximq.pipeline.jobs.replay_state import ReplayProgress, ReplayState
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Point, StartKind, pointsOf, timesOf
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +93,7 @@ def _number(name: str, written: object) -> float:
     return number
 
 
-def run(chosen: Namespace, run: Run) -> None:
+def run(chosen: Namespace, run: JobContext) -> None:
     """Publish what is not published yet.
 
     :raises OptionRefused: an option is missing, or cannot be.
@@ -101,7 +110,7 @@ def run(chosen: Namespace, run: Run) -> None:
     if chosen.lake and (chosen.journal or chosen.url or chosen.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
     start, end = getattr(chosen, "from") or EARLIEST, chosen.to or LATEST
-    if start.kind is end.kind and start.value >= end.value and end.kind in (Kind.OFFSET, Kind.TIME):
+    if start.kind is end.kind and start.value >= end.value and end.kind in (StartKind.OFFSET, StartKind.TIME):
         raise OptionRefused("--from is not before --to: there is nothing between them")
     into = _into(chosen)
     what = {
@@ -134,8 +143,8 @@ def run(chosen: Namespace, run: Run) -> None:
 
             spark.dataSource.register(FlexiMQSource)
             span = ofJournals(spark, source, start, end, chosen.sealed)
-        replay = Replay(Origin(span, Wanted(chosen.where, chosen.to_topic)), into, state, progress, run)
-        replay.all(Pace(chosen.rate, chosen.speed))
+        replay = Replay(Origin(span, ReplayFilter(chosen.where, chosen.to_topic)), into, state, progress, run)
+        replay.all(ReplaySchedule(chosen.rate, chosen.speed))
 
 
 def _source(chosen: Namespace) -> dict[str, str]:
@@ -156,12 +165,12 @@ def _stateFolder() -> str:
     return f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/fleximq/replay"
 
 
-def _look(into: Mapping[str, str], run: Run) -> None:
+def _look(into: Mapping[str, str], run: JobContext) -> None:
     """Say what is promised.
 
     :raises PipelineError: the broker is away, or lets nobody in.
     """
-    with Link(Place.of(into)) as link:
+    with BrokerLink(Place.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
             run.say(f"the broker at {into['url']} has no journal: messages may come twice if this is interrupted")
 
@@ -173,7 +182,7 @@ class Replay:
     """
 
     def __init__(
-        self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: Progress, run: Run
+        self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: ReplayProgress, run: JobContext
     ) -> None:
         self._origin = origin
         self._into = into
@@ -182,7 +191,7 @@ class Replay:
         self._run = run
         self._beginning: float | None = None
 
-    def all(self, pace: Pace) -> None:
+    def all(self, pace: ReplaySchedule) -> None:
         """Publish everything, or as much as comes before it is told to stop."""
         progress = self._progress
         if progress.begun:
@@ -206,10 +215,10 @@ class Replay:
     def _again(self) -> None:
         """Publish once more what may have been published already."""
         progress = self._progress
-        rows = self._origin.rows(Piece(progress.journal, progress.start, progress.stop, 0, 0))
+        rows = self._origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
         self._publish(rows.toArrow().sort_by("offset"), rows.schema)
 
-    def _piece(self, piece: Piece, pace: Pace) -> bool:
+    def _piece(self, piece: ReplaySlice, pace: ReplaySchedule) -> bool:
         """Publish the slices of a piece, each when it is due; return False if told to stop."""
         rows = self._origin.rows(piece)
         table, progress = rows.toArrow().sort_by("offset"), self._progress

@@ -23,7 +23,7 @@ class Paced(NamedTuple):
     due: float
 
 
-class Pace:
+class ReplaySchedule:
     """Says when rows are due; asked once for all rows, portion by portion.
 
     :param rate: so many rows a second.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS
-from fleximq.pipeline.reader.offsets import Kind, Point
+from fleximq.pipeline.reader.offsets import Point, StartKind
 from fleximq.values.patterns import anyOf
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _GRAIN = 4096
 _BROKERS_OWN = ("$sys/", "$dead/")
 
 
-class Piece(NamedTuple):
+class ReplaySlice(NamedTuple):
     """Some rows: those of a journal with offsets from ``start`` up to ``stop``."""
 
     journal: str
@@ -33,7 +33,7 @@ class Piece(NamedTuple):
     bytes: int
 
 
-class Wanted(NamedTuple):
+class ReplayFilter(NamedTuple):
     """Which rows, and where they go.
 
     ``where`` is a condition in SQL over the source's columns, ``topic`` where a row is published, with ``{topic}`` for
@@ -77,11 +77,13 @@ class Origin:
     :param span: returns all rows of some journals in ranges of offsets, or simply all where that is None.
     """
 
-    def __init__(self, span: "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]", wanted: Wanted) -> None:
+    def __init__(
+        self, span: "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]", wanted: ReplayFilter
+    ) -> None:
         self._span = span
         self._wanted = wanted
 
-    def pieces(self, after: tuple[str, int], ends: Mapping[str, int] | None) -> list[Piece]:
+    def pieces(self, after: tuple[str, int], ends: Mapping[str, int] | None) -> list[ReplaySlice]:
         """Return the pieces behind a place, in their order, up to where the journals end; None: to the end of all."""
         from pyspark.sql import functions as F
 
@@ -99,13 +101,13 @@ class Origin:
             )
             .orderBy("journal", "grain")
         )
-        grains = [Piece(row[0], row[2], row[3], row[4], row[5]) for row in counted.collect()]
+        grains = [ReplaySlice(row[0], row[2], row[3], row[4], row[5]) for row in counted.collect()]
         if ends is not None:
             kept = (grain._replace(stop=min(grain.stop, ends.get(grain.journal, 0))) for grain in grains)
             grains = [grain for grain in kept if grain.start < grain.stop]
         return list(joined(grains))
 
-    def rows(self, piece: Piece) -> "DataFrame":
+    def rows(self, piece: ReplaySlice) -> "DataFrame":
         """Return the rows of a piece, in no order."""
         from pyspark.sql import functions as F
 
@@ -115,9 +117,9 @@ class Origin:
         )
 
 
-def joined(grains: Sequence[Piece]) -> Iterator[Piece]:
+def joined(grains: Sequence[ReplaySlice]) -> Iterator[ReplaySlice]:
     """Yield neighbouring pieces as larger ones that still fit into memory; one that does not is divided."""
-    held: Piece | None = None
+    held: ReplaySlice | None = None
     for grain in grains:
         for part in _divided(grain):
             if held is not None and (
@@ -125,14 +127,14 @@ def joined(grains: Sequence[Piece]) -> Iterator[Piece]:
             ):
                 yield held
                 held = None
-            held = part if held is None else Piece(
+            held = part if held is None else ReplaySlice(
                 held.journal, held.start, part.stop, held.rows + part.rows, held.bytes + part.bytes
             )  # fmt: skip
     if held is not None:
         yield held
 
 
-def _divided(piece: Piece) -> Iterator[Piece]:
+def _divided(piece: ReplaySlice) -> Iterator[ReplaySlice]:
     parts = min(piece.stop - piece.start, max(1, -(-piece.bytes // BYTES)))
     if parts == 1:
         yield piece
@@ -140,7 +142,7 @@ def _divided(piece: Piece) -> Iterator[Piece]:
     step = -(-(piece.stop - piece.start) // parts)
     for start in range(piece.start, piece.stop, step):
         stop = min(start + step, piece.stop)
-        yield Piece(piece.journal, start, stop, -(-piece.rows // parts), -(-piece.bytes // parts))
+        yield ReplaySlice(piece.journal, start, stop, -(-piece.rows // parts), -(-piece.bytes // parts))
 
 
 def ofJournals(
@@ -192,9 +194,9 @@ def _journals(options: Mapping[str, str], sealed: str | None) -> list[str]:
 
 
 def _bound(which: str, point: Point) -> dict[str, str]:
-    if point.kind is Kind.TIME:
+    if point.kind is StartKind.TIME:
         return {f"{which}Timestamp": str(-(-point.value // 1000))}
-    return {f"{which}Offsets": str(point.value) if point.kind is Kind.OFFSET else point.kind.value}
+    return {f"{which}Offsets": str(point.value) if point.kind is StartKind.OFFSET else point.kind.value}
 
 
 def ofLake(
@@ -227,7 +229,7 @@ def ofLake(
         named = frozenset(topics.get("subscribe", ()))
         rows = rows.where(F.col("topic").isin([name for name in names if name in named or matches(name)]))
     for point, after in ((start, True), (end, False)):
-        column = {Kind.OFFSET: F.col("offset"), Kind.TIME: F.unix_micros("timestamp")}.get(point.kind)
+        column = {StartKind.OFFSET: F.col("offset"), StartKind.TIME: F.unix_micros("timestamp")}.get(point.kind)
         if column is not None:
             rows = rows.where(column >= point.value if after else column < point.value)
     return lambda ranges: rows

@@ -18,7 +18,7 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplayProgress:
     """``what`` is replayed, and ``id`` names its transactions.
 
     ``ends`` has the offset before which each journal ends, None until that is known, and ``total`` is how many rows
@@ -56,7 +56,7 @@ class ReplayState:
         self._what = what
         self._lock = -1
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ReplayProgress:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self._folder / f"{self._name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -77,19 +77,19 @@ class ReplayState:
     ) -> None:
         os.close(self._lock)
 
-    def _read(self) -> Progress:
+    def _read(self) -> ReplayProgress:
         path = self._folder / f"{self._name}.json"
         try:
-            found = Progress(**json.loads(path.read_text()))
+            found = ReplayProgress(**json.loads(path.read_text()))
         except FileNotFoundError:
-            return Progress(self._what)
+            return ReplayProgress(self._what)
         except (OSError, ValueError, TypeError) as error:
             raise OptionRefused(f"the state of the replay in {path} cannot be read: {error}") from error
         if found.what != self._what:
             raise OptionRefused(f"the replay {self._name} was begun for something else: choose another --name")
         return found
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: ReplayProgress) -> None:
         """Write it so that it is there after a crash.
 
         :raises PipelineError: the disk does not take it.

@@ -14,7 +14,7 @@ from fleximq.config import option_values
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.limits import MEBIBYTE
-from fleximq.pipeline.command.job import SOURCE, Job, Run, option
+from fleximq.pipeline.command.job import SOURCE, Job, JobContext, option
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.selection import Slice
 
@@ -57,7 +57,7 @@ def _prepare(parser: ArgumentParser) -> None:
     )
 
 
-def _run(chosen: Namespace, run: Run) -> None:
+def _run(chosen: Namespace, run: JobContext) -> None:
     """Seal what is not sealed yet.
 
     :raises PipelineError: a segment could not be sealed; the others are.
@@ -107,7 +107,7 @@ def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinishe
     return found
 
 
-def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: Run) -> tuple[int, int]:
+def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) -> tuple[int, int]:
     """Seal segments, those of a file in a task; return how many are, and how many cannot be."""
     from fleximq.pipeline.lake.segment_export import sealSegments
 

@@ -6,7 +6,16 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, Run, addSource, checkLake, checkSource, counted, option, sourceOptions
+from fleximq.pipeline.command.job import (
+    Job,
+    JobContext,
+    addSource,
+    checkLake,
+    checkSource,
+    counted,
+    option,
+    sourceOptions,
+)
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:
@@ -40,7 +49,7 @@ def _lower(name: str, value: object) -> str:
     return option_values.text(name, value).lower()
 
 
-def _run(chosen: Namespace, run: Run) -> None:
+def _run(chosen: Namespace, run: JobContext) -> None:
     options = _source(chosen)
     if options is not None and chosen.sealed is None:
         # What is sealed may have outlived its journal, and decoding without a schema waits for a look at payloads.

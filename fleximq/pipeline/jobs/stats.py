@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fleximq.config import option_values
 from fleximq.pipeline.command.job import (
     Job,
-    Run,
+    JobContext,
     addSource,
     brokerOptions,
     checkSource,
@@ -101,7 +101,7 @@ def prepare(parser: ArgumentParser) -> None:
     add(group, "--once", action="store_true", help="end when everything is counted that is there now")
 
 
-def run(chosen: Namespace, run: Run) -> None:
+def run(chosen: Namespace, run: JobContext) -> None:
     """Count until told to stop, or until all is counted.
 
     :raises OptionRefused: an option is missing, or cannot be.
@@ -155,7 +155,7 @@ def start(
     return writer.start()
 
 
-def follow(query: "StreamingQuery", run: Run) -> None:
+def follow(query: "StreamingQuery", run: JobContext) -> None:
     """Return when a query has ended, or was told to; say meanwhile what it does.
 
     :raises StreamingQueryException: it has failed.

@@ -16,12 +16,32 @@ from pyspark.sql.streaming.listener import (
 )
 
 from fleximq.pipeline.broker_link import Place
-from fleximq.pipeline.lag.reporter import Reporter
+from fleximq.pipeline.lag.reporter import Reporter, groupName
 
 #: The id of a journal.
 _ID = re.compile(r"[0-9a-f]{32}")
 #: Seconds that the end waits for the last words of queries.
 _LAST_WORD = 5.0
+
+
+def report(
+    spark: SparkSession, url: str, group: str | None = None, query: str | None = None, **options: str
+) -> "LagListener":
+    """Tell brokers after each micro-batch how far the streaming queries of a session are; return what does it.
+
+    It goes on until its ``close`` is called, which waits for the last words of queries that have ended. Only sources
+    ``fleximq`` count.
+
+    :param url: one broker, or several, separated by commas; each takes what is about its own journal.
+    :param group: the name of the group; that of the query without it, or else its id.
+    :param query: only the query with this name or id.
+    :param options: how a broker is reached: ``token``, ``caFile`` and the like.
+    :raises OptionRefused: one of them cannot be used.
+    """
+    places = [Place.of(options, each.strip()) for each in url.split(",")]
+    listener = LagListener(spark, places, None if group is None else groupName(group), query)
+    spark.streams.addListener(listener)
+    return listener
 
 
 class LagListener(StreamingQueryListener):

@@ -9,16 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from fleximq.pipeline.broker_link import Link, Place
+from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from fleximq.pipeline.lag.query_listener import LagListener
 
 _log = logging.getLogger("fleximq.pipeline")
 #: Seconds for which a broker is tried at once, and until it is tried again when it did not listen.
@@ -50,7 +45,7 @@ def groups(place: Place) -> list[Group]:
     """
     found: list[Group] = []
     after: str | None = ""
-    with Link(place) as link:
+    with BrokerLink(place) as link:
         while after is not None:
             answer = link.ask("/pipeline/groups", {"after": after, "limit": 1000})
             found += [_group(row, answer["journal"], answer["end"]) for row in answer["groups"]]
@@ -77,30 +72,8 @@ def forget(place: Place, name: str) -> bool:
 
     :raises PipelineError: as :func:`groups`.
     """
-    with Link(place) as link:
+    with BrokerLink(place) as link:
         return bool(link.ask("/pipeline/forget", {"group": name})["forgotten"])
-
-
-def report(
-    spark: "SparkSession", url: str, group: str | None = None, query: str | None = None, **options: str
-) -> "LagListener":
-    """Tell brokers after each micro-batch how far the streaming queries of a session are; return what does it.
-
-    It goes on until its ``close`` is called, which waits for the last words of queries that have ended. Only sources
-    ``fleximq`` count.
-
-    :param url: one broker, or several, separated by commas; each takes what is about its own journal.
-    :param group: the name of the group; that of the query without it, or else its id.
-    :param query: only the query with this name or id.
-    :param options: how a broker is reached: ``token``, ``caFile`` and the like.
-    :raises OptionRefused: one of them cannot be used.
-    """
-    from fleximq.pipeline.lag.query_listener import LagListener
-
-    places = [Place.of(options, each.strip()) for each in url.split(",")]
-    listener = LagListener(spark, places, None if group is None else groupName(group), query)
-    spark.streams.addListener(listener)
-    return listener
 
 
 def groupName(written: str) -> str:
@@ -196,7 +169,7 @@ class _Teller:
             self._changed.notify_all()
 
     def _work(self) -> None:
-        with Link(self._place) as link:
+        with BrokerLink(self._place) as link:
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed or self._waiting)
@@ -213,7 +186,7 @@ class _Teller:
                         self._changed.wait_for(lambda: self._closed or self._hurries, _PAUSE)
                         self._hurries = False
 
-    def _tell(self, link: Link, words: list[dict[str, Any]]) -> bool:
+    def _tell(self, link: BrokerLink, words: list[dict[str, Any]]) -> bool:
         try:
             answer = link.ask("/pipeline/lag", {"groups": words})
         except PipelineError as error:

@@ -14,7 +14,7 @@ _HEARD, _IN_VAIN = 1.0, 30.0
 _LEAP = 1_000_000_000
 
 
-class GroupProgress:
+class StreamProgress:
     """Lives as long as the stream.
 
     :param report: makes what tells; ``now`` is a clock in seconds.

@@ -11,61 +11,25 @@ changes a table's files calls :func:`finish` first, under the same lock.
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from fleximq.journal.files.file_system import Files, putWhole, readWhole
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.day_removal import finishExpiry
 from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
-from fleximq.pipeline.lake.table.format import committerOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changing
+from fleximq.pipeline.lake.table.table_log import BatchRange, PlacedFile, StagedFile
+from fleximq.pipeline.lake.table_logs import logOf
 
 STAGED = "staged"
 RECORD = "record"
 _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 
 
-class Staged(NamedTuple):
-    """A whole file that a task has staged: rows of one topic, one day and one journal."""
-
-    name: str
-    topic: str
-    date: str
-    journal: str
-    first: int
-    last: int
-    rows: int
-    bytes: int
-
-
-class Batch(NamedTuple):
-    """What a query reads at once: records with offsets from ``start`` up to before ``end`` of each journal.
-
-    A journal that ``start`` does not name begins where ``end`` says, so it is to be named.
-    """
-
-    number: int
-    start: Mapping[str, int]
-    end: Mapping[str, int]
-
-
-class Placed(NamedTuple):
-    """A file of a batch in its place: ``path`` is that within the table."""
-
-    path: str
-    topic: str
-    date: str
-    journal: str
-    first: int
-    last: int
-    rows: int
-    bytes: int
-
-
-class Publishing:
+class BatchCommit:
     """What one ingest publishes into one table; it holds the table's lock of a writer meanwhile.
 
     :param table: the table's folder, made by :meth:`prepare`.
@@ -94,8 +58,8 @@ class Publishing:
         """
         self.makeFolders()
         try:
-            with changing(self.table, self._files):
-                finish(self.table, self._files)
+            with exclusive(self.table, self._files):
+                pass
             self.sweep()
         except OSError as error:
             raise cannot(self.table, error) from error
@@ -108,7 +72,11 @@ class Publishing:
         return ledger
 
     def publish(
-        self, batch: Batch, staged: Iterable[Staged], gaps: Mapping[str, Iterable[Gap]], lossAllowed: bool = False
+        self,
+        batch: BatchRange,
+        staged: Iterable[StagedFile],
+        gaps: Mapping[str, Iterable[Gap]],
+        lossAllowed: bool = False,
     ) -> bool:
         """Make the files of a batch visible; False if the batch is in already, and its files are rubbish.
 
@@ -117,8 +85,7 @@ class Publishing:
         :raises LakeRefused: the table cannot be written, or the batch is none that can follow.
         """
         try:
-            with changing(self.table, self._files):
-                finish(self.table, self._files)
+            with exclusive(self.table, self._files):
                 ledger = readLedger(self.table, self._files)
                 isNew = self._follows(ledger, batch, lossAllowed)
                 if isNew:
@@ -129,7 +96,7 @@ class Publishing:
             raise cannot(self.table, error) from error
         return isNew
 
-    def _follows(self, ledger: Ledger, batch: Batch, lossAllowed: bool) -> bool:
+    def _follows(self, ledger: Ledger, batch: BatchRange, lossAllowed: bool) -> bool:
         """Tell whether a batch is the next one; False if it is the last one again."""
         if ledger.batch >= batch.number:
             if ledger.batch == batch.number and (ledger.start, ledger.end) == (batch.start, batch.end):
@@ -150,12 +117,12 @@ class Publishing:
         return True
 
     def _intend(
-        self, ledger: Ledger, batch: Batch, staged: Sequence[Staged], gaps: Mapping[str, Iterable[Gap]]
+        self, ledger: Ledger, batch: BatchRange, staged: Sequence[StagedFile], gaps: Mapping[str, Iterable[Gap]]
     ) -> None:
         """Write down what a batch does; from then on it is in."""
         files = self._files
         placed = [
-            Placed(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
+            PlacedFile(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
             for part, each in enumerate(staged)
         ]
         for folder in dict.fromkeys(os.path.dirname(each.path) for each in placed):
@@ -187,6 +154,18 @@ class Publishing:
                 self._files.remove(f"{self._staged}/{name}")
 
 
+@contextmanager
+def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
+    """Hold the table's lock, with every change that was interrupted completed.
+
+    :raises LakeRefused: the table is damaged, or locked for too long by another process.
+    :raises OSError: it cannot be written.
+    """
+    with changing(table, files):
+        finish(table, files)
+        yield
+
+
 def finish(table: str, files: Files | None = None) -> None:
     """Finish the batch that a record of intent is there for; nothing happens where there is none.
 
@@ -209,20 +188,20 @@ def finish(table: str, files: Files | None = None) -> None:
     ledger = readLedger(table, files)
     if ledger.batch < record["batch"]:
         placed = _move(table, files, record["files"])
-        committer = committerOf(table, files)
-        if committer is not None:
-            committer.commit(record["batch"], placed)
+        log = logOf(table, files)
+        if log is not None:
+            log.commit(record["batch"], placed)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in record["gaps"].items()}
         done = ledger.withBatch(record["batch"], record["start"], record["end"], record["rows"], gaps)
         writeLedger(table, done, files)
     files.remove(f"{own}/{RECORD}")
 
 
-def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[Placed]:
+def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[PlacedFile]:
     """Bring files to their places, as far as they are not there, so that they stay there."""
     placed = []
     for name, *rest in wanted:
-        to = Placed(*rest)
+        to = PlacedFile(*rest)
         placed.append(to)
         try:
             files.rename(f"{table}/{OWN}/{STAGED}/{name}", f"{table}/{to.path}")
@@ -257,7 +236,7 @@ def _makeFolders(files: Files, folder: str) -> None:
     files.syncFolder(parent or ".")
 
 
-def _order(staged: Staged) -> tuple[Any, ...]:
+def _order(staged: StagedFile) -> tuple[Any, ...]:
     return staged.journal, staged.first, staged.topic, staged.date, staged.name
 
 

@@ -15,17 +15,17 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import cannot, finish
+from fleximq.pipeline.lake.batch_commit import cannot, exclusive
 from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import Part, carrierOf, groupsOf, join, partsOf
+from fleximq.pipeline.lake.table.file_merge import MergePart, carrierOf, groupsOf, join, partsOf
 from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.format import DELTA, ICEBERG, formatOf, needing
-from fleximq.pipeline.lake.table.lock import changing, compacting
-from fleximq.pipeline.lake.table_logs import compactDelta
+from fleximq.pipeline.lake.table.lock import compacting
+from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal
+from fleximq.pipeline.lake.table_logs import logOf
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -47,33 +47,7 @@ def exchange(one: str, other: str) -> None:
     raise OSError(number, os.strerror(number), one)
 
 
-#: What a table's large files have, about, and its files less than half of that are joined.
-TARGET_BYTES = 128 << 20
-#: A partition in which nothing changed for so many seconds is compacted however few files it has.
-OLDER_THAN = 3600.0
-#: One that changes is compacted from so many small files on.
-MANY = 100
 _ASIDE = "compacting"
-
-
-class Compacted(NamedTuple):
-    """What became of one partition: so many files were joined into so many."""
-
-    partition: str
-    before: int
-    after: int
-
-
-class Wanted(NamedTuple):
-    """What is compacted: see :data:`TARGET_BYTES`, :data:`OLDER_THAN` and :data:`MANY`."""
-
-    target: int = TARGET_BYTES
-    olderThan: float = OLDER_THAN
-    many: int = MANY
-
-    def rests(self, joined: int, age: float) -> bool:
-        """Tell whether a partition is left alone that changed ``age`` seconds ago, with ``joined`` small files."""
-        return not joined or (age < self.olderThan and joined < self.many)
 
 
 def partitionsOf(table: str) -> list[str]:
@@ -89,7 +63,9 @@ def partitionsOf(table: str) -> list[str]:
     return found
 
 
-def compact(table: str, wanted: Wanted, files: Files | None = None, now: float | None = None) -> Iterator[Compacted]:
+def compact(
+    table: str, goal: CompactionGoal, files: Files | None = None, now: float | None = None
+) -> Iterator[Compacted]:
     """Compact the partitions of a table, one after the other; yield what became of each that was.
 
     A Delta table compacts itself as a whole, whatever changed in it lately; an Iceberg table by its snapshots.
@@ -100,22 +76,15 @@ def compact(table: str, wanted: Wanted, files: Files | None = None, now: float |
     files = files or Files()
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
-    format = formatOf(table, files)["format"]
     with compacting(table, files):
-        if format == ICEBERG:
-            with needing(table, ICEBERG):
-                from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
-            yield from compactIceberg(table, wanted, aside, files, now)
-            return
-        if format == DELTA:
-            before, after = compactDelta(table, wanted.target)
-            if before:
-                yield Compacted("", before, after)
+        log = logOf(table, files)
+        if log is not None:
+            yield from log.compact(goal, aside, files, now, partial(exclusive, table, files))
             return
         try:
             shutil.rmtree(aside, ignore_errors=True)
             for partition in partitionsOf(table):
-                found = _compacted(table, partition, wanted, files, aside, now)
+                found = _compacted(table, partition, goal, files, aside, now)
                 if found is not None:
                     yield found
         except OSError as error:
@@ -124,7 +93,9 @@ def compact(table: str, wanted: Wanted, files: Files | None = None, now: float |
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def _compacted(table: str, partition: str, wanted: Wanted, files: Files, aside: str, now: float) -> Compacted | None:
+def _compacted(
+    table: str, partition: str, goal: CompactionGoal, files: Files, aside: str, now: float
+) -> Compacted | None:
     folder = f"{table}/{partition}"
     try:
         parts = partsOf(folder)
@@ -134,17 +105,16 @@ def _compacted(table: str, partition: str, wanted: Wanted, files: Files, aside: 
         return None
     except (KeyError, ValueError) as error:
         raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
-    groups = groupsOf(parts, wanted.target)
+    groups = groupsOf(parts, goal.target)
     joined = sum(map(len, groups))
-    if wanted.rests(joined, now - changed):
+    if goal.rests(joined, now - changed):
         return None
     columns = readColumns(table, files)
     os.makedirs(aside)
     try:
         for group in groups:
             join(folder, group, f"{aside}/{carrierOf(group).name}", None if columns is None else columns.schema)
-        with changing(table, files):
-            finish(table, files)
+        with exclusive(table, files):
             if not _exchanged(folder, aside, groups, files):
                 return None
     finally:
@@ -153,7 +123,7 @@ def _compacted(table: str, partition: str, wanted: Wanted, files: Files, aside: 
     return Compacted(partition, joined, len(groups))
 
 
-def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[Part]], files: Files) -> bool:
+def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: Files) -> bool:
     """Give a partition its new files; False if what was joined is not what is there any more.
 
     :raises OSError: it cannot be done, and nothing has changed.

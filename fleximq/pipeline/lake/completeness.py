@@ -7,10 +7,9 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import finish
+from fleximq.pipeline.lake.batch_commit import exclusive
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger
-from fleximq.pipeline.lake.table.lock import changing
 from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
 
 
@@ -61,8 +60,7 @@ def audit(table: str) -> list[str]:
     :raises LakeRefused: the table is damaged.
     """
     sentences = []
-    with changing(table):
-        finish(table)
+    with exclusive(table):
         journals = ranges(table)
         rows = dict.fromkeys(journals, 0)
         for file in dataFiles(table):

@@ -16,12 +16,12 @@ from fleximq.journal.files.file_system import Files, putWhole, readWhole
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.ledger import readLedger, writeLedger
-from fleximq.pipeline.lake.table_logs import deleteDays
+from fleximq.pipeline.lake.table_logs import logOf
 
 INTENT, EXPIRED = "expiry", "expired"
 
 
-class Leaving(NamedTuple):
+class RemovedDay(NamedTuple):
     """A folder that leaves a table, within it, and how many rows of each journal go with it."""
 
     partition: str
@@ -29,7 +29,7 @@ class Leaving(NamedTuple):
 
 
 def expire(
-    table: str, leaving: Sequence[Leaving], files: Files | None = None, days: Sequence[tuple[str, str]] = ()
+    table: str, leaving: Sequence[RemovedDay], files: Files | None = None, days: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Take folders out of a table; of a table with a log, topics with their days.
 
@@ -76,8 +76,8 @@ def finishExpiry(table: str, files: Files) -> None:
         with suppress(FileNotFoundError):
             files.syncFolder(os.path.dirname(f"{table}/{partition}"))
     files.syncFolder(f"{own}/{EXPIRED}")
-    if days:
-        deleteDays(table, days)
+    if days and (log := logOf(table, files)) is not None:
+        log.deleteDays(days)
     ledger = readLedger(table, files)
     rows = {journal: total - ledger.journals[journal].expired for journal, total in totals.items()}
     if any(rows.values()):

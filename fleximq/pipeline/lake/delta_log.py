@@ -2,27 +2,33 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
 
-from fleximq.pipeline.lake.batch_commit import Placed
-from fleximq.pipeline.lake.table.table_log import LogCommitter
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.table.columns import requiredColumns
+from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, PlacedFile, TableLog
 
 #: Who writes: what the numbers of batches belong to.
 APPLICATION = "fleximq-ingest"
 _PARTITIONS = ["topic", "date"]
+_Result = TypeVar("_Result")
 
 
-class DeltaCommitter(LogCommitter):
+class DeltaLog(TableLog):
     """Commits batches to the log of one table, which the first one makes."""
 
     system = "Delta Lake"
 
-    def _commit(self, batch: int, files: Sequence[Placed]) -> None:
+    def _commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
         schema = self._schema()
         properties = CommitProperties(app_transactions=[Transaction(APPLICATION, batch)])
         added = [_added(self._table, each) for each in files]
@@ -45,10 +51,63 @@ class DeltaCommitter(LogCommitter):
         table.create_write_transaction(actions, "append", schema, _PARTITIONS, commit_properties=properties)
 
     def _schema(self) -> Schema:
-        return Schema.from_arrow(self._columns().append(pa.field("date", pa.date32())))
+        return Schema.from_arrow(requiredColumns(self._table).schema.append(pa.field("date", pa.date32())))
+
+    def days(self) -> list[tuple[str, str]]:
+        """Return the topics and days of the table."""
+        return self._with(lambda found: [(each["topic"], str(each["date"])) for each in found.partitions()], [])
+
+    def rows(self, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
+        """Return the number of rows of each journal for each of these topics and days."""
+        return {day: self._with(partial(_rowsOf, *day), {}) for day in days}
+
+    def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
+        """Remove topics with their days from the table."""
+
+        def delete(found: DeltaTable) -> None:
+            for topic, day in days:
+                quoted = topic.replace("'", "''")
+                found.delete(f"topic = '{quoted}' AND date = DATE '{day}'")
+            found.vacuum(dry_run=False)
+
+        self._with(delete, None)
+
+    def compact(
+        self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
+    ) -> Iterator[Compacted]:
+        """Merge small files of the whole table, and delete files that the log has not named for a week."""
+
+        def merge(found: DeltaTable) -> tuple[int, int]:
+            done = found.optimize.compact(target_size=goal.target)
+            found.vacuum(dry_run=False)
+            return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
+
+        before, after = self._with(merge, (0, 0))
+        if before:
+            yield Compacted("", before, after)
+
+    def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
+        """Do nothing: :meth:`deleteDays` and :meth:`compact` delete old files themselves."""
+
+    def _with(self, work: Callable[[DeltaTable], _Result], otherwise: _Result) -> _Result:
+        """Return the result of ``work`` on the table, ``otherwise`` before its first batch."""
+        try:
+            return work(DeltaTable(self._table))
+        except TableNotFoundError:
+            return otherwise
+        except Exception as error:
+            raise LakeRefused(f"the table {self._table} cannot be changed by Delta Lake: {error}") from error
 
 
-def _added(table: str, file: Placed) -> AddAction:
+def _rowsOf(topic: str, day: str, found: DeltaTable) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for path in found.file_uris([("topic", "=", topic), ("date", "=", day)]):
+        for each in pq.ParquetFile(path).read(["journal"]).column("journal").value_counts().to_pylist():
+            rows[each["values"]] = rows.get(each["values"], 0) + each["counts"]
+    return rows
+
+
+def _added(table: str, file: PlacedFile) -> AddAction:
     status = os.stat(f"{table}/{file.path}")
     statistics = {
         "numRecords": file.rows,

@@ -4,16 +4,17 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import cannot, finish
+from fleximq.pipeline.lake.batch_commit import cannot, exclusive
 from fleximq.pipeline.lake.compaction import partitionsOf
-from fleximq.pipeline.lake.day_removal import Leaving, expire
-from fleximq.pipeline.lake.table.file_merge import Part, partsOf
+from fleximq.pipeline.lake.day_removal import RemovedDay, expire
+from fleximq.pipeline.lake.table.file_merge import MergePart, partsOf
 from fleximq.pipeline.lake.table.file_names import partitionOf
-from fleximq.pipeline.lake.table.lock import changing
-from fleximq.pipeline.lake.table_logs import daysOf, isPlain, rowsOf, tidyLog
+from fleximq.pipeline.lake.table.table_log import TableLog
+from fleximq.pipeline.lake.table_logs import logOf
 from fleximq.values.patterns import anyOf
 
 #: A pattern of topics, or None for all others, and for how many seconds they are kept.
@@ -21,7 +22,7 @@ Rule = tuple[str | None, float]
 _DATE = "date="
 
 
-def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[Leaving]:
+def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
     """Take out of a table the days all of which is older than the rules keep; return what has gone.
 
     :param rules: the first one with a pattern that matches counts, or else the last one without; a topic for which
@@ -30,19 +31,19 @@ def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None =
     :raises LakeRefused: the table is damaged, or cannot be written.
     """
     files = files or Files()
-    plain = isPlain(table)
+    log = logOf(table, files)
     try:
-        with changing(table, files):
-            finish(table, files)
-            if not plain:
-                leaving = _agedOutOfLog(table, rules, now, files)
+        with exclusive(table, files):
+            if log is not None:
+                leaving = _agedOutOfLog(table, log, rules, now, files)
             else:
                 leaving = [
                     found for each in partitionsOf(table) if (found := _leaving(table, each, rules, now)) is not None
                 ]
                 if leaving:
                     expire(table, leaving, files)
-        tidyLog(table, now, files)
+        if log is not None:
+            log.cleanUp(now, files, partial(exclusive, table, files))
         return leaving
     except OSError as error:
         raise cannot(table, error) from error
@@ -53,8 +54,9 @@ def topicsOf(table: str) -> set[str]:
 
     :raises LakeRefused: the table is damaged, or cannot be read.
     """
-    if not isPlain(table):
-        return {topic for topic, _ in daysOf(table)}
+    log = logOf(table)
+    if log is not None:
+        return {topic for topic, _ in log.days()}
     ofFolders: dict[str, str] = {}
     for partition in partitionsOf(table):
         # Every day of a topic has its whole name, of which the folder's may be only the beginning.
@@ -66,23 +68,23 @@ def topicsOf(table: str) -> set[str]:
     return found
 
 
-def _partsOf(table: str, partition: str) -> list[Part]:
+def _partsOf(table: str, partition: str) -> list[MergePart]:
     try:
         return partsOf(f"{table}/{partition}")
     except (KeyError, ValueError) as error:
         raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
 
 
-def _agedOutOfLog(table: str, rules: Sequence[Rule], now: float, files: Files) -> list[Leaving]:
+def _agedOutOfLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
     days = []
-    for topic, name in daysOf(table):
+    for topic, name in log.days():
         seconds = _kept(topic, rules)
         if seconds is not None and _age(name, now) >= seconds:
             days.append((topic, name))
     leaving = []
     if days:
-        rows = rowsOf(table, days)
-        leaving = [Leaving(partitionOf(*day), rows[day]) for day in days]
+        rows = log.rows(days)
+        leaving = [RemovedDay(partitionOf(*day), rows[day]) for day in days]
         expire(table, leaving, files, days)
     return leaving
 
@@ -96,7 +98,7 @@ def _age(day: str, now: float) -> float:
     return now - (begun + timedelta(days=1)).timestamp()
 
 
-def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> Leaving | None:
+def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> RemovedDay | None:
     name = os.path.basename(partition)
     try:
         age = _age(name.removeprefix(_DATE), now)
@@ -107,7 +109,7 @@ def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> L
         return None
     parts = _partsOf(table, partition)
     seconds = _kept(parts[0].topic, rules)
-    return Leaving(partition, _rows(parts)) if seconds is not None and age >= seconds else None
+    return RemovedDay(partition, _rows(parts)) if seconds is not None and age >= seconds else None
 
 
 def _kept(topic: str, rules: Sequence[Rule]) -> float | None:
@@ -119,7 +121,7 @@ def _kept(topic: str, rules: Sequence[Rule]) -> float | None:
     return others[-1] if others else None
 
 
-def _rows(parts: Sequence[Part]) -> dict[str, int]:
+def _rows(parts: Sequence[MergePart]) -> dict[str, int]:
     rows: dict[str, int] = {}
     for part in parts:
         for span in part.spans:

@@ -15,28 +15,29 @@ import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import Batch, Publishing, Staged, cannot
-from fleximq.pipeline.lake.table.columns import Columns, added, readColumns, writeColumns
+from fleximq.pipeline.lake.batch_commit import BatchCommit, cannot
+from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.format import setFormat
 from fleximq.pipeline.lake.table.ledger import Gap
 from fleximq.pipeline.lake.table.lock import feeding
+from fleximq.pipeline.lake.table.table_log import BatchRange, StagedFile
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.schema_inference import together
 
 
 @dataclass
-class Told:
+class TaskReports:
     """What the tasks of a batch have told: ``staged`` files and new ``fields`` by table, ``gaps`` by journal."""
 
     start: dict[str, int] = field(default_factory=dict)
     end: dict[str, int] = field(default_factory=dict)
     gaps: dict[str, list[Gap]] = field(default_factory=dict)
-    staged: dict[str, list[Staged]] = field(default_factory=dict)
+    staged: dict[str, list[StagedFile]] = field(default_factory=dict)
     fields: dict[str, list[pa.Schema]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, lines: Iterable[str]) -> "Told":
+    def of(cls, lines: Iterable[str]) -> "TaskReports":
         """Return what these lines say together."""
         told = cls()
         for line in lines:
@@ -46,13 +47,13 @@ class Told:
             for journal, gaps in found.get("gaps", {}).items():
                 told.gaps.setdefault(journal, []).extend(Gap(*gap) for gap in gaps)
             if "staged" in found:
-                told.staged.setdefault(found["table"], []).append(Staged(*found["staged"]))
+                told.staged.setdefault(found["table"], []).append(StagedFile(*found["staged"]))
             if "fields" in found:
                 told.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
         return told
 
 
-class Feeding:
+class TableIngest:
     """What feeds the tables of one lake; use it in a ``with`` statement, which holds them for this process.
 
     :param lake: the folder in which each table has its own.
@@ -73,10 +74,10 @@ class Feeding:
         self._form = dict(form)
         self._lossAllowed = lossAllowed
         self._files = files or Files()
-        self._tables = {spec.name: Publishing(f"{lake}/{spec.name}", self._files) for spec in self.specs}
+        self._tables = {spec.name: BatchCommit(f"{lake}/{spec.name}", self._files) for spec in self.specs}
         self._held = ExitStack()
 
-    def __enter__(self) -> "Feeding":
+    def __enter__(self) -> "TableIngest":
         with ExitStack() as held:
             for spec in self.specs:
                 publishing = self._tables[spec.name]
@@ -98,7 +99,7 @@ class Feeding:
         """Record a table's columns; those that are there already stay."""
         had = readColumns(table, self._files)
         if had is None:
-            wanted = Columns(spec.decode, spec.fields, spec.metadata)
+            wanted = TableColumns(spec.decode, spec.fields, spec.metadata)
         elif had.decode != spec.decode:
             raise LakeRefused(
                 f"the table {table} has payloads as {had.decode} and cannot go on with {spec.decode}: give it another "
@@ -106,20 +107,18 @@ class Feeding:
             )
         else:
             fields = added(table, had.fields, list(spec.fields))
-            wanted = Columns(spec.decode, fields, had.metadata or spec.metadata)
+            wanted = TableColumns(spec.decode, fields, had.metadata or spec.metadata)
         if had != wanted:
             writeColumns(table, wanted, self._files)
 
-    def evolve(self, told: Told) -> bool:
+    def evolve(self, told: TaskReports) -> bool:
         """Add the columns that tasks have found; True if there were some, and the batch is to be staged anew.
 
         :raises LakeRefused: they cannot be recorded.
         """
         for name, found in told.fields.items():
             table = self._tables[name].table
-            had = readColumns(table, self._files)
-            if had is None:
-                raise LakeRefused(f"{table} is no table of a lake any more")
+            had = requiredColumns(table, self._files)
             fields = had.fields
             for each in found:
                 fields = together(fields, each)
@@ -129,13 +128,13 @@ class Feeding:
                 raise cannot(table, error) from error
         return bool(told.fields)
 
-    def publish(self, number: int, told: Told) -> int:
+    def publish(self, number: int, told: TaskReports) -> int:
         """Make a batch visible in all tables, and return how many rows that are; 0 if it was before.
 
         :raises LakeRefused: a table cannot be written, or the batch is none that can follow.
         """
         rows = 0
-        batch = Batch(number, told.start, told.end)
+        batch = BatchRange(number, told.start, told.end)
         for name, publishing in self._tables.items():
             staged = told.staged.get(name, [])
             if publishing.publish(batch, staged, told.gaps, self._lossAllowed):

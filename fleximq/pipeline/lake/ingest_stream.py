@@ -20,14 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from fleximq.pipeline.broker_link import Place
-from fleximq.pipeline.command.job import Run
+from fleximq.pipeline.command.job import JobContext
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.journal_files import readSlice
 from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.selection import Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter
-from fleximq.pipeline.lake.ingest_driver import Feeding, Told, keepOffsets
+from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, keepOffsets
 from fleximq.pipeline.lake.ingest_task import stage
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, unpacked
@@ -44,7 +44,7 @@ _ROWS = pa.schema([("told", pa.string())])
 _NUMBER = "streaming.sql.batchId"
 
 
-class FeedPartition(SlicePartition):
+class IngestPartition(SlicePartition):
     """A slice, or none, and what the driver is to be told besides."""
 
     def __init__(self, told: str | None, slice: Slice | None, broker: Place | None = None) -> None:
@@ -54,7 +54,7 @@ class FeedPartition(SlicePartition):
         self.broker = broker
 
 
-class FeedSource(DataSource):
+class IngestSource(DataSource):
     """``format("fleximq-ingest")``, registered by the job."""
 
     @classmethod
@@ -73,10 +73,10 @@ class FeedSource(DataSource):
         """
         options = dict(self.options)
         lake, tables = options.pop(LAKE), options.pop(TABLES)
-        return FeedReader(SourceOptions.of(options), lake, unpacked(tables))
+        return IngestReader(SourceOptions.of(options), lake, unpacked(tables))
 
 
-class FeedReader(StreamReader):
+class IngestReader(StreamReader):
     """Plans as a stream of the journals does, and stages what it plans."""
 
     def __init__(self, options: SourceOptions, lake: str, specs: Sequence[TableSpec]) -> None:
@@ -100,11 +100,11 @@ class FeedReader(StreamReader):
         told = json.dumps({"start": begins, "end": dict(end), "gaps": gaps})
         if all(readLedger(f"{self._lake}/{spec.name}").covers(end) for spec in self._specs):
             # The process ended between the last table's record and Spark's own.
-            return [FeedPartition(told, None)]
+            return [IngestPartition(told, None)]
         found = [each for each in super().partitions(start, end) if isinstance(each, SlicePartition)]
         if not found:
-            return [FeedPartition(told, None)]
-        return [FeedPartition(None if place else told, each.slice, each.broker) for place, each in enumerate(found)]
+            return [IngestPartition(told, None)]
+        return [IngestPartition(None if place else told, each.slice, each.broker) for place, each in enumerate(found)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Stage one slice and yield what is to be told.
@@ -112,7 +112,7 @@ class FeedReader(StreamReader):
         :raises RecordsMissing: something is missing that was there, and that matters.
         :raises LakeRefused: a file cannot be written.
         """
-        if not isinstance(partition, FeedPartition):
+        if not isinstance(partition, IngestPartition):
             return
         told = [partition.told] if partition.told is not None else []
         if partition.slice is not None:
@@ -146,7 +146,7 @@ _TRIES = 20
 class Ingest:
     """One query, from its start to its end."""
 
-    def __init__(self, feeding: Feeding, checkpoint: str, run: Run, reporter: Reporter | None) -> None:
+    def __init__(self, feeding: TableIngest, checkpoint: str, run: JobContext, reporter: Reporter | None) -> None:
         self._feeding = feeding
         self._checkpoint = checkpoint
         self._run = run
@@ -163,7 +163,7 @@ class Ingest:
         :param interval: how often it looks for messages, as Spark reads it; None: until all is in that is there now.
         """
         spark = self._run.session()
-        spark.dataSource.register(FeedSource)
+        spark.dataSource.register(IngestSource)
         own = {LAKE: self._feeding.lake, TABLES: packed(self._feeding.specs)}
         stream = spark.readStream.format(NAME).options(**options, **own).load()
         writer = stream.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(self.take)
@@ -175,7 +175,7 @@ class Ingest:
     def take(self, batch: DataFrame, number: int) -> None:
         """Stage a batch and make it visible."""
         for _ in range(_TRIES):
-            told = Told.of(row.told for row in batch.collect())
+            told = TaskReports.of(row.told for row in batch.collect())
             with self._busy:
                 if self._run.stopping.is_set():
                     raise InterruptedError("nobody may take the batch for done")

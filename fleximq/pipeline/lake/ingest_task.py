@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import STAGED, cannot
-from fleximq.pipeline.lake.table.columns import BASE, Columns, readColumns
+from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.parquet_writer import Writer
 from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
@@ -65,7 +65,7 @@ class _Stage:
         known = readColumns(self._table)
         if known is None:
             raise LakeRefused(f"{self._table} is no table of a lake any more")
-        self._columns: Columns = known
+        self._columns: TableColumns = known
         self._schema = known.schema
         self._decoder = spec.decoder(known)
         self._found = known.fields

@@ -37,7 +37,7 @@ _ENCODING: dict[str, Any] = {
 }
 
 
-class Sealing(NamedTuple):
+class SegmentExport(NamedTuple):
     """What became of so many segments: the rows and the bytes of their file.
 
     Or of none, and in ``why`` a sentence why one is not sealed.
@@ -55,7 +55,9 @@ class _Lost(Exception):
     """Something of the segment is damaged or gone."""
 
 
-def sealSegments(segments: Sequence[Slice], folder: str, damaged: bool, files: Files | None = None) -> list[Sealing]:
+def sealSegments(
+    segments: Sequence[Slice], folder: str, damaged: bool, files: Files | None = None
+) -> list[SegmentExport]:
     """Write the records of segments, and give the file its name when it is whole and on disk.
 
     Where something of them is damaged or gone, the others get files of their own.
@@ -72,11 +74,11 @@ def sealSegments(segments: Sequence[Slice], folder: str, damaged: bool, files: F
         return [_sealed(whole, len(segments), folder, damaged, files)]
     except _Lost as lost:
         if len(segments) == 1:
-            return [Sealing(whole.start, whole.end, 0, why=f"journal {whole.journal}, {lost}")]
+            return [SegmentExport(whole.start, whole.end, 0, why=f"journal {whole.journal}, {lost}")]
     return [outcome for each in segments for outcome in sealSegments([each], folder, damaged, files)]
 
 
-def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: Files) -> Sealing:
+def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: Files) -> SegmentExport:
     staged = f"{folder}/{STAGED}{uuid.uuid4().hex}"
     final = f"{folder}/{sealedName(slice.start, slice.end)}"
     missing: list[Missing] = []
@@ -98,7 +100,7 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
     finally:
         with suppress(OSError):
             os.unlink(staged)
-    return Sealing(slice.start, slice.end, segments, rows, size)
+    return SegmentExport(slice.start, slice.end, segments, rows, size)
 
 
 def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Files) -> int:

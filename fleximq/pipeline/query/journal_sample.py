@@ -110,7 +110,7 @@ _GUESSED = ("messagepack", "json")
 
 
 @dataclass(slots=True)
-class Topic:
+class TopicSummary:
     """``bytes`` are those of payloads; times are microseconds since 1970. ``format`` and ``schema`` are guessed."""
 
     records: int = 0
@@ -165,19 +165,19 @@ def _isText(values: pa.Array) -> bool:
 COLUMNS = ("topic", "offset", "timestamp", "value", "dialect", "content")
 
 
-def overview(batches: Iterable[pa.RecordBatch]) -> dict[str, Topic]:
+def overview(batches: Iterable[pa.RecordBatch]) -> dict[str, TopicSummary]:
     """Return what there is of each topic, by name, sorted.
 
     :param batches: of all records, with :data:`COLUMNS`.
     """
-    topics: dict[str, Topic] = {}
+    topics: dict[str, TopicSummary] = {}
     for batch in batches:
         encoded = pc.dictionary_encode(batch.column("topic"))
         names = encoded.dictionary.to_pylist()
         which = encoded.indices.to_numpy(zero_copy_only=False)
         for place, name in enumerate(names):
             rows = batch if len(names) == 1 else batch.take(pa.array(np.flatnonzero(which == place)))
-            topics.setdefault(name, Topic()).add(rows)
+            topics.setdefault(name, TopicSummary()).add(rows)
     for topic in topics.values():
         topic.guess()
     return dict(sorted(topics.items()))

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read, settle
-from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, checked, resolved
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, checked, resolved
 from fleximq.pipeline.reader.source_options import SourceOptions
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -165,7 +165,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         point = (options.start or Points(EARLIEST)).of(journal.id)
         start = resolved(point, journal)
-        if point.kind is Kind.OFFSET:
+        if point.kind is StartKind.OFFSET:
             start = checked(journal.id, start, journal.bounds(), options.failOnDataLoss, _log.warning)
         end = min(resolved((options.end or Points(LATEST)).of(journal.id), journal), journal.end().offset)
         return max(start, self._wanted.start), min(end, self._wanted.end)

@@ -18,12 +18,12 @@ from fleximq.journal.files.segment_summary import placed
 from fleximq.journal.format.control_frames import decodeGap, decodeTransaction
 from fleximq.journal.format.frame import FrameError, FrameHeader, Kind, readHeader
 from fleximq.limits import KIBIBYTE, MEBIBYTE
-from fleximq.pipeline.broker_link import Link, Place
+from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.files.folder import End
-from fleximq.pipeline.files.frame_columns import Placed, decodeFrames, offsetsAndTimes
-from fleximq.pipeline.files.journal_files import Bounds
-from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, Piece, Selection, Slice, Topics
+from fleximq.pipeline.files.frame_columns import PlacedFrame, decodeFrames, offsetsAndTimes
+from fleximq.pipeline.files.journal_files import TopicBounds
+from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics
 from fleximq.pipeline.files.slice_reader import Missing
 
 #: The most bytes that the broker gives at once.
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
     next: int
 
 
-def ask(link: Link, journal: str, position: int, most: int = PORTION) -> Answer:
+def ask(link: BrokerLink, journal: str, position: int, most: int = PORTION) -> Answer:
     """Return the whole frames from a position on, at most so many bytes, or one; none at the end.
 
     :param journal: the id of the journal that is meant.
@@ -69,7 +69,7 @@ def ask(link: Link, journal: str, position: int, most: int = PORTION) -> Answer:
     return Answer(data, frames, answer["next"])
 
 
-def _check(link: Link, journal: str, found: str) -> None:
+def _check(link: BrokerLink, journal: str, found: str) -> None:
     """Check that a broker that may have been started anew still has the journal that is meant.
 
     :raises BrokerRefused: it has another one.
@@ -87,7 +87,7 @@ class RemoteJournal:
 
     def __init__(self, place: Place) -> None:
         self.path = place.url
-        self._link = Link(place)
+        self._link = BrokerLink(place)
         self._tried: dict[int, FrameHeader] = {}
         self.id = str(self._about()["journal"])
 
@@ -105,7 +105,7 @@ class RemoteJournal:
         _check(self._link, self.id, about["journal"])
         return End(about["position"], about["end"])
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> TopicBounds:
         """Return which offsets are kept; both are the same where there are none."""
         end = self.end()
         position = 0
@@ -113,9 +113,9 @@ class RemoteJournal:
             answer = ask(self._link, self.id, position, STEP)
             for _, header in answer.frames:
                 if header.kind in (*_RECORDS, Kind.TRANSACTION, Kind.GAP):
-                    return Bounds(min(header.baseOffset, end.offset), end.offset)
+                    return TopicBounds(min(header.baseOffset, end.offset), end.offset)
             if not answer.frames:
-                return Bounds(end.offset, end.offset)
+                return TopicBounds(end.offset, end.offset)
             position = answer.next
 
     def offsetAt(self, time: int) -> int:
@@ -133,7 +133,7 @@ class RemoteJournal:
                 if header.kind == Kind.TRANSACTION and header.count:
                     return header.baseOffset
                 if header.kind in _RECORDS:
-                    for offsets, times in offsetsAndTimes(answer.data, [Placed(at)]):
+                    for offsets, times in offsetsAndTimes(answer.data, [PlacedFrame(at)]):
                         return int(offsets[(times >= time).argmax()])
             if not answer.frames:
                 return end.offset
@@ -202,7 +202,7 @@ class RemoteJournal:
                 cuts.append((header.position, max(start, header.baseOffset)))
         cuts.append((until, min(end, last.offset)))
         return [
-            Slice(self.path, self.id, start, end, last.position, (Piece(0, one[0], next[0], one[1], next[1]),))
+            Slice(self.path, self.id, start, end, last.position, (SegmentRange(0, one[0], next[0], one[1], next[1]),))
             for one, next in zip(cuts, cuts[1:], strict=False)
         ]
 
@@ -248,7 +248,7 @@ def readRemote(
     :raises PipelineError: as :class:`RemoteJournal`; or the broker has another journal now.
     """
     selection = wanted.within(slice.start, slice.end)
-    with Link(place) as link, ThreadPoolExecutor(1) as pool:
+    with BrokerLink(place) as link, ThreadPoolExecutor(1) as pool:
         reader = _RemoteReader(link, pool, slice, missing)
         try:
             for data, places in reader.frames():
@@ -260,7 +260,9 @@ def readRemote(
 class _RemoteReader:
     """Reads a slice, once; the next frames are on their way while the ones before are decoded."""
 
-    def __init__(self, link: Link, pool: ThreadPoolExecutor, slice: Slice, missing: Callable[[Missing], None]) -> None:
+    def __init__(
+        self, link: BrokerLink, pool: ThreadPoolExecutor, slice: Slice, missing: Callable[[Missing], None]
+    ) -> None:
         self._link = link
         self._pool = pool
         self._slice = slice
@@ -269,7 +271,7 @@ class _RemoteReader:
         self._next: int | None = None
         self._held: dict[int, Frame] = {}
 
-    def frames(self) -> Iterator[tuple[memoryview, list[Placed]]]:
+    def frames(self) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
         """Yield frames with records, those of transactions included, and the bytes in which they stand."""
         for piece in self._slice.pieces:
             self._next = piece.first
@@ -277,7 +279,7 @@ class _RemoteReader:
                 yield from self._placed(answer, piece.until)
             self._reached(piece.next)
 
-    def _answers(self, piece: Piece) -> Iterator[Answer]:
+    def _answers(self, piece: SegmentRange) -> Iterator[Answer]:
         coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position)
         while True:
             answer = coming.result()
@@ -290,9 +292,9 @@ class _RemoteReader:
             if not more:
                 return
 
-    def _placed(self, answer: Answer, until: int) -> Iterator[tuple[memoryview, list[Placed]]]:
+    def _placed(self, answer: Answer, until: int) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
         start, end = self._slice.start, self._slice.end
-        places: list[Placed] = []
+        places: list[PlacedFrame] = []
         for at, header in answer.frames:
             if header.position >= until:
                 break
@@ -302,7 +304,7 @@ class _RemoteReader:
             self._next = _behind(header, frame)
             if header.kind in _RECORDS and base < end:
                 if header.kind == Kind.SPARSE_RECORDS or base + header.count > start:
-                    places.append(Placed(at))
+                    places.append(PlacedFrame(at))
             elif header.kind == Kind.REMOVED and header.count and base < end:
                 self._missing(Missing(base, base + header.count, "retention has taken some out", lost=False))
             elif header.kind == Kind.TRANSACTION and base < end and base + header.count > start:
@@ -326,7 +328,7 @@ class _RemoteReader:
 
     # -- transactions ------------------------------------------------------------------------------
 
-    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, list[Placed]]]:
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
         """Yield the staged frames that a transaction has published."""
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
@@ -343,7 +345,7 @@ class _RemoteReader:
 
     def _publishedInPart(
         self, positions: Sequence[int], offset: int, behind: int
-    ) -> Iterator[tuple[memoryview, list[Placed]]]:
+    ) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
         """Yield those of some staged frames of which the offsets can be told, though others are gone."""
         found = [self._staged(position, positions) for position in positions]
         counts = [None if staged is None else staged[0].count for staged in found]
@@ -354,10 +356,10 @@ class _RemoteReader:
             if staged is not None and first is not None:
                 yield from self._within(staged, first)
 
-    def _within(self, staged: Frame, first: int) -> Iterator[tuple[memoryview, list[Placed]]]:
+    def _within(self, staged: Frame, first: int) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
         header, frame = staged
         if first < self._slice.end and first + header.count > self._slice.start:
-            yield frame, [Placed(0, first)]
+            yield frame, [PlacedFrame(0, first)]
 
     def _staged(self, position: int, wanted: Sequence[int]) -> Frame | None:
         """Return the staged frame at a position, None if it is not there; others that are wanted come with it."""

@@ -26,7 +26,7 @@ class RecordsMissing(PipelineError):
     """Records that were asked for are damaged, or retention has removed them; the text names their offsets."""
 
 
-class Kind(Enum):
+class StartKind(Enum):
     """What a point counts from."""
 
     EARLIEST = "earliest"
@@ -38,11 +38,11 @@ class Kind(Enum):
 class Point(NamedTuple):
     """A place in a journal; ``value`` is an offset or a time in microseconds since 1970."""
 
-    kind: Kind
+    kind: StartKind
     value: int = 0
 
 
-EARLIEST, LATEST = Point(Kind.EARLIEST), Point(Kind.LATEST)
+EARLIEST, LATEST = Point(StartKind.EARLIEST), Point(StartKind.LATEST)
 
 
 class Kept(Protocol):
@@ -112,14 +112,14 @@ def _point(name: str, written: Any) -> Point:
     if text in known:
         return known[text]
     if _isNumber(text) and int(text) <= _MOST:
-        return Point(Kind.OFFSET, int(text))
+        return Point(StartKind.OFFSET, int(text))
     raise OptionRefused(f"the option {name!r} has {written!r}, but must have earliest, latest or an offset")
 
 
 def _time(name: str, written: Any) -> Point:
     text = str(written) if isinstance(written, int | str) and not isinstance(written, bool) else ""
     if _isNumber(text) and int(text) <= _MOST // 1000:
-        return Point(Kind.TIME, int(text) * 1000)
+        return Point(StartKind.TIME, int(text) * 1000)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -128,16 +128,16 @@ def _time(name: str, written: Any) -> Point:
             "2026-01-31T12:00:00Z"
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return Point(Kind.TIME, (moment - _EPOCH) // timedelta(microseconds=1))
+    return Point(StartKind.TIME, (moment - _EPOCH) // timedelta(microseconds=1))
 
 
 def resolved(point: Point, journal: Kept) -> int:
     """Return the offset at which a point is."""
-    if point.kind is Kind.EARLIEST:
+    if point.kind is StartKind.EARLIEST:
         return int(journal.bounds().first)
-    if point.kind is Kind.LATEST:
+    if point.kind is StartKind.LATEST:
         return int(journal.bounds().next)
-    if point.kind is Kind.TIME:
+    if point.kind is StartKind.TIME:
         return journal.offsetAt(point.value)
     return point.value
 
@@ -170,7 +170,7 @@ def ordered(offsets: Mapping[str, int]) -> Offsets:
     return {journal: offsets[journal] for journal in sorted(offsets)}
 
 
-class Reached(Protocol):
+class BatchLimit(Protocol):
     """How far a part of what waits goes: ``offset``, and how many ``records`` and ``bytes`` that are."""
 
     @property
@@ -187,7 +187,7 @@ class Reached(Protocol):
 
 
 #: Goes from one offset of a journal up to another, at most so many records and so many bytes.
-Advance = Callable[[str, int, int, int | None, int | None], Reached]
+Advance = Callable[[str, int, int, int | None, int | None], BatchLimit]
 
 
 def admitted(

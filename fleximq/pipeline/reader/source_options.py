@@ -15,7 +15,7 @@ from fleximq.pipeline.files.selection import SLICE_BYTES, Topics
 from fleximq.pipeline.lag.reporter import groupName
 from fleximq.pipeline.payloads.dialect_payloads import Identity
 from fleximq.pipeline.reader.decoded_columns import MADE, OPTIONS, Decoding
-from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Points, pointsOf, timesOf
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, pointsOf, timesOf
 
 #: What says how a broker is reached (:meth:`fleximq.pipeline.broker_link.Place.of`).
 _BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brokerTimeout")
@@ -89,7 +89,7 @@ class SourceOptions:
                     raise OptionRefused(f"the source has no option {name!r}")
                 options[known] = value
         end = _points(options, "ending")
-        if end is not None and any(point.kind is Kind.EARLIEST for point in (end.others, *end.named.values())):
+        if end is not None and any(point.kind is StartKind.EARLIEST for point in (end.others, *end.named.values())):
             raise OptionRefused("the option 'endingOffsets' cannot be earliest")
         brokers = _brokers(options)
         identity = Identity(_flag(options, "identityMetadata", False), _flag(options, "identityBase64", False))

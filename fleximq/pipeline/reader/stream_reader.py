@@ -19,14 +19,14 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fleximq.pipeline.files.selection import Selection
-from fleximq.pipeline.lag.stream_progress import GroupProgress
+from fleximq.pipeline.lag.stream_progress import StreamProgress
 from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
 from fleximq.pipeline.reader.offsets import (
     LATEST,
-    Kind,
     Offsets,
     Points,
     RecordsMissing,
+    StartKind,
     admitted,
     checked,
     ordered,
@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._wanted = Selection(options.topics)
         self._journals: Journals | None = None
         self._target: Offsets | None = None
-        self._progress: GroupProgress | None = None
+        self._progress: StreamProgress | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks need no more than what was asked for."""
@@ -70,7 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for journal in self._find().values():
             point = points.of(journal.id)
             start = resolved(point, journal)
-            if point.kind is Kind.OFFSET:
+            if point.kind is StartKind.OFFSET:
                 start = checked(journal.id, start, journal.bounds(), self._options.failOnDataLoss, _log.warning)
             found[journal.id] = start
         return ordered(found)
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Say how far the group is: Spark asks for more when it is done with all before."""
         if self._options.group is not None:
             if self._progress is None:
-                self._progress = GroupProgress(self._options.group, self._options.told)
+                self._progress = StreamProgress(self._options.group, self._options.told)
             self._progress.reached(start)
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:

@@ -20,14 +20,14 @@ from pyspark.sql.types import StructType
 
 from fleximq.client.errors import ClientError
 from fleximq.client.protocol.conversation import Packed
-from fleximq.pipeline.broker_link import Link
+from fleximq.pipeline.broker_link import BrokerLink
 from fleximq.pipeline.errors import (
     BrokerGone,
     BrokerRefused,
     NotJournalled,
     OptionRefused,
+    PayloadTooLarge,
     PipelineError,
-    TooLarge,
 )
 from fleximq.pipeline.writer.rows import Record, Rows
 from fleximq.pipeline.writer.sink_options import SinkOptions, checkColumns
@@ -66,12 +66,12 @@ class _Sink:
         Spark makes a sink for each commit and abort as well, and those must not fail for a look.
         """
         try:
-            with Link(replace(self._options.place, patience=0)) as link:
+            with BrokerLink(replace(self._options.place, patience=0)) as link:
                 return self._isJournalled(link)
         except BrokerGone:
             return None
 
-    def _isJournalled(self, link: Link) -> bool:
+    def _isJournalled(self, link: BrokerLink) -> bool:
         """Tell whether rows are staged, and say what follows from that.
 
         :raises NotJournalled: exactly once was asked for, and cannot be.
@@ -93,7 +93,7 @@ class _Sink:
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         options = self._options
         portions = Rows(options.topic, options.packed, options.portion, options.original).portions(batches)
-        with Link(options.place) as link:
+        with BrokerLink(options.place) as link:
             if not (self._isJournalled(link) if self._stages is None else self._stages):
                 return Written(query, batch, partition, _publish(link, portions))
             rows, tokens = 0, []
@@ -110,11 +110,11 @@ class _Sink:
         if not tokens:
             return
         query, batch = parts[0].query, parts[0].batch
-        with Link(self._options.place) as link:
+        with BrokerLink(self._options.place) as link:
             try:
                 link.ask("/sink/commit", {"query": query, "batch": batch, "tokens": tokens})
-            except TooLarge as error:
-                raise TooLarge(
+            except PayloadTooLarge as error:
+                raise PayloadTooLarge(
                     f"batch {batch} has {len(tokens)} portions, which is more than the broker at "
                     f"{self._options.place.url} takes in one transaction, see its --max-message: let the batch be "
                     f"smaller, or portionBytes larger"
@@ -130,7 +130,7 @@ class _Sink:
 
     def _forget(self, query: str, batch: int) -> None:
         try:
-            with Link(replace(self._options.place, patience=0)) as link:
+            with BrokerLink(replace(self._options.place, patience=0)) as link:
                 link.ask("/sink/abort", {"query": query, "batch": batch})
         except PipelineError as error:
             _log.warning("What was staged for batch %s, and not published, is forgotten later: %s", batch, error)
@@ -197,7 +197,7 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     return [message for message in messages if isinstance(message, Written) and message.tokens]
 
 
-def _publish(link: Link, portions: Iterator[list[Record]]) -> int:
+def _publish(link: BrokerLink, portions: Iterator[list[Record]]) -> int:
     """Publish records as they are, and return how many there were once the broker has all of them."""
     rows = 0
     client = link.client

@@ -7,7 +7,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.interfaces import IBrokerObserver, IForm, ISubscriber
 from fleximq.wire.payload_conversion import toText
 
@@ -41,11 +41,11 @@ class Watcher:
 
     # What an observer is told
 
-    def clientJoined(self, client: Client) -> None:
+    def clientJoined(self, client: ConnectedClient) -> None:
         """Write down a join: who, and from where. What it proved that with is not looked at."""
         self.say("joined", **_who(client), address=client.address, principal=client.principal)
 
-    def clientLeft(self, client: Client, reason: str) -> None:
+    def clientLeft(self, client: ConnectedClient, reason: str) -> None:
         """Write down a leave, and why."""
         self.say("left", **_who(client), reason=reason)
 
@@ -75,5 +75,5 @@ class Watcher:
         self._take(rendered)
 
 
-def _who(client: Client) -> dict[str, object]:
+def _who(client: ConnectedClient) -> dict[str, object]:
     return {"client_id": client.id, "name": client.name, "dialect": client.dialect}

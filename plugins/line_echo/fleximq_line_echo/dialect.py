@@ -16,7 +16,7 @@ from typing import Any
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import ConnectionState, StreamSession
@@ -66,7 +66,7 @@ class LineSession(StreamSession):
 
     dialect = "line_echo"
     form = LINES
-    _me: Client
+    _me: ConnectedClient
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)

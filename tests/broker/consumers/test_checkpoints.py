@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers.checkpoints import presume
 from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED
-from fleximq.broker.queues.durable_queue import KEPT_BACK
+from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound, NotKept, SubscriptionFailed
 from fleximq.values.state_records import GroupProgress, QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened
@@ -310,7 +310,7 @@ class WorkQueueTests(RestartCase):
         self.world.kill(patient=True)
         told: list[str] = []
         self.world.broker.acknowledgeMessage("b", self.world.me)
-        self.world.broker.whenSafe(lambda: told.append("safe"), self.world.me)
+        self.world.broker.whenCommitted(lambda: told.append("safe"), self.world.me)
         self.assertEqual((told, self.world.journal.notes), ([], []))
         while self.world.journal.asked:
             self.world.journal.answer()
@@ -446,7 +446,7 @@ class DeadLetterTests(RestartCase):
         self.assertEqual(self.poll(id), "")
         self.world.journal.commit("disk full")
         self.assertEqual((self.poll(id), self.consume("$dead/t")), ("a", ""))
-        self.assertIn(KEPT_BACK, self.world.broker.counts.events)
+        self.assertIn(DEAD_LETTERS_REFUSED, self.world.broker.counts.events)
 
 
 class NeededTests(RestartCase):

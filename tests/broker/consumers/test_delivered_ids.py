@@ -2,8 +2,8 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.consumers.delivered_ids import DeliveredIds, Place
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.consumers.delivered_ids import DeliveredIds, DeliveryIndex
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
 from tests.broker.queueing import World, message, messages
 
@@ -24,17 +24,19 @@ class DeliveredIdsTests(SynchronousTestCase):
             counted=self.world.counted,
         )
         self.queue.deliver(messages("abc"), 3)
-        self.a, self.b, self.c = (Place(self.queue, each.tag) for each in self.queue.takeMany(None, 3))
+        self.a, self.b, self.c = (DeliveryIndex(self.queue, each.tag) for each in self.queue.takeMany(None, 3))
         self.ids = DeliveredIds()
 
     def test_manyTogether(self) -> None:
         """Each is found by the id that its message has."""
-        self.ids.deliveredMany(self.queue, [Delivery(1, message("a", id="i"), 1), Delivery(2, message("b", id="j"), 1)])
+        self.ids.deliveredMany(
+            self.queue, [QueueDelivery(1, message("a", id="i"), 1), QueueDelivery(2, message("b", id="j"), 1)]
+        )
         self.assertEqual([self.ids.meant(id) for id in "ij"], [self.a, self.b])
 
     def test_namesakesTogether(self) -> None:
         """Of several that are handed out together the first was handed out first."""
-        self.ids.deliveredMany(self.queue, [Delivery(tag, message("x", id="i"), 1) for tag in (2, 1)])
+        self.ids.deliveredMany(self.queue, [QueueDelivery(tag, message("x", id="i"), 1) for tag in (2, 1)])
         self.assertEqual(self.ids.meant("i"), self.b)
         self.ids.forget("i", self.b)
         self.assertEqual(self.ids.meant("i"), self.a)
@@ -121,7 +123,7 @@ class DeliveredIdsTests(SynchronousTestCase):
 
     def test_manyNamesakes(self) -> None:
         """A hundred thousand of one name are told apart in well under a second; squared it would be hours."""
-        places = [Place(self.queue, tag) for tag in range(100_000)]
+        places = [DeliveryIndex(self.queue, tag) for tag in range(100_000)]
         for place in places:
             self.ids.delivered("i", place)
         for place in places[:50_000]:

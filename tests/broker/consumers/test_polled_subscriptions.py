@@ -3,10 +3,15 @@
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED, UNKNOWN, Subscription, Subscriptions
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.consumers.polled_subscriptions import (
+    DROPPED_EXPIRED,
+    UNKNOWN,
+    PolledSubscription,
+    PolledSubscriptions,
+)
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
 from tests.broker.queueing import World, message, messages, names
@@ -24,19 +29,19 @@ class SubscriptionCase(SynchronousTestCase):
         self.world = World()
         self.expired: list[int] = []
         makeQueue = self.world.makeQueue(**self.limits)
-        self.subscriptions = Subscriptions(makeQueue, grace=GRACE, onExpired=self.onExpired)
+        self.subscriptions = PolledSubscriptions(makeQueue, grace=GRACE, onExpired=self.onExpired)
         self.one = self.subscriptions.open("x", "key", "t", 1)
         self.zero = self.subscriptions.open("x", "key", "t", 0)
 
-    def onExpired(self, subscription: Subscription) -> None:
+    def onExpired(self, subscription: PolledSubscription) -> None:
         self.expired.append(subscription.id)
 
-    def put(self, letters: str, into: Subscription | None = None) -> None:
+    def put(self, letters: str, into: PolledSubscription | None = None) -> None:
         """Deliver one run for each letter: small ones are QoS1, capital ones QoS0."""
         for letter in letters:
             (into or self.one).deliver(messages(letter, qos=int(letter.islower())), 1)
 
-    def poll(self, number: int, holder: str = "x", at: Subscription | None = None) -> str:
+    def poll(self, number: int, holder: str = "x", at: PolledSubscription | None = None) -> str:
         return names([(at or self.one).poll(holder) for _ in range(number)])
 
     def advance(self, seconds: float) -> None:
@@ -59,14 +64,14 @@ class QosTests(SubscriptionCase):
         """Subscription, publication, what arrives and whether it has a tag."""
         for subscription, letter, qos, tag in ((self.one, "a", 1, 1), (self.one, "A", 0, 0)):
             self.put(letter, subscription)
-            self.assertEqual(subscription.poll("x"), Delivery(tag, message(letter, qos=qos), 1))
+            self.assertEqual(subscription.poll("x"), QueueDelivery(tag, message(letter, qos=qos), 1))
         for letter in "aA":
             self.put(letter, self.zero)
-            self.assertEqual(self.zero.poll("x"), Delivery(0, message(letter, qos=0), 1))
+            self.assertEqual(self.zero.poll("x"), QueueDelivery(0, message(letter, qos=0), 1))
 
     def test_loweringKeepsEverythingElse(self) -> None:
         self.zero.deliver([message("a", id="i")], 1)
-        self.assertEqual(self.zero.poll("x"), Delivery(0, message("a", qos=0, id="i"), 1))
+        self.assertEqual(self.zero.poll("x"), QueueDelivery(0, message("a", qos=0, id="i"), 1))
 
     def test_untrackedAreForgotten(self) -> None:
         self.put("A")
@@ -87,7 +92,7 @@ class QosTests(SubscriptionCase):
         self.advance(RETRY - 0.125)
         self.assertEqual(self.poll(1), "-")
         self.advance(0.125)
-        self.assertEqual(self.one.poll("x"), Delivery(2, message("b"), 2))
+        self.assertEqual(self.one.poll("x"), QueueDelivery(2, message("b"), 2))
 
     def test_tagsCountFromOneInEach(self) -> None:
         other = self.subscriptions.open("x", "key", "t", 1)
@@ -200,7 +205,7 @@ class BoundTests(SubscriptionCase):
         room = 2000 - 1 - 2 * OVERHEAD
         self.assertIsNone(self.one.admits(1, room))
         self.poll(1)
-        self.assertEqual([self.one.admits(1, room - HELD + more) for more in (0, 1)], [None, FULL])
+        self.assertEqual([self.one.admits(1, room - IN_FLIGHT_OVERHEAD + more) for more in (0, 1)], [None, FULL])
 
     def test_untrackedAreNoObstacle(self) -> None:
         self.put("ABCD")

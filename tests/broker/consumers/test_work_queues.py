@@ -6,7 +6,7 @@ from itertools import count
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, TopicQueue, TopicQueues
+from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, WorkQueue, WorkQueues
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.errors import NoCapacity
@@ -27,7 +27,7 @@ class TopicQueueCase(SynchronousTestCase):
         self.world = World()
         self.expired: list[str] = []
         numbers = count(1)
-        self.queues = TopicQueues(
+        self.queues = WorkQueues(
             self.world.makeQueue(**self.limits),
             expiry=EXPIRY,
             maxQueues=3,
@@ -36,7 +36,7 @@ class TopicQueueCase(SynchronousTestCase):
         )
         self.t, _ = self.queues.ensure("t")
 
-    def onExpired(self, queue: TopicQueue) -> None:
+    def onExpired(self, queue: WorkQueue) -> None:
         self.expired.append(queue.name)
 
     def put(self, letters: str, topic: str = "t", id: str | None = None) -> None:

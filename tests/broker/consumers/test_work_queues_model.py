@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.consumers.work_queues import TopicQueue, TopicQueues
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.values.message import Message
 from tests.broker.queueing import World, message
 
@@ -35,7 +35,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.queues = TopicQueues(
+        self.queues = WorkQueues(
             self.world.makeQueue(retryAfter=RETRY, maxDeliveries=DELIVERIES, maxMessages=MESSAGES, maxBytes=1 << 20),
             maxQueues=2,
             expiry=EXPIRY,
@@ -46,7 +46,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
         self.number = 0
         self.order = 0
 
-    def onExpired(self, queue: TopicQueue) -> None:
+    def onExpired(self, queue: WorkQueue) -> None:
         self.kept = [each for each in self.kept if each.topic != queue.name]
 
     @rule(topic=st.sampled_from("tu"), ids=st.lists(st.sampled_from(["i", "j", None]), max_size=4))
@@ -70,7 +70,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
     def consumeMany(self, topic: str, number: int) -> None:
         self.handedOut(topic, self.queues.consumeMany(topic, number), number)
 
-    def handedOut(self, topic: str, got: list[Delivery], number: int) -> None:
+    def handedOut(self, topic: str, got: list[QueueDelivery], number: int) -> None:
         """Compare what was handed out with the oldest that wait, and hide these."""
         first = [each for each in self.kept if each.topic == topic and each.due is None][:number]
         assert [each.message for each in got] == [each.message for each in first]

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleximq.broker.publishing.pending_commits import CROWDED
+from fleximq.broker.publishing.pending_commits import OVERLOAD_BYTES
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
@@ -41,7 +41,7 @@ class DurableCase(BrokerCase):
     def safe(self) -> list[int]:
         """Return what gets an entry when what Alice published is safe."""
         said: list[int] = []
-        self.broker.whenSafe(lambda: said.append(1), self.alice)
+        self.broker.whenCommitted(lambda: said.append(1), self.alice)
         return said
 
 
@@ -152,12 +152,15 @@ class CommitTests(DurableCase):
         """What is safe for one client does not wait for another's."""
         self.bring("a")
         said: list[int] = []
-        self.broker.whenSafe(lambda: said.append(1), self.bob)
-        self.assertEqual((said, self.broker.isSafe(self.bob), self.broker.isSafe(self.alice)), ([1], True, False))
+        self.broker.whenCommitted(lambda: said.append(1), self.bob)
+        self.assertEqual(
+            (said, self.broker.arePublicationsDecided(self.bob), self.broker.arePublicationsDecided(self.alice)),
+            ([1], True, False),
+        )
         mine = self.safe()
         self.assertEqual(mine, [])
         self.journal.commit()
-        self.assertEqual((mine, self.broker.isSafe(self.alice)), ([1], True))
+        self.assertEqual((mine, self.broker.arePublicationsDecided(self.alice)), ([1], True))
 
     def test_toldBeforeSafe(self) -> None:
         """A refusal is told before the client's answers are due, not before those to earlier messages."""
@@ -165,7 +168,7 @@ class CommitTests(DurableCase):
         note = lambda reason, places: said.append(reason)  # noqa: E731
         for reason in ("first", "second"):
             self.broker.publish(self.envelope("d"), text(reason), 1, note)
-            self.broker.whenSafe(lambda reason=reason: said.append(f"after {reason}"), self.alice)  # type: ignore
+            self.broker.whenCommitted(lambda reason=reason: said.append(f"after {reason}"), self.alice)  # type: ignore
         self.journal.commit("no")
         self.assertEqual(said, ["no", "after first", "no", "after second"])
 
@@ -203,7 +206,7 @@ class OrderTests(DurableCase):
         envelope = self.envelope()._replace(publisher=self.bob)
         self.broker.publish(envelope, text("b"), 1)
         said: list[list[bytes]] = []
-        self.broker.whenSafe(lambda: said.append(taker.payloads()), self.bob)
+        self.broker.whenCommitted(lambda: said.append(taker.payloads()), self.bob)
         self.assertEqual(said, [])
         self.journal.commit()
         self.assertEqual(said, [[b"a", b"b"]])
@@ -220,13 +223,13 @@ class OrderTests(DurableCase):
         self.subscribe(self.bob, "t")
         self.publish("a")
         topic = self.broker.topics.get("t")
-        before = topic.only, topic.takers, topic.routes
-        self.assertIsNotNone(topic.takers)
+        before = topic.onlyForm, topic.deliverCalls, topic.routes
+        self.assertIsNotNone(topic.deliverCalls)
         self.publish("b", durable=True)
-        self.assertEqual((topic.careful, topic.only, topic.takers), (True, None, None))
+        self.assertEqual((topic.needsSlowPath, topic.onlyForm, topic.deliverCalls), (True, None, None))
         self.journal.commit()
-        self.assertFalse(topic.careful)
-        self.assertEqual((topic.only, topic.takers, topic.routes), before)
+        self.assertFalse(topic.needsSlowPath)
+        self.assertEqual((topic.onlyForm, topic.deliverCalls, topic.routes), before)
 
     def test_keptInTheTable(self) -> None:
         """A topic with a line is not forgotten; afterwards it may be."""
@@ -333,7 +336,7 @@ class OrderTests(DurableCase):
             decide(0, True)
             self.assertEqual(friend.payloads(), expected)
         topic = self.broker.topics.get("t")
-        self.assertEqual((len(topic.line), topic.owed, topic.owedBytes, topic.careful), (0, 0, 0, False))
+        self.assertEqual((len(topic.line), topic.owed, topic.owedBytes, topic.needsSlowPath), (0, 0, 0, False))
 
 
 class GuardTests(DurableCase):
@@ -417,7 +420,7 @@ class OnceTests(DurableCase):
         envelope = self.envelope("d")._replace(publisher=self.bob)
         self.broker.publishOnce(envelope, text("a"), ["a"])
         said: list[int] = []
-        self.broker.whenSafe(lambda: said.append(1), self.bob)
+        self.broker.whenCommitted(lambda: said.append(1), self.bob)
         self.assertEqual(said, [])
         self.journal.commit()
         self.assertEqual((said, len(self.journal.kept)), ([1], 1))
@@ -493,27 +496,27 @@ class CrowdTests(DurableCase):
     def test_journal(self) -> None:
         """When the journal says so."""
         said: list[int] = []
-        self.assertFalse(self.broker.crowded)
-        self.journal.crowded = True
-        self.assertTrue(self.broker.crowded)
-        self.broker.whenRoom(lambda: said.append(1))
+        self.assertFalse(self.broker.overloaded)
+        self.journal.overloaded = True
+        self.assertTrue(self.broker.overloaded)
+        self.broker.whenRelieved(lambda: said.append(1))
         self.assertEqual(said, [])
-        self.journal.crowded = False
-        self.assertEqual((said, self.broker.crowded), ([1], False))
+        self.journal.overloaded = False
+        self.assertEqual((said, self.broker.overloaded), ([1], False))
 
     def test_behind(self) -> None:
         """And when too much waits behind what it has, though it is not kept itself."""
         self.open(durable=())
         self.publish("a", durable=True)
         envelope = self.envelope()
-        half = Message(bytes(CROWDED // 2), Content.BYTES)
+        half = Message(bytes(OVERLOAD_BYTES // 2), Content.BYTES)
         self.broker.publish(envelope, [half], 1)
         self.broker.publish(envelope, [half], 1)
-        self.assertFalse(self.broker.crowded)
+        self.assertFalse(self.broker.overloaded)
         self.publish("b")
-        self.assertTrue(self.broker.crowded)
+        self.assertTrue(self.broker.overloaded)
         said: list[bool] = []
-        self.broker.whenRoom(lambda: said.append(self.broker.crowded))
+        self.broker.whenRelieved(lambda: said.append(self.broker.overloaded))
         self.assertEqual(said, [])
         self.journal.commit()
         self.assertEqual(said, [False])

@@ -1,6 +1,6 @@
 """What waits while a transaction is read back: in order, and not more than there is memory for."""
 
-from fleximq.broker.publishing.transactions import CROWDED
+from fleximq.broker.publishing.transactions import OVERLOAD_BYTES
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.values.message import Content, Message
 from tests.broker.parts import text
@@ -37,17 +37,17 @@ class WaitingTests(DurableCase):
     def test_crowded(self) -> None:
         """Nobody publishes beyond the bound, until the transaction was brought."""
         said: list[str] = []
-        self.assertFalse(self.broker.crowded)
-        self.send(CROWDED)
-        self.assertEqual((self.transactions.held, self.broker.crowded), (CROWDED, False))
-        self.broker.whenRoom(lambda: said.append("room"))
+        self.assertFalse(self.broker.overloaded)
+        self.send(OVERLOAD_BYTES)
+        self.assertEqual((self.transactions.held, self.broker.overloaded), (OVERLOAD_BYTES, False))
+        self.broker.whenRelieved(lambda: said.append("room"))
         self.publish("x")
         self.journal.commit()
-        self.assertTrue(self.broker.crowded)
-        self.broker.whenRoom(lambda: said.append(f"{len(self.taker.messages)} of 3"))
+        self.assertTrue(self.broker.overloaded)
+        self.broker.whenRelieved(lambda: said.append(f"{len(self.taker.messages)} of 3"))
         self.assertEqual(said, ["room"])
         self.journal.answer()
-        self.assertEqual((said, self.transactions.held, self.broker.crowded), (["room", "3 of 3"], 0, False))
+        self.assertEqual((said, self.transactions.held, self.broker.overloaded), (["room", "3 of 3"], 0, False))
 
     def test_emptyOnes(self) -> None:
         """Runs of nothing count as well, for what they take."""
@@ -58,12 +58,12 @@ class WaitingTests(DurableCase):
     def test_nextTransaction(self) -> None:
         """Where the next transaction follows, there is room as soon as what stood before it was brought."""
         said: list[int] = []
-        self.send(CROWDED + 1)
-        self.broker.whenRoom(lambda: said.append(self.transactions.held))
+        self.send(OVERLOAD_BYTES + 1)
+        self.broker.whenRelieved(lambda: said.append(self.transactions.held))
         self.transact("r", "1")
         self.send(1000)
         self.journal.answer()
-        self.assertEqual((said, self.broker.isUnderWay(self.alice)), ([1000], True))
+        self.assertEqual((said, self.broker.hasPendingPublications(self.alice)), ([1000], True))
         self.journal.answer()
         self.assertEqual((self.transactions.held, len(self.taker.messages)), (0, 4))
 
@@ -71,8 +71,8 @@ class WaitingTests(DurableCase):
         """There is none while more than the bound stands behind the next transaction."""
         said: list[int] = []
         self.transact("r", "1")
-        self.send(CROWDED + 1)
-        self.broker.whenRoom(lambda: said.append(1))
+        self.send(OVERLOAD_BYTES + 1)
+        self.broker.whenRelieved(lambda: said.append(1))
         self.journal.answer()
         self.assertEqual(said, [])
         self.journal.answer()
@@ -80,10 +80,13 @@ class WaitingTests(DurableCase):
 
     def test_publishers(self) -> None:
         """Whoever has published something that waits is under way, though it is on disk; nobody else is."""
-        self.assertFalse(self.broker.isUnderWay(self.alice))
+        self.assertFalse(self.broker.hasPendingPublications(self.alice))
         self.publish("a")
         self.journal.commit()
-        self.assertEqual((self.broker.isSafe(self.alice), self.broker.isUnderWay(self.alice)), (True, True))
-        self.assertFalse(self.broker.isUnderWay(self.bob))
+        self.assertEqual(
+            (self.broker.arePublicationsDecided(self.alice), self.broker.hasPendingPublications(self.alice)),
+            (True, True),
+        )
+        self.assertFalse(self.broker.hasPendingPublications(self.bob))
         self.journal.answer()
-        self.assertFalse(self.broker.isUnderWay(self.alice))
+        self.assertFalse(self.broker.hasPendingPublications(self.alice))

@@ -5,9 +5,9 @@ from typing import Any
 
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.consumers.state_log import Noting
-from fleximq.broker.envelope import Client, Delivery, Envelope
-from fleximq.broker.queues.durable_queue import KEPT_BACK, LOST, KeptQueue
+from fleximq.broker.consumers.state_log import StateLog
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
+from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED, LOST, DurableQueue
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import Topic
@@ -26,20 +26,20 @@ MEMORY = 2 * NEAR * 257
 class KeptCase(QueueCase):
     """A queue in a journal that reads back when it is told to."""
 
-    queue: KeptQueue  # type: ignore[assignment]
+    queue: DurableQueue  # type: ignore[assignment]
 
-    def make(self, **settings: Any) -> KeptQueue:
+    def make(self, **settings: Any) -> DurableQueue:
         self.journal = SlowJournal()
         self.buried: list[tuple[str, str]] = []
         self.kept: list[Callable[[str | None], None]] = []
-        self.noting = Noting(self.journal, self.world.deadlines, self.bury)
+        self.noting = StateLog(self.journal, self.world.deadlines, self.deadLetter)
         self.topic = Topic("t")
         chosen = {"keeping": self.noting, "memory": MEMORY, "key": "s:1", "dropsOldest": False}
         made = super().make(**{**chosen, **settings})
-        assert isinstance(made, KeptQueue)
+        assert isinstance(made, DurableQueue)
         return made
 
-    def bury(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+    def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
         """Remember a dead letter, and whom to tell."""
         self.buried.append((name, names([message])))
         self.kept.append(kept)
@@ -47,7 +47,7 @@ class KeptCase(QueueCase):
     def put(self, names: str, qos: int = 1) -> None:
         """Put messages in as a broker does: what is kept, behind its commit."""
         body = messages(names, qos)
-        envelope = Envelope(self.topic, Client(1000, "blipmq", "b"), OneByOne(), qos)
+        envelope = Envelope(self.topic, ConnectedClient(1000, "blipmq", "b"), OneByOne(), qos)
 
         def deliver(offset: int, reason: str | None) -> None:
             placed = envelope._replace(offset=offset)
@@ -61,7 +61,7 @@ class KeptCase(QueueCase):
 
     def takeAll(self, number: int, holder: object = None) -> str:
         """Take as many, letting the journal answer whenever the queue waits for it."""
-        taken: list[Delivery] = []
+        taken: list[QueueDelivery] = []
         while len(taken) < number:
             some = self.queue.takeMany(holder, number - len(taken))
             taken += some
@@ -190,7 +190,7 @@ class FarTests(KeptCase):
             self.journal.answer()
         self.assertEqual(called, ["a"])
 
-    def restoredWith(self, before: KeptQueue) -> KeptQueue:
+    def restoredWith(self, before: DurableQueue) -> DurableQueue:
         """Return a queue that knows of another what the journal does."""
         state = QueueState("q:t", "t", 1, 1, None, 27)
         before.describe(state)
@@ -250,7 +250,7 @@ class FarTests(KeptCase):
         self.assertTrue(self.queue.acknowledge(2))
         self.assertEqual(self.takeAll(26), ALPHABET.replace("b", ""))
 
-    def restored(self, offsets: range) -> KeptQueue:
+    def restored(self, offsets: range) -> DurableQueue:
         journal = self.journal
         queue = self.make()
         self.journal = self.noting.journal = journal
@@ -441,7 +441,7 @@ class DeadTests(KeptCase):
         """It comes again, and is tried again when it dies once more."""
         self.die("ab")
         self.kept[0]("disk full")
-        self.assertEqual((self.take(2, "x"), self.world.counts[KEPT_BACK]), ("a-", 1))
+        self.assertEqual((self.take(2, "x"), self.world.counts[DEAD_LETTERS_REFUSED]), ("a-", 1))
         self.notes()
         self.queue.release("x")
         self.assertEqual(([name for _, name in self.buried], self.notes()), (["a", "b", "a"], []))
@@ -485,7 +485,7 @@ class DeadTests(KeptCase):
         def fail(name: str, message: Message, kept: Callable[[str | None], None]) -> None:
             raise ValueError("no spade")
 
-        self.noting.bury = fail
+        self.noting.deadLetter = fail
         self.die("a")
         self.assertEqual((self.take(1), [str(error) for error in self.world.errors]), ("a", ["no spade"]))
         self.world.errors.clear()

@@ -2,13 +2,13 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.in_flight import InFlight
 from tests.broker.queueing import message
 
 
-def _delivery(tag: int) -> Delivery:
-    return Delivery(tag, message(str(tag)), 1)
+def _delivery(tag: int) -> QueueDelivery:
+    return QueueDelivery(tag, message(str(tag)), 1)
 
 
 class InFlightTests(SynchronousTestCase):

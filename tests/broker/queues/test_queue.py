@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Client, Delivery, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.queues.queue import PORTION, QUEUED
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.broker.topics.topic_table import Topic
@@ -31,7 +31,7 @@ class FormTests(SynchronousTestCase):
     """What a queue is handed for a run."""
 
     def render(self, qos: int, body: list[Message]) -> list[Message]:
-        envelope = Envelope(Topic("t"), Client(1000, "blipmq", "blipmq-1000"), _Source(), qos)
+        envelope = Envelope(Topic("t"), ConnectedClient(1000, "blipmq", "blipmq-1000"), _Source(), qos)
         return list(QUEUED.render(envelope, body, len(body)))
 
     def test_form(self) -> None:
@@ -70,7 +70,7 @@ class TakingTests(QueueCase):
 
     def test_firstAttempt(self) -> None:
         self.put("a")
-        self.assertEqual(self.queue.take(), Delivery(1, message("a"), 1))
+        self.assertEqual(self.queue.take(), QueueDelivery(1, message("a"), 1))
 
     def test_takeManyGivesWhatThereIs(self) -> None:
         self.put("abcde")
@@ -189,7 +189,7 @@ class RedeliveryTests(QueueCase):
         self.put("a")
         self.take(1)
         self.advance(RETRY)
-        self.assertEqual(self.queue.take(), Delivery(1, message("a"), 2))
+        self.assertEqual(self.queue.take(), QueueDelivery(1, message("a"), 2))
 
     def test_eachAtItsOwn(self) -> None:
         self.put("ab")
@@ -283,7 +283,7 @@ class ReleaseTests(QueueCase):
     def test_attemptsCount(self) -> None:
         self.take(1, "x")
         self.queue.release("x")
-        self.assertEqual(self.queue.take("x"), Delivery(1, message("a"), 2))
+        self.assertEqual(self.queue.take("x"), QueueDelivery(1, message("a"), 2))
 
     def test_acknowledgedOnesDoNotComeBack(self) -> None:
         self.take(2, "x")

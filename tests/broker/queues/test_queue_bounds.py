@@ -1,6 +1,6 @@
 """Queues: what does not fit, and what was handed out too often."""
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.values.message import Message
@@ -10,7 +10,7 @@ from tests.broker.queueing import RETRY, QueueCase, message, messages, names
 class DeadLetterTests(QueueCase):
     """After three deliveries it is enough."""
 
-    def deliverAndWait(self, times: int) -> list[Delivery | None]:
+    def deliverAndWait(self, times: int) -> list[QueueDelivery | None]:
         taken = []
         for _ in range(times):
             taken.append(self.queue.take("x"))
@@ -44,8 +44,8 @@ class DeadLetterTests(QueueCase):
         """At once, however often it was handed out; what is not in flight is left alone."""
         self.put("ab")
         self.queue.take()
-        self.queue.bury(1)
-        self.queue.bury(2)
+        self.queue.deadLetter(1)
+        self.queue.deadLetter(2)
         self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1}))
         self.assertEqual((self.queue.depth, self.queue.inFlight), (1, 0))
         self.assertFalse(self.queue.acknowledge(1))
@@ -87,7 +87,7 @@ class DeadLetterTests(QueueCase):
             self.queue = self.make(**settings)
             self.put("a")
             self.deliverAndWait(9)
-            self.assertEqual(self.queue.take(), Delivery(1, message("a"), 10), settings)
+            self.assertEqual(self.queue.take(), QueueDelivery(1, message("a"), 10), settings)
         self.assertEqual((self.world.dead, self.world.counts), ([], {REDELIVERED: 27}))
 
     def test_consistentWhenTold(self) -> None:

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, Queue
-from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
 from fleximq.values.message import Message
 from tests.broker.queueing import World, message
 
 RETRY = 10.0
 MESSAGES = 8
-BYTES = 8 * OVERHEAD + 3 * HELD + 300
+BYTES = 8 * OVERHEAD + 3 * IN_FLIGHT_OVERHEAD + 300
 DELIVERIES = 3
 
 
@@ -35,7 +35,7 @@ class _Kept:
 
     @property
     def weight(self) -> int:
-        return self.cost + (HELD if self.due is not None else 0)
+        return self.cost + (IN_FLIGHT_OVERHEAD if self.due is not None else 0)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -84,7 +84,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.kept.remove(self.waiting()[0])
         self.dropped += before - len(self.kept)
 
-    def handOut(self, holder: str | None) -> Delivery | None:
+    def handOut(self, holder: str | None) -> QueueDelivery | None:
         if not self.waiting():
             return None
         first = self.waiting()[0]
@@ -94,7 +94,7 @@ class QueueMachine(RuleBasedStateMachine):
         first.attempts += 1
         first.due = self.world.clock.seconds() + RETRY
         first.holder = holder
-        return Delivery(first.tag, first.message, first.attempts)
+        return QueueDelivery(first.tag, first.message, first.attempts)
 
     @rule(holder=st.sampled_from([None, "x", "y"]))
     def take(self, holder: str | None) -> None:

@@ -4,14 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.in_flight import Returned
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from tests.broker.queueing import message
 
 
-def _deliveries(tags: list[int]) -> list[Delivery]:
-    return [Delivery(tag, message("m"), 1) for tag in tags]
+def _deliveries(tags: list[int]) -> list[QueueDelivery]:
+    return [QueueDelivery(tag, message("m"), 1) for tag in tags]
 
 
 class ReturnedTests(SynchronousTestCase):

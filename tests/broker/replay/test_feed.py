@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.replay.feed import LateForm
+from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError
@@ -48,7 +48,7 @@ class Reader(Collector):
         self.waiting: list[Callable[[], None]] = []
         self.later: list[Callable[[], None]] = []
 
-    def whenRoom(self, call: Callable[[], None]) -> None:
+    def whenRelieved(self, call: Callable[[], None]) -> None:
         """Keep for :meth:`relieve`."""
         self.waiting.append(call)
 
@@ -87,7 +87,7 @@ class Reader(Collector):
             call()
 
 
-_FORM = LateForm(_WithOffsets())
+_FORM = DeferredForm(_WithOffsets())
 
 
 class FeedMachine(RuleBasedStateMachine):
@@ -204,7 +204,7 @@ class FeedTests(SynchronousTestCase):
         """A feed takes a subscriber's place, in a form that renders late."""
         machine = FeedMachine()
         machine.follow("d.a", 0)
-        [(feed,)] = machine.broker.topics.standIns.values()
+        [(feed,)] = machine.broker.topics.proxies.values()
         verifyObject(ISubscriberProxy, feed)
         verifyObject(IForm, feed.form)
 
@@ -213,7 +213,7 @@ class FeedTests(SynchronousTestCase):
         machine = FeedMachine()
         form = AsMessages()
         readers = [Reader() for _ in range(3)]
-        late = LateForm(form)
+        late = DeferredForm(form)
         for reader in readers:
             reader.form = late  # type: ignore[assignment]
             client = machine.broker.join("fleximq")
@@ -233,7 +233,7 @@ class FeedTests(SynchronousTestCase):
         machine.follow("d.a", 0)
         machine.broker.leave(machine.client, "test")
         self.assertTrue(machine.reader.closed)
-        self.assertEqual(machine.broker.topics.standIns, {})
+        self.assertEqual(machine.broker.topics.proxies, {})
 
     def test_failingJournal(self) -> None:
         """What the journal raises ends all subscriptions of the feed, each with the error."""

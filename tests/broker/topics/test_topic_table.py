@@ -298,7 +298,7 @@ class IdleTests(TableCase):
             self.table.get(name)
         self.assertEqual((self.names(), first.gone), (["a", "b", "c"], False))
         self.table.get("d")
-        self.assertEqual((self.names(), first.gone, first.careful), (["b", "c", "d"], True, True))
+        self.assertEqual((self.names(), first.gone, first.needsSlowPath), (["b", "c", "d"], True, True))
         self.assertIsNone(self.table.find("a"))
 
     def test_subscribedStay(self) -> None:
@@ -375,9 +375,9 @@ class ChannelTests(TableCase):
         guard = Collector()
         self.table.subscribe(Collector(), "t")
         topic = self.table.get("t")
-        self.assertFalse(topic.careful)
+        self.assertFalse(topic.needsSlowPath)
         self.table.subscribe(guard, "t", guard=True)
-        self.assertTrue(topic.careful)
+        self.assertTrue(topic.needsSlowPath)
         self.assertEqual(list(topic.guards), [guard])
         self.table.unsubscribe(guard, "t")
-        self.assertFalse(topic.careful)
+        self.assertFalse(topic.needsSlowPath)

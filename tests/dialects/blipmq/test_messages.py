@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Delivery
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.dialects.blipmq.messages import SOURCES, renderDeliveries
 from fleximq.interfaces import IRunSource
 from fleximq.values.message import Content, Message
@@ -48,7 +48,7 @@ class RenderTests(SynchronousTestCase):
     def test_eachByItself(self, deliveries: list[tuple[bool, bytes]]) -> None:
         """Rendering many gives the same bytes as rendering each, whatever their order."""
         made = [
-            Delivery(place + 1 if tracked else 0, Message(payload, Content.BYTES), 1)
+            QueueDelivery(place + 1 if tracked else 0, Message(payload, Content.BYTES), 1)
             for place, (tracked, payload) in enumerate(deliveries)
         ]
         polls = range(100, 100 + len(made))
@@ -60,5 +60,5 @@ class RenderTests(SynchronousTestCase):
 
     def test_fewer(self) -> None:
         """There may be more POLLs than deliveries."""
-        delivery = Delivery(0, Message(b"x", Content.BYTES), 1)
+        delivery = QueueDelivery(0, Message(b"x", Content.BYTES), 1)
         self.assertEqual(renderDeliveries("t", [delivery], [7, 8]), publish("t", b"x", 0, 7))

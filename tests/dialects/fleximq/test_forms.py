@@ -7,7 +7,7 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
 from fleximq.interfaces import IForm, IRunSource, ISource
@@ -26,7 +26,7 @@ def run(header: dict[str, Any], *payloads: bytes) -> tuple[FlexiSource, bytes]:
 
 def rendered(source: ISource, body: Any, topic: str = "t") -> bytes:
     """Return what FlexiMQ subscribers get of a run from the client 1007."""
-    envelope = Envelope(Topic(topic), Client(1007, "any", "any-1007"), source)
+    envelope = Envelope(Topic(topic), ConnectedClient(1007, "any", "any-1007"), source)
     count = len(source.messages(body))
     found: bytes = FLEXI_FORM.render(envelope, body, count)
     return found

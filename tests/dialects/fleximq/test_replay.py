@@ -625,7 +625,7 @@ class RetainedTests(ReplayCase):
         self.keep("a", topic="r.a")
         self.bob.subscribe("r.a")
         self.settle()
-        self.assertEqual(self.server.broker.topics.standIns, {})
+        self.assertEqual(self.server.broker.topics.proxies, {})
 
     def test_follow(self) -> None:
         """Who begins at a place gets what is there, not the latest besides."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgpack
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from tests.broker.parts import Collector, OneByOne
@@ -381,7 +381,7 @@ class NarrowedTests(TopicCase):
 class CrossingTests(TopicCase):
     """What crosses to and from other dialects (the table of payloads is in tests/wire)."""
 
-    def fromOutside(self, *messages: Message, topic: str = "t") -> Client:
+    def fromOutside(self, *messages: Message, topic: str = "t") -> ConnectedClient:
         """Publish as a client of another dialect, and return it."""
         client = self.server.foreign()
         broker = self.server.broker

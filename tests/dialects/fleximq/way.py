@@ -1,4 +1,4 @@
-"""Records which functions of fleximq are called while something is published, until a subscriber's transport is written."""
+"""Records the calls of functions in fleximq from a publication to the write to its subscriber."""
 
 import os
 import sys

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.limits import KIBIBYTE, Limits
@@ -82,7 +82,7 @@ class ListTests(ConversationCase):
     def test_rightsBounded(self) -> None:
         """Of so many different rights the lists are remembered."""
         channels = ChannelList(makeContext(self.clock))
-        client = Client(1000, "identity", "me")
+        client = ConnectedClient(1000, "identity", "me")
         for _ in range(1000):
             client.rights = Rights({})
             channels.frame(client)

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Client, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.identity.form import IDENTITY_FORM, IdentitySource
@@ -12,7 +12,7 @@ from fleximq.values.message import Content, Message
 from fleximq.values.records import runOf
 from tests.dialects.websocket_peer import TEXT, Frame, decode
 
-SENDER = Client(1000, "identity", "user-1234abcd")
+SENDER = ConnectedClient(1000, "identity", "user-1234abcd")
 
 
 class SourceTests(SynchronousTestCase):

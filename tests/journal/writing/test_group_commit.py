@@ -133,7 +133,7 @@ class WhenSafeTests(GroupCase):
 
     def wait(self, name: str, number: int | None = None) -> None:
         """Let a name be told when a run, or all, is safe."""
-        self.made.group.whenSafe(lambda: self.made.told.append(name), number)
+        self.made.group.whenCommitted(lambda: self.made.told.append(name), number)
 
     def test_nothing(self) -> None:
         """At once where nothing is pending."""
@@ -252,13 +252,13 @@ class CrowdedTests(GroupCase):
         room: list[bool] = []
         made.append(b"a")
         made.append(b"bc")
-        self.assertEqual(made.group.crowded, False)
-        made.group.whenRoom(lambda: room.append(made.group.crowded))
+        self.assertEqual(made.group.overloaded, False)
+        made.group.whenRelieved(lambda: room.append(made.group.overloaded))
         made.append(b"d")
-        self.assertEqual((made.group.crowded, room), (True, [False]))
-        made.group.whenRoom(lambda: room.append(made.group.crowded))
+        self.assertEqual((made.group.overloaded, room), (True, [False]))
+        made.group.whenRelieved(lambda: room.append(made.group.overloaded))
         made.steps.step()
-        self.assertEqual((made.group.crowded, room), (False, [False, False]))
+        self.assertEqual((made.group.overloaded, room), (False, [False, False]))
         made.steps.step()
         self.assertEqual(made.group.waiting, 0)
 
@@ -267,8 +267,8 @@ class CrowdedTests(GroupCase):
         made = self.made
         made.append(b"a" * 5)
         called: list[str] = []
-        made.group.whenRoom(lambda: (called.append("one"), made.append(b"b" * 5)))
-        made.group.whenRoom(lambda: called.append("two"))
+        made.group.whenRelieved(lambda: (called.append("one"), made.append(b"b" * 5)))
+        made.group.whenRelieved(lambda: called.append("two"))
         made.steps.step()
         self.assertEqual(called, ["one"])
         made.steps.step()
@@ -279,10 +279,10 @@ class CrowdedTests(GroupCase):
         made = self.made
         made.append(b"a" * 5)
         called: list[str] = []
-        made.group.whenRoom(lambda: called.append("one"))
+        made.group.whenRelieved(lambda: called.append("one"))
         self.files.fail("write")
         made.steps.step()
-        self.assertEqual((called, made.group.crowded, made.group.waiting), (["one"], False, 0))
+        self.assertEqual((called, made.group.overloaded, made.group.waiting), (["one"], False, 0))
 
 
 class FaultTests(GroupCase):
@@ -367,7 +367,7 @@ class FaultTests(GroupCase):
         told: list[int] = []
         made.group.note(QueueAcknowledged("q:a", array("Q", [1])))
         made.group.refuse("no")
-        made.group.whenSafe(lambda: told.append(1))
+        made.group.whenCommitted(lambda: told.append(1))
         self.assertEqual((told, len(made.failed), made.failed[0].reason), ([1], 1, "no"))
 
 

@@ -5,7 +5,7 @@ import io
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.pipeline.command.job_run import Progress
+from fleximq.pipeline.command.job_run import ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -24,9 +24,9 @@ class ProgressTests(SynchronousTestCase):
         self.clock = Clock()
         self.clock.advance(1000)
 
-    def progress(self, stream: io.StringIO) -> Progress:
+    def progress(self, stream: io.StringIO) -> ProgressLine:
         """Return one on the test's clock."""
-        return Progress(stream, self.clock.seconds)
+        return ProgressLine(stream, self.clock.seconds)
 
     def test_lines(self) -> None:
         """Elsewhere there is a line every ten seconds, and none of what is over at once."""

@@ -20,7 +20,7 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline.files import frame_columns
-    from fleximq.pipeline.files.frame_columns import Placed, decodeFrames, offsetsAndTimes
+    from fleximq.pipeline.files.frame_columns import PlacedFrame, decodeFrames, offsetsAndTimes
     from fleximq.pipeline.files.record_headers import _textsOf, _unpacked
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.files.selection import Selection, Topics
@@ -38,10 +38,10 @@ def joined(frames: list[Frame]) -> tuple[bytes, list[Any]]:
         buffers, previous = seal(frame, SEGMENT, position, previous)
         pieces += buffers
         if frame.kind == Kind.STAGED:
-            places.append(Placed(position, staged))
+            places.append(PlacedFrame(position, staged))
             staged += frame.count
         else:
-            places.append(Placed(position))
+            places.append(PlacedFrame(position))
         position += frame.length
     return b"".join(pieces), places
 
@@ -268,11 +268,11 @@ class BatchesTests(SynchronousTestCase):
     def test_otherKinds(self) -> None:
         """A frame without records is refused."""
         raw = (VECTORS / "gap.fxj").read_bytes()
-        self.assertRaises(FrameError, rowsOf, raw, [Placed(0)], Selection())
+        self.assertRaises(FrameError, rowsOf, raw, [PlacedFrame(0)], Selection())
 
     def test_vectors(self) -> None:
         """The published frames are read as the page says."""
         for name in ("records", "sparse-records", "staged"):
             raw = (VECTORS / f"{name}.fxj").read_bytes()
-            places = [Placed(0, 77 if name == "staged" else -1)]
+            places = [PlacedFrame(0, 77 if name == "staged" else -1)]
             self.assertEqual(rowsOf(raw, places, Selection()), expected(raw, places))

@@ -16,7 +16,7 @@ from tests.pipeline.written import TIME, Written
 if not skip:
     from fleximq.journal.format.frame import seal
     from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
-    from fleximq.pipeline.files.selection import Piece, Selection, Slice, Topics, divided
+    from fleximq.pipeline.files.selection import SegmentRange, Selection, Slice, Topics, divided
 
 COLUMNS = ("offset", "topic", "value")
 
@@ -368,7 +368,7 @@ class RetentionTests(LayoutCase):
             {(each.first, each.next, each.lost) for each in self.missing}, {(offsets.start, offsets.stop, False)}
         )
         self.missing.clear()
-        piece = Piece(
+        piece = SegmentRange(
             base,
             gone[2].position,
             behind.position + behind.length,
@@ -442,8 +442,8 @@ class DividedTests(SynchronousTestCase):
 
     def test_shares(self) -> None:
         """Each group has about its share; nothing is left out or twice."""
-        pieces = [(Piece(0, 0, 1000, 1, 11), [(p, 1 + p // 100) for p in range(0, 1000, 100)]),
-                  (Piece(1000, 1000, 1300, 11, 14), [(1000, 11), (1100, 12)])]  # fmt: skip
+        pieces = [(SegmentRange(0, 0, 1000, 1, 11), [(p, 1 + p // 100) for p in range(0, 1000, 100)]),
+                  (SegmentRange(1000, 1000, 1300, 11, 14), [(1000, 11), (1100, 12)])]  # fmt: skip
         for parts in range(1, 20):
             groups = divided(pieces, parts)
             self.assertLessEqual(len(groups), parts)

@@ -19,10 +19,11 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
     from fleximq.pipeline.jobs.compact import COMPACT
     from fleximq.pipeline.lake import audit
-    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
-    from fleximq.pipeline.lake.compaction import Wanted, compact
-    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.compaction import compact
+    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import setFormat
+    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
     from tests.pipeline.session import sharedSession
@@ -41,11 +42,11 @@ class LakeCase(SynchronousTestCase):
         """Begin with an empty table of a format."""
         self.lake = str(Path(self.mktemp()).absolute())
         self.table = f"{self.lake}/messages"
-        self.publishing = Publishing(self.table)
+        self.publishing = BatchCommit(self.table)
         self.publishing.makeFolders()
         setFormat(self.table, {"format": format})
         self.publishing.prepare()
-        writeColumns(self.table, Columns("raw", pa.schema([])))
+        writeColumns(self.table, TableColumns("raw", pa.schema([])))
         self.batches = 0
 
     def publish(self, number: int = 1) -> None:
@@ -54,7 +55,7 @@ class LakeCase(SynchronousTestCase):
             start = self.batches * 10 + 1
             batches = rows(range(start, start + 5), "a"), rows(range(start + 5, start + 10), "b", TIME + DAY)
             found = stage(self.table, *batches, batch=self.batches)
-            self.publishing.publish(Batch(self.batches, {JOURNAL: start}, {JOURNAL: start + 10}), found, {})
+            self.publishing.publish(BatchRange(self.batches, {JOURNAL: start}, {JOURNAL: start + 10}), found, {})
             self.batches += 1
 
     def run_(self, *arguments: str) -> Any:
@@ -138,7 +139,7 @@ class ReadersTests(LakeCase):
         def work() -> None:
             try:
                 for _ in range(ROUNDS):
-                    list(compact(self.table, Wanted(1 << 20, -1e9, 2)))
+                    list(compact(self.table, CompactionGoal(1 << 20, -1e9, 2)))
                     stop.wait(0.3)
                     self.publish(2)
                     stop.wait(0.3)

@@ -21,7 +21,7 @@ if not skip:
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused, OptionRefused, sentenceOf
     from fleximq.pipeline.jobs.ingest import INGEST
-    from fleximq.pipeline.lake.batch_commit import Publishing
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.completeness import dataFiles
     from fleximq.pipeline.lake.table.ledger import Gap
     from fleximq.pipeline.lake.table.lock import feeding
@@ -315,14 +315,14 @@ class FailureTests(IngestCase):
         ]
         for when, name in steps:
             self.fill(10)
-            real = getattr(Publishing, name)
+            real = getattr(BatchCommit, name)
 
             def ends(*arguments: Any, real: Any = real, when: str = when, **more: Any) -> Any:
                 if when == "after":
                     real(*arguments, **more)
                 raise LakeRefused("the driver ends here")
 
-            patch = self.patch(Publishing, name, ends)
+            patch = self.patch(BatchCommit, name, ends)
             self.assertIn("the driver ends here", self.failed())
             patch.restore()
             self.fill(3)
@@ -333,14 +333,14 @@ class FailureTests(IngestCase):
     def test_twoTables(self) -> None:
         """The driver ends between two tables of a batch: the second gets it when it comes again."""
         self.fill(10)
-        real = Publishing.publish
+        real = BatchCommit.publish
 
         def ends(publishing: Any, *arguments: Any) -> Any:
             if publishing.table.endswith("two"):
                 raise LakeRefused("the driver ends here")
             return real(publishing, *arguments)
 
-        patch = self.patch(Publishing, "publish", ends)
+        patch = self.patch(BatchCommit, "publish", ends)
         tables = ("--table", "one=#", "--table", "two=#")
         self.failed(*tables)
         self.assertEqual(len(self.rows("one")), 10)
@@ -388,14 +388,14 @@ class FailureTests(IngestCase):
         staging = Path(self.table, "_fleximq", "staged")
         staging.rmdir()
         staging.symlink_to("/dev/full")
-        real = Publishing.makeFolders
-        patches = [self.patch(Publishing, name, lambda *_: None) for name in ("makeFolders", "sweep")]
+        real = BatchCommit.makeFolders
+        patches = [self.patch(BatchCommit, name, lambda *_: None) for name in ("makeFolders", "sweep")]
         said = self.failed()
         self.assertIn(f"the table {self.table} cannot be written: not a directory", said)
         self.assertEqual(len(self.rows()), 10)
         for patch in patches:
             patch.restore()
-        self.assertIs(Publishing.makeFolders, real)
+        self.assertIs(BatchCommit.makeFolders, real)
         staging.unlink()
         self.ingest()
         self.assertEqual(len(self.rows()), 20)

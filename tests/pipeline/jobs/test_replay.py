@@ -22,8 +22,8 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.jobs import replay as jobs_replay
 from fleximq.pipeline.jobs import replay_source
 from fleximq.pipeline.jobs.replay import REPLAY
-from fleximq.pipeline.jobs.replay_schedule import Pace
-from fleximq.pipeline.jobs.replay_source import Piece, joined
+from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
+from fleximq.pipeline.jobs.replay_source import ReplaySlice, joined
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
 from tests.pipeline.installed import missing as skip
@@ -373,7 +373,7 @@ class ClockTests(SynchronousTestCase):
             clock[0] += 5.0
             return rows
 
-        piece = Piece("j", 1, 4, 3, 0)
+        piece = ReplaySlice("j", 1, 4, 3, 0)
         origin: Any = SimpleNamespace(
             pieces=lambda after, ends: [piece], rows=lambda piece: SimpleNamespace(toArrow=read, schema=None)
         )
@@ -383,28 +383,28 @@ class ClockTests(SynchronousTestCase):
         self.patch(jobs_replay.Replay, "_publish", lambda self, table, schema: None)
         replay = jobs_replay.Replay(origin, {"url": "tcp://localhost:1"}, state, progress, run)
         with mock.patch.object(run.stopping, "wait", lambda seconds: found.append(round(seconds, 3))):
-            replay.all(Pace(speed=1.0))
+            replay.all(ReplaySchedule(speed=1.0))
         self.assertEqual(found, [0.0, 1.0, 3.0])
 
 
 class PiecesTests(SynchronousTestCase):
     """How rows are put together."""
 
-    def pieces(self, *grains: Piece) -> Iterator[tuple[int, int]]:
+    def pieces(self, *grains: ReplaySlice) -> Iterator[tuple[int, int]]:
         """Return where the pieces begin and end."""
         return ((each.start, each.stop) for each in joined(grains))
 
     def test_joined(self) -> None:
         """Neighbours are one piece as long as they fit; those of another journal are not."""
         half = replay_source.ROWS // 2
-        grains = [Piece("j", 10 * each, 10 * each + 10, half, 1) for each in range(3)]
+        grains = [ReplaySlice("j", 10 * each, 10 * each + 10, half, 1) for each in range(3)]
         self.assertEqual(list(self.pieces(*grains)), [(0, 20), (20, 30)])
         self.assertEqual(list(self.pieces(grains[0], grains[1]._replace(journal="k"))), [(0, 10), (10, 20)])
         self.assertEqual(list(self.pieces()), [])
 
     def test_divided(self) -> None:
         """What is too large is divided, as far as it can be."""
-        large = Piece("j", 0, 10, 10, 3 * replay_source.BYTES)
+        large = ReplaySlice("j", 0, 10, 10, 3 * replay_source.BYTES)
         self.assertEqual(list(self.pieces(large)), [(0, 4), (4, 8), (8, 10)])
         self.assertEqual(list(self.pieces(large._replace(stop=1))), [(0, 1)])
 
@@ -435,5 +435,5 @@ class OptionsTests(SynchronousTestCase):
     def test_where(self) -> None:
         """A condition that is none is refused in one sentence."""
         rows = sharedSession().sql("SELECT 1 AS offset")
-        error = self.assertRaises(OptionRefused, replay_source.Wanted("nothing = 1").of, rows)
+        error = self.assertRaises(OptionRefused, replay_source.ReplayFilter("nothing = 1").of, rows)
         self.assertRegex(str(error), r"^--where cannot be used: [^\n]+$")

@@ -7,7 +7,7 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     import numpy as np
 
-    from fleximq.pipeline.jobs.replay_schedule import Pace, Paced
+    from fleximq.pipeline.jobs.replay_schedule import Paced, ReplaySchedule
 
 SECOND = 1_000_000
 
@@ -15,43 +15,45 @@ SECOND = 1_000_000
 class PaceTests(SynchronousTestCase):
     """Slices of rows."""
 
-    def slices(self, pace: "Pace", *times: float) -> "list[Paced]":
+    def slices(self, pace: "ReplaySchedule", *times: float) -> "list[Paced]":
         """Return them for rows that came at these seconds."""
         found = pace.slices(np.array([1_700_000_000 * SECOND + round(each * SECOND) for each in times], np.int64))
         return [Paced(each.start, each.stop, round(each.due, 6)) for each in found]
 
     def test_atOnce(self) -> None:
         """Without a pace, all that is there is one slice, due at once."""
-        self.assertEqual(self.slices(Pace(), 0, 100, 200), [(0, 3, 0.0)])
-        self.assertEqual(self.slices(Pace()), [])
+        self.assertEqual(self.slices(ReplaySchedule(), 0, 100, 200), [(0, 3, 0.0)])
+        self.assertEqual(self.slices(ReplaySchedule()), [])
 
     def test_rhythm(self) -> None:
         """Rows come with the pauses between them; what is close together is one slice."""
-        self.assertEqual(self.slices(Pace(speed=1.0), 0, 0.05, 0.3, 2), [(0, 2, 0.0), (2, 3, 0.3), (3, 4, 2.0)])
+        self.assertEqual(
+            self.slices(ReplaySchedule(speed=1.0), 0, 0.05, 0.3, 2), [(0, 2, 0.0), (2, 3, 0.3), (3, 4, 2.0)]
+        )
 
     def test_faster(self) -> None:
         """Pauses are so many times shorter, or longer."""
-        self.assertEqual(self.slices(Pace(speed=10), 0, 5), [(0, 1, 0.0), (1, 2, 0.5)])
-        self.assertEqual(self.slices(Pace(speed=0.5), 0, 5), [(0, 1, 0.0), (1, 2, 10.0)])
+        self.assertEqual(self.slices(ReplaySchedule(speed=10), 0, 5), [(0, 1, 0.0), (1, 2, 0.5)])
+        self.assertEqual(self.slices(ReplaySchedule(speed=0.5), 0, 5), [(0, 1, 0.0), (1, 2, 10.0)])
 
     def test_portions(self) -> None:
         """The rhythm goes on from one portion to the next."""
-        pace = Pace(speed=1.0)
+        pace = ReplaySchedule(speed=1.0)
         self.slices(pace, 0, 1)
         self.assertEqual(self.slices(pace, 3), [(0, 1, 3.0)])
 
     def test_clockPutBack(self) -> None:
         """What seems to have come before the row before it is due with that one, also over portions."""
-        pace = Pace(speed=1.0)
+        pace = ReplaySchedule(speed=1.0)
         self.assertEqual(self.slices(pace, 5, 2, 6), [(0, 2, 0.0), (2, 3, 1.0)])
         self.assertEqual(self.slices(pace, 1, 7), [(0, 1, 1.0), (1, 2, 2.0)])
 
     def test_rate(self) -> None:
         """So many rows are due in each second, whatever their times."""
-        pace = Pace(rate=20)
+        pace = ReplaySchedule(rate=20)
         self.assertEqual(self.slices(pace, *[0] * 5), [(0, 2, 0.0), (2, 4, 0.1), (4, 5, 0.2)])
         self.assertEqual(self.slices(pace, 0, 0), [(0, 1, 0.2), (1, 2, 0.3)])
 
     def test_slowRate(self) -> None:
         """A rate may be less than one a second."""
-        self.assertEqual(self.slices(Pace(rate=0.5), 0, 0), [(0, 1, 0.0), (1, 2, 2.0)])
+        self.assertEqual(self.slices(ReplaySchedule(rate=0.5), 0, 0), [(0, 1, 0.0), (1, 2, 2.0)])

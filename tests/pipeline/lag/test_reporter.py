@@ -13,12 +13,12 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.pipeline import lag
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import NotJournalled, OptionRefused
 from fleximq.pipeline.lag import Reporter, forget, groups
+from fleximq.pipeline.lag import reporter as reporting
 from fleximq.pipeline.lag.reporter import groupName
-from fleximq.pipeline.lag.stream_progress import AGAIN, GroupProgress
+from fleximq.pipeline.lag.stream_progress import AGAIN, StreamProgress
 from tests.broker_process import BrokerProcess
 
 OTHER = "0" * 32
@@ -125,7 +125,7 @@ class BrokerTests(SynchronousTestCase):
             asked.append(arguments["groups"][0]["next"])
             return {"taken": 1}
 
-        self.patch(lag.Link, "ask", ask)
+        self.patch(reporting.BrokerLink, "ask", ask)
         reporter.tell({self.journal: 3})
         reporter.close(20)
         self.assertEqual(asked, [3])
@@ -183,7 +183,7 @@ class GroupProgressTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.now = 100.0
-        self.progress = GroupProgress("g", [], FakeReporter, lambda: self.now)  # type: ignore[arg-type]
+        self.progress = StreamProgress("g", [], FakeReporter, lambda: self.now)  # type: ignore[arg-type]
         self.reporter: Any = self.progress._reporter
 
     def test_changes(self) -> None:

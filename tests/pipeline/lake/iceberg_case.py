@@ -18,10 +18,11 @@ if not skip:
     from pyiceberg.catalog.sql import SqlCatalog
 
     from fleximq.pipeline import lake
-    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.iceberg import catalogOf
-    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import setFormat
+    from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
 
 #: The topic of all rows, and the folder of its first day.
@@ -35,10 +36,10 @@ class IcebergCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.lake = str(Path(self.mktemp()).absolute())
         self.table = f"{self.lake}/messages"
-        self.publishing = Publishing(self.table)
+        self.publishing = BatchCommit(self.table)
         self.publishing.makeFolders()
         setFormat(self.table, {"format": "iceberg"})
-        writeColumns(self.table, Columns("raw", pa.schema([])))
+        writeColumns(self.table, TableColumns("raw", pa.schema([])))
         self.publishing.prepare()
         self.batches = 0
         for _ in range(4):
@@ -53,7 +54,7 @@ class IcebergCase(SynchronousTestCase):
         """Publish a batch; return whether it was new."""
         start = number * 4 + 1
         found = stage(self.table, rows(range(start, start + 4), TOPIC, time), batch=number)
-        return Publishing(self.table).publish(Batch(number, {JOURNAL: start}, {JOURNAL: start + 4}), found, {})
+        return BatchCommit(self.table).publish(BatchRange(number, {JOURNAL: start}, {JOURNAL: start + 4}), found, {})
 
     @property
     def all(self) -> list[int]:

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.lake.batch_commit import STAGED, Staged
+from fleximq.pipeline.lake.batch_commit import STAGED
 from fleximq.pipeline.lake.completeness import dataFiles
 from fleximq.pipeline.lake.table.columns import BASE
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.parquet_writer import Writer
+from fleximq.pipeline.lake.table.table_log import StagedFile
 
 JOURNAL = "0123456789abcdef0123456789abcdef"
 #: 2023-11-14, 22:13:20 UTC.
@@ -39,7 +40,7 @@ def rows(
     return pa.record_batch(found, schema=schema)
 
 
-def stage(table: str, *batches: pa.RecordBatch, batch: int = 0, schema: pa.Schema = BASE) -> list[Staged]:
+def stage(table: str, *batches: pa.RecordBatch, batch: int = 0, schema: pa.Schema = BASE) -> list[StagedFile]:
     """Stage rows as a task does."""
     folder = f"{table}/{OWN}/{STAGED}"
     os.makedirs(folder, exist_ok=True)

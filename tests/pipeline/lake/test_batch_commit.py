@@ -11,10 +11,11 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.batch_commit import Batch, Publishing, finish
+    from fleximq.pipeline.lake.batch_commit import BatchCommit, finish
     from fleximq.pipeline.lake.completeness import audit
     from fleximq.pipeline.lake.table.ledger import Covered, Gap, readLedger
     from fleximq.pipeline.lake.table.lock import changing
+    from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage, staged
 
 
@@ -23,12 +24,12 @@ class PublishingCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute() / "lake" / "messages")
-        self.publishing = Publishing(self.table)
+        self.publishing = BatchCommit(self.table)
         self.publishing.prepare()
 
     def batch(self, number: int, start: int, end: int) -> Any:
         """Return a batch of the one journal."""
-        return Batch(number, {JOURNAL: start}, {JOURNAL: end})
+        return BatchRange(number, {JOURNAL: start}, {JOURNAL: end})
 
     def stage(self, start: int, end: int, batch: int = 0) -> Any:
         """Stage the records of a batch: two topics, two days."""
@@ -113,7 +114,7 @@ class PublishTests(PublishingCase):
     def test_laterJournal(self) -> None:
         """A journal that appears later begins where it begins."""
         self.publish(0, 1, 11)
-        batch = Batch(1, {JOURNAL: 11, "other": 5}, {JOURNAL: 11, "other": 8})
+        batch = BatchRange(1, {JOURNAL: 11, "other": 5}, {JOURNAL: 11, "other": 8})
         self.publishing.publish(batch, [], {})
         self.assertEqual(readLedger(self.table).journals["other"], Covered(5, 8))
 
@@ -123,7 +124,7 @@ class PublishTests(PublishingCase):
         self.publish(0, 1, 11)
         self.assertEqual(staged(self.table), [])
         self.stage(11, 20)
-        Publishing(self.table).prepare()
+        BatchCommit(self.table).prepare()
         self.assertEqual(staged(self.table), [])
         self.assertEqual(offsetsIn(self.table), list(range(1, 11)))
 
@@ -131,13 +132,13 @@ class PublishTests(PublishingCase):
         """A table that has files and no ledger is refused: their messages would come once more."""
         self.publish(0, 1, 11)
         Path(self.table, "_fleximq", "ledger").unlink()
-        error = self.assertRaises(LakeRefused, Publishing(self.table).prepare)
+        error = self.assertRaises(LakeRefused, BatchCommit(self.table).prepare)
         self.assertIn("is damaged: it has files, but _fleximq/ledger, which says what is in them, is gone", str(error))
 
     def test_foldersWithoutLedger(self) -> None:
         """Folders alone are what a first batch leaves that did not come to its record."""
         Path(self.table, "topic=a", "date=2026-01-01").mkdir(parents=True)
-        self.assertEqual(Publishing(self.table).prepare().batch, -1)
+        self.assertEqual(BatchCommit(self.table).prepare().batch, -1)
 
 
 class FailureTests(PublishingCase):
@@ -148,18 +149,18 @@ class FailureTests(PublishingCase):
         steps = 0
         while True:
             table = f"{self.table}-{steps}"
-            Publishing(table).prepare()
+            BatchCommit(table).prepare()
             self.table = table
-            self.publish(0, 1, 11, Publishing(table))
+            self.publish(0, 1, 11, BatchCommit(table))
             files = Failing(steps)
             ended = False
             try:
-                self.publish(1, 11, 31, Publishing(table, files))
+                self.publish(1, 11, 31, BatchCommit(table, files))
             except LakeRefused:
                 ended = True
             self._readerSeesOnce(table)
             # What stays staged is what a process that is gone leaves behind.
-            later = Publishing(table)
+            later = BatchCommit(table)
             ledger = later.prepare()
             self.assertIn(offsetsIn(table), (list(range(1, 11)), list(range(1, 31))))
             self.assertEqual(ledger.batch == 1, offsetsIn(table) == list(range(1, 31)))
@@ -183,15 +184,15 @@ class FailureTests(PublishingCase):
         for first in range(12, 26):
             for second in range(12):
                 table = self.table = f"{self.table.split('+')[0]}+{first}-{second}"
-                Publishing(table).prepare()
+                BatchCommit(table).prepare()
                 for after in (first, second):
-                    publishing = Publishing(table, Failing(after))
+                    publishing = BatchCommit(table, Failing(after))
                     try:
                         publishing.prepare()
                         self.publish(0, 1, 11, publishing)
                     except LakeRefused:
                         continue
-                later = Publishing(table)
+                later = BatchCommit(table)
                 later.prepare()
                 self.publish(0, 1, 11, later)
                 self.assertEqual(offsetsIn(table), list(range(1, 11)), (first, second))
@@ -203,10 +204,10 @@ class FailureTests(PublishingCase):
         seen = set()
         for steps in range(40):
             table = self.table = f"{self.table.split('+')[0]}+{steps}"
-            Publishing(table).prepare()
+            BatchCommit(table).prepare()
             files = Failing(steps, full)
             try:
-                self.publish(0, 1, 11, Publishing(table, files))
+                self.publish(0, 1, 11, BatchCommit(table, files))
             except LakeRefused as error:
                 self.assertEqual(str(error), f"the table {table} cannot be written: no space left on device")
             intended = any(step.endswith("_fleximq/record") for step in files.done)

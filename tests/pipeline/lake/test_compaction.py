@@ -16,16 +16,17 @@ if not skip:
 
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import audit, compaction
-    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
-    from fleximq.pipeline.lake.compaction import Wanted, compact, exchange
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.compaction import compact, exchange
     from fleximq.pipeline.lake.table import file_merge
-    from fleximq.pipeline.lake.table.columns import BASE, Columns, writeColumns
+    from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
     from fleximq.pipeline.lake.table.file_merge import carrierOf, groupsOf, partsOf
     from fleximq.pipeline.lake.table.lock import compacting as locked
+    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
 
     #: All that there is is joined, however new it is.
-    AT_ONCE = Wanted(1 << 20, -1e9, 2)
+    AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
 
 
 class CompactCase(SynchronousTestCase):
@@ -33,7 +34,7 @@ class CompactCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute() / "lake" / "messages")
-        self.publishing = Publishing(self.table)
+        self.publishing = BatchCommit(self.table)
         self.publishing.prepare()
         self.batches = 0
         for _ in range(12):
@@ -45,7 +46,7 @@ class CompactCase(SynchronousTestCase):
         batches = rows(range(start, start + 3)), rows(range(start + 3, start + 5), time=TIME + DAY)
         found = stage(self.table, *batches, batch=self.batches)
         end = {JOURNAL: start + 5}
-        self.publishing.publish(Batch(self.batches, {JOURNAL: start}, end), found, {})
+        self.publishing.publish(BatchRange(self.batches, {JOURNAL: start}, end), found, {})
         self.batches += 1
 
     @property
@@ -88,20 +89,20 @@ class CompactTests(CompactCase):
 
     def test_quiet(self) -> None:
         """A partition in which something changed lately is left alone, unless it has many small files."""
-        self.assertEqual(list(compact(self.table, Wanted())), [])
-        self.assertEqual(len(list(compact(self.table, Wanted(many=12)))), 2)
+        self.assertEqual(list(compact(self.table, CompactionGoal())), [])
+        self.assertEqual(len(list(compact(self.table, CompactionGoal(many=12)))), 2)
         self.publish()
         late = os.stat(self.files()[0]).st_mtime + 3601
-        self.assertEqual(len(list(compact(self.table, Wanted(), now=late))), 2)
+        self.assertEqual(len(list(compact(self.table, CompactionGoal(), now=late))), 2)
         self.whole()
 
     def test_large(self) -> None:
         """Files of half the size that is wanted stay as they are, and no more are joined than make one."""
         size = max(path.stat().st_size for path in self.files())
         self.assertEqual(
-            list(compact(self.table, Wanted(2 * min(p.stat().st_size for p in self.files()), -1e9, 2))), []
+            list(compact(self.table, CompactionGoal(2 * min(p.stat().st_size for p in self.files()), -1e9, 2))), []
         )
-        done = list(compact(self.table, Wanted(4 * size + 1, -1e9, 2)))
+        done = list(compact(self.table, CompactionGoal(4 * size + 1, -1e9, 2)))
         self.assertEqual({each.after for each in done}, {3})
         self.whole()
 
@@ -117,7 +118,7 @@ class CompactTests(CompactCase):
                 writer.write_table(table)
                 span = file_merge.Span(other, number + 1, number + 1, 1, self.batches)
                 writer.add_key_value_metadata(file_merge.written([span], "t"))
-            self.publishing.publish(Batch(self.batches, {other: number + 1}, {other: number + 2}), found, {})
+            self.publishing.publish(BatchRange(self.batches, {other: number + 1}, {other: number + 2}), found, {})
             self.batches += 1
         self.assertEqual([each[1:] for each in compact(self.table, AT_ONCE)], [(15, 2), (12, 1)])
         self.assertEqual(audit(self.table), [])
@@ -125,9 +126,9 @@ class CompactTests(CompactCase):
     def test_newColumns(self) -> None:
         """Files from before a column was added get it, empty."""
         schema = pa.schema([*BASE, ("added", pa.int64())])
-        writeColumns(self.table, Columns("json", pa.schema([("added", pa.int64())])))
+        writeColumns(self.table, TableColumns("json", pa.schema([("added", pa.int64())])))
         found = stage(self.table, rows([61], schema=schema, added=[5]), batch=12, schema=schema)
-        self.publishing.publish(Batch(12, {JOURNAL: 61}, {JOURNAL: 66}), found, {})
+        self.publishing.publish(BatchRange(12, {JOURNAL: 61}, {JOURNAL: 66}), found, {})
         list(compact(self.table, AT_ONCE))
         joined = pq.read_table(str(self.files()[0]), partitioning=None)
         self.assertEqual(joined.column("added").to_pylist(), [None] * 36 + [5])
@@ -178,8 +179,8 @@ class MeanwhileTests(CompactCase):
         """A batch that was begun and not finished is finished first, and does not bring back what was joined."""
         start = self.batches * 5 + 1
         found = stage(self.table, rows(range(start, start + 5)), batch=self.batches)
-        batch = Batch(self.batches, {JOURNAL: start}, {JOURNAL: start + 5})
-        broken = Publishing(self.table, Failing(6))
+        batch = BatchRange(self.batches, {JOURNAL: start}, {JOURNAL: start + 5})
+        broken = BatchCommit(self.table, Failing(6))
         self.assertRaises(LakeRefused, broken.publish, batch, found, {})
         self.batches += 1
         begun = os.path.exists(f"{self.table}/_fleximq/record")

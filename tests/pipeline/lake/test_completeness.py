@@ -9,7 +9,8 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import JOURNAL, rows, stage
 
 
@@ -18,10 +19,10 @@ class RangesTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute())
-        publishing = Publishing(self.table)
+        publishing = BatchCommit(self.table)
         publishing.prepare()
         files = stage(self.table, rows(range(1, 8), "a"), rows(range(8, 10), "b"))
-        publishing.publish(Batch(0, {JOURNAL: 1}, {JOURNAL: 12}), files, {})
+        publishing.publish(BatchRange(0, {JOURNAL: 1}, {JOURNAL: 12}), files, {})
 
     def test_ranges(self) -> None:
         """It tells offsets and rows of each journal."""

@@ -10,8 +10,9 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.expiration import agedOut
+    from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
 
     #: The end of the first day of the rows, in seconds since 1970.
@@ -24,10 +25,10 @@ class AgingTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute() / "messages")
-        self.publishing = Publishing(self.table)
+        self.publishing = BatchCommit(self.table)
         self.publishing.prepare()
         found = stage(self.table, rows(range(1, 5), "a.b"), rows([5, 6], "c"), rows(range(7, 10), "a.b", TIME + DAY))
-        self.publishing.publish(Batch(0, {JOURNAL: 1}, {JOURNAL: 10}), found, {})
+        self.publishing.publish(BatchRange(0, {JOURNAL: 1}, {JOURNAL: 10}), found, {})
 
     def age(self, *rules: tuple[str | None, float], now: float = END + 10 * _DAY, files: object = None) -> list[str]:
         """Return the partitions that go."""
@@ -47,7 +48,7 @@ class AgingTests(SynchronousTestCase):
         self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 10, 3, (), 6)})
         self.assertEqual(lake.audit(self.table), [])
         found = stage(self.table, rows([10, 11], "a.b"), batch=1)
-        self.publishing.publish(Batch(1, {JOURNAL: 10}, {JOURNAL: 12}), found, {})
+        self.publishing.publish(BatchRange(1, {JOURNAL: 10}, {JOURNAL: 12}), found, {})
         self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 12, 5, (), 6)})
         self.assertEqual(offsetsIn(self.table), [7, 8, 9, 10, 11])
         self.age((None, 9.5 * _DAY))

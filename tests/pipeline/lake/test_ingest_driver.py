@@ -18,7 +18,7 @@ if not skip:
     from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
     from fleximq.pipeline.files.slice_reader import Missing
     from fleximq.pipeline.lake.batch_commit import cannot
-    from fleximq.pipeline.lake.ingest_driver import Feeding, Told, keepOffsets
+    from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, keepOffsets
     from fleximq.pipeline.lake.ingest_task import SAMPLE, stage
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import readColumns
@@ -33,9 +33,9 @@ class FeedCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.lake = str(Path(self.mktemp()).absolute())
 
-    def feeding(self, *specs: "TableSpec", lossAllowed: bool = False) -> "Feeding":
+    def feeding(self, *specs: "TableSpec", lossAllowed: bool = False) -> "TableIngest":
         """Return what feeds these tables, entered."""
-        feeding = Feeding(self.lake, specs, {"format": "parquet"}, lossAllowed)
+        feeding = TableIngest(self.lake, specs, {"format": "parquet"}, lossAllowed)
         feeding.__enter__()
         self.addCleanup(feeding.__exit__)
         return feeding
@@ -45,12 +45,12 @@ class FeedCase(SynchronousTestCase):
         payloads = [msgspec.msgpack.encode(value) for value in values]
         return rows(range(first, first + len(values)), topic, schema=schemaOf(ALL_COLUMNS), value=payloads)
 
-    def told(self, specs: Any, *batches: Any, missing: Any = (), end: int | None = None) -> "Told":
+    def told(self, specs: Any, *batches: Any, missing: Any = (), end: int | None = None) -> "TaskReports":
         """Return what a task tells of batches of the one journal."""
         last = end or max(batch.column("offset")[-1].as_py() for batch in batches) + 1
         first = batches[0].column("offset")[0].as_py()
         bounds = json.dumps({"start": {JOURNAL: first}, "end": {JOURNAL: last}, "gaps": {}})
-        return Told.of([bounds, *stage(self.lake, specs, JOURNAL, 0, batches, missing)])
+        return TaskReports.of([bounds, *stage(self.lake, specs, JOURNAL, 0, batches, missing)])
 
 
 class StageTests(FeedCase):

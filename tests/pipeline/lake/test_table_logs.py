@@ -19,11 +19,12 @@ if not skip:
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import day_removal, expiration, table_logs
-    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
-    from fleximq.pipeline.lake.compaction import Wanted, compact
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import agedOut
-    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import setFormat
+    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, rows, stage
 
 if not noIceberg:
@@ -44,7 +45,7 @@ class IcebergTests(IcebergCase):
 
     def test_expire(self) -> None:
         """Old days leave it, also when it was compacted before; who began before finishes."""
-        list(compact(self.table, Wanted(1 << 20, -1e9, 2)))
+        list(compact(self.table, CompactionGoal(1 << 20, -1e9, 2)))
         before = self.opened()
         self.assertEqual(self.expire(), [{JOURNAL: 8}])
         self.assertEqual(self.offsets(), list(range(9, 17)))
@@ -112,11 +113,11 @@ class IcebergTests(IcebergCase):
 
     def test_notInstalled(self) -> None:
         """Without PyIceberg there is one sentence."""
-        name = "fleximq.pipeline.lake.iceberg"
+        name = "fleximq.pipeline.lake.iceberg.iceberg_log"
         had = sys.modules.pop(name)
         self.addCleanup(sys.modules.update, {name: had})
         sys.modules[name] = None  # type: ignore[assignment]
-        error = self.assertRaises(LakeRefused, table_logs.daysOf, self.table)
+        error = self.assertRaises(LakeRefused, table_logs.logOf, self.table)
         self.assertIn("needs the extra iceberg: pip install 'fleximq[iceberg]'", str(error))
 
 
@@ -128,15 +129,15 @@ class DeltaTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute())
-        publishing = Publishing(self.table)
+        publishing = BatchCommit(self.table)
         publishing.makeFolders()
         setFormat(self.table, {"format": "delta"})
-        writeColumns(self.table, Columns("raw", pa.schema([])))
+        writeColumns(self.table, TableColumns("raw", pa.schema([])))
         publishing.prepare()
         for number in range(4):
             time = TIME if number < 2 else TIME + DAY
             found = stage(self.table, rows(range(number * 4 + 1, number * 4 + 5), "a'b", time), batch=number)
-            publishing.publish(Batch(number, {JOURNAL: number * 4 + 1}, {JOURNAL: number * 4 + 5}), found, {})
+            publishing.publish(BatchRange(number, {JOURNAL: number * 4 + 1}, {JOURNAL: number * 4 + 5}), found, {})
 
     def offsets(self) -> list[int]:
         """Return the offsets that a reader of the format finds."""
@@ -147,13 +148,13 @@ class DeltaTests(SynchronousTestCase):
 
     def test_compact(self) -> None:
         """Its files are joined, and its readers find the same rows."""
-        self.assertEqual([each[1:] for each in compact(self.table, Wanted())], [(4, 2)])
+        self.assertEqual([each[1:] for each in compact(self.table, CompactionGoal())], [(4, 2)])
         self.assertEqual(self.offsets(), list(range(1, 17)))
-        self.assertEqual(list(compact(self.table, Wanted())), [])
+        self.assertEqual(list(compact(self.table, CompactionGoal())), [])
 
     def test_expire(self) -> None:
         """Old days leave it, and stay counted; also when it was compacted before."""
-        list(compact(self.table, Wanted()))
+        list(compact(self.table, CompactionGoal()))
         now = 1_700_006_400 + 86_400.0
         gone = agedOut(self.table, [("a'b", 86_400.0)], now)
         self.assertEqual([each.rows for each in gone], [{JOURNAL: 8}])

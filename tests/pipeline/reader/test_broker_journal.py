@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Client
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
 from fleximq.client.blocking import connect
 from fleximq.client.errors import ConnectionLost, RequestFailed
@@ -69,7 +69,7 @@ class NearPlace:
         answers: list[Any] = []
         try:
             broker: Any = SimpleNamespace(journal=self.written.journal)
-            JOURNAL_PATHS[path](broker, Client(1000, "fleximq", "me"), arguments, answers.append)
+            JOURNAL_PATHS[path](broker, ConnectedClient(1000, "fleximq", "me"), arguments, answers.append)
         except BrokerError as error:
             raise RequestFailed(error.status, str(error), path) from error
         return answers[0]

@@ -14,10 +14,10 @@ if not skip:
     from fleximq.pipeline.reader.offsets import (
         EARLIEST,
         LATEST,
-        Kind,
         Point,
         Points,
         RecordsMissing,
+        StartKind,
         admitted,
         checked,
         ordered,
@@ -56,9 +56,9 @@ class PointsTests(SynchronousTestCase):
             (" Latest ", LATEST),
             ("-2", EARLIEST),
             ("-1", LATEST),
-            ("0", Point(Kind.OFFSET, 0)),
-            ("17", Point(Kind.OFFSET, 17)),
-            (str((1 << 63) - 1), Point(Kind.OFFSET, (1 << 63) - 1)),
+            ("0", Point(StartKind.OFFSET, 0)),
+            ("17", Point(StartKind.OFFSET, 17)),
+            (str((1 << 63) - 1), Point(StartKind.OFFSET, (1 << 63) - 1)),
         ]:
             self.assertEqual(pointsOf("startingOffsets", written, LATEST), Points(point))
 
@@ -67,7 +67,7 @@ class PointsTests(SynchronousTestCase):
         points = pointsOf("startingOffsets", '{"a": 5, "b": "latest", "c": -2, "d": "7"}', EARLIEST)
         self.assertEqual(
             [points.of(journal) for journal in "abcde"],
-            [Point(Kind.OFFSET, 5), LATEST, EARLIEST, Point(Kind.OFFSET, 7), EARLIEST],
+            [Point(StartKind.OFFSET, 5), LATEST, EARLIEST, Point(StartKind.OFFSET, 7), EARLIEST],
         )
 
     def test_refused(self) -> None:
@@ -86,10 +86,10 @@ class PointsTests(SynchronousTestCase):
             ("2023-11-14 22:13:20", 1_700_000_000_000_000),
             ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500_000),
         ]:
-            self.assertEqual(timesOf("startingTimestamp", written, LATEST), Points(Point(Kind.TIME, micros)))
+            self.assertEqual(timesOf("startingTimestamp", written, LATEST), Points(Point(StartKind.TIME, micros)))
         points = timesOf("startingOffsetsByTimestamp", '{"a": 5, "b": "2023-11-14T22:13:20Z"}', EARLIEST)
-        self.assertEqual(points.of("a"), Point(Kind.TIME, 5000))
-        self.assertEqual(points.of("b"), Point(Kind.TIME, 1_700_000_000_000_000))
+        self.assertEqual(points.of("a"), Point(StartKind.TIME, 5000))
+        self.assertEqual(points.of("b"), Point(StartKind.TIME, 1_700_000_000_000_000))
         self.assertEqual(points.of("c"), EARLIEST)
 
     def test_timesRefused(self) -> None:
@@ -99,7 +99,7 @@ class PointsTests(SynchronousTestCase):
 
     def test_resolved(self) -> None:
         """A point is an offset of a journal."""
-        points = [EARLIEST, LATEST, Point(Kind.OFFSET, 55), Point(Kind.TIME, 20), Point(Kind.TIME, 2000)]
+        points = [EARLIEST, LATEST, Point(StartKind.OFFSET, 55), Point(StartKind.TIME, 20), Point(StartKind.TIME, 2000)]
         self.assertEqual([resolved(point, Journal()) for point in points], [10, 100, 55, 20, 100])
 
 

@@ -10,7 +10,7 @@ if not skip:
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.files.selection import Selection, Topics
-    from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Kind, Point, Points
+    from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Point, Points, StartKind
     from fleximq.pipeline.reader.source_options import _KNOWN, SourceOptions
 
 
@@ -28,7 +28,7 @@ class SourceOptionsTests(SynchronousTestCase):
     def test_anyCase(self) -> None:
         """Names may be written in any case; those with a dot are for others."""
         options = SourceOptions.of({"PATH": "/j", "startingoffsets": "5", "spark.x": "1", "FAILONDATALOSS": "FALSE"})
-        self.assertEqual((options.start, options.failOnDataLoss), (Points(Point(Kind.OFFSET, 5)), False))
+        self.assertEqual((options.start, options.failOnDataLoss), (Points(Point(StartKind.OFFSET, 5)), False))
 
     def test_unknown(self) -> None:
         """A name that is misspelled is refused."""
@@ -102,10 +102,10 @@ class SourceOptionsTests(SynchronousTestCase):
         """Times come before offsets."""
         both = {"path": "/j", "startingOffsets": "latest", "endingOffsets": '{"a": 9}'}
         self.assertEqual(SourceOptions.of(both).start, Points(LATEST))
-        self.assertEqual(SourceOptions.of(both).end, Points(LATEST, {"a": Point(Kind.OFFSET, 9)}))
+        self.assertEqual(SourceOptions.of(both).end, Points(LATEST, {"a": Point(StartKind.OFFSET, 9)}))
         times = {"startingOffsetsByTimestamp": '{"a": 1}', "endingTimestamp": "7"}
-        self.assertEqual(SourceOptions.of(both | times).start, Points(EARLIEST, {"a": Point(Kind.TIME, 1000)}))
-        self.assertEqual(SourceOptions.of(both | times).end, Points(Point(Kind.TIME, 7000)))
+        self.assertEqual(SourceOptions.of(both | times).start, Points(EARLIEST, {"a": Point(StartKind.TIME, 1000)}))
+        self.assertEqual(SourceOptions.of(both | times).end, Points(Point(StartKind.TIME, 7000)))
         for end in ("earliest", "-2", '{"a": "earliest"}'):
             self.assertIn("cannot be earliest", self.refused(endingOffsets=end))
 

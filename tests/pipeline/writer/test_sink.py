@@ -16,7 +16,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, TooLarge
+from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PayloadTooLarge
 from tests.broker_process import BrokerProcess
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
@@ -402,7 +402,7 @@ class SinkTests(SinkCase):
         """A transaction may name as many portions as fit into a message of the broker, and no more."""
         sink = BatchSink({"url": self.url}, self.schema)
         messages = [Written("q", 0, 0, 1, ("x" * 95,) * 180_000)]
-        self.assertIn("let the batch be smaller", str(self.assertRaises(TooLarge, sink.commit, messages)))
+        self.assertIn("let the batch be smaller", str(self.assertRaises(PayloadTooLarge, sink.commit, messages)))
         most = [Written("q", 0, 0, 1, ("x" * 95,) * 160_000)]
         self.assertIn("409 conflict", str(self.assertRaises(BrokerRefused, sink.commit, most)))
 

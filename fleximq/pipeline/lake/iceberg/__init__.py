@@ -1,5 +1,5 @@
-"""`__init__` re-exports catalogOf."""
+"""Tables in the format of Apache Iceberg."""
 
-from fleximq.pipeline.lake.iceberg.iceberg_log import catalogOf
+from fleximq.pipeline.lake.iceberg.iceberg_catalog import catalogOf
 
 __all__ = ["catalogOf"]

@@ -21,21 +21,17 @@ from pyiceberg.table import Table
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import finish
-from fleximq.pipeline.lake.compaction import Compacted, Wanted
-from fleximq.pipeline.lake.iceberg.iceberg_log import IcebergCommitter
-from fleximq.pipeline.lake.iceberg.snapshot_cleanup import tidy
-from fleximq.pipeline.lake.iceberg.snapshots import Live, change, liveOf, opened, rowsAreDeleted, told
+from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
+from fleximq.pipeline.lake.iceberg.snapshots import LiveFile, change, liveOf, opened, rowsAreDeleted, told
 from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import Part, groupsOf, join, partOf
-from fleximq.pipeline.lake.table.format import formatOf
-from fleximq.pipeline.lake.table.lock import changing
+from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, join, partOf
+from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive
 
 #: So many partitions become one snapshot, at most.
 PORTION = 100
 
 
-class Joined(NamedTuple):
+class MergedFiles(NamedTuple):
     """What waits for a partition, ``folder``: the names of files, and those aside that have all their rows."""
 
     folder: str
@@ -43,7 +39,9 @@ class Joined(NamedTuple):
     made: tuple[str, ...]
 
 
-def compactIceberg(table: str, wanted: Wanted, aside: str, files: Files, now: float) -> Iterator[Compacted]:
+def compactIceberg(
+    table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
+) -> Iterator[Compacted]:
     """Join the small files of a table; yield what became of each partition. Old snapshots go after a week.
 
     :param aside: a folder for what is joined, which only this run uses.
@@ -53,21 +51,20 @@ def compactIceberg(table: str, wanted: Wanted, aside: str, files: Files, now: fl
         shutil.rmtree(aside, ignore_errors=True)
         try:
             os.makedirs(aside)
-            waiting: list[Joined] = []
+            waiting: list[MergedFiles] = []
             for folder, live in _partitions(table):
-                joined = _joined(table, folder, live, wanted, aside, files, now)
+                joined = _joined(table, folder, live, goal, aside, files, now)
                 if joined is not None:
                     waiting.append(joined)
                 if len(waiting) >= PORTION:
-                    yield from _published(table, waiting, aside, files)
+                    yield from _published(table, waiting, aside, files, exclusive)
                     waiting = []
-            yield from _published(table, waiting, aside, files)
+            yield from _published(table, waiting, aside, files, exclusive)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-    tidy(table, now, files)
 
 
-def _partitions(table: str) -> list[tuple[str, list[Live]]]:
+def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
     """Return the folders of a table with the files that its current snapshot has in them.
 
     :raises LakeRefused: somebody else says of rows that they do not count, and what is joined would have them again.
@@ -88,18 +85,18 @@ def _check(table: str, found: Table) -> None:
 
 
 def _joined(
-    table: str, folder: str, live: Sequence[Live], wanted: Wanted, aside: str, files: Files, now: float
-) -> Joined | None:
+    table: str, folder: str, live: Sequence[LiveFile], goal: CompactionGoal, aside: str, files: Files, now: float
+) -> MergedFiles | None:
     """Write aside what the small files of a folder have; None if it is left alone."""
-    parts: list[Part] = []
+    parts: list[MergePart] = []
     for place, each in enumerate(live):
         # One that somebody else has written says nothing of itself, and stays as it is.
         with suppress(KeyError):
             parts.append(partOf(each.path, place))
-    groups = groupsOf(parts, wanted.target)
+    groups = groupsOf(parts, goal.target)
     gone = tuple(part.name for group in groups for part in group)
     changed = max((os.stat(each.path).st_mtime for each in live), default=now)
-    if wanted.rests(len(gone), now - changed):
+    if goal.rests(len(gone), now - changed):
         return None
     columns = readColumns(table, files)
     made = []
@@ -107,15 +104,17 @@ def _joined(
         name = f"{group[0].spans[0].journal}-{uuid.uuid4().hex}.parquet"
         join(folder, group, f"{aside}/{name}", None if columns is None else columns.schema)
         made.append(name)
-    return Joined(folder, gone, tuple(made))
+    return MergedFiles(folder, gone, tuple(made))
 
 
-def _published(table: str, waiting: Sequence[Joined], aside: str, files: Files) -> list[Compacted]:
+def _published(
+    table: str, waiting: Sequence[MergedFiles], aside: str, files: Files, exclusive: Exclusive
+) -> list[Compacted]:
     """Let what was joined take the place of the files that it was joined from, where all of those are still there."""
     if not waiting:
         return []
-    moved: dict[str, Joined] = {}
-    fit: list[Joined] = []
+    moved: dict[str, MergedFiles] = {}
+    fit: list[MergedFiles] = []
 
     def wanted(found: Table) -> tuple[list[DataFile], list[DataFile]]:
         _check(table, found)
@@ -132,10 +131,9 @@ def _published(table: str, waiting: Sequence[Joined], aside: str, files: Files) 
             made += after
         return gone, made
 
-    with changing(table, files):
-        finish(table, files)
-        # Files may have columns that no batch has brought into the table yet.
-        IcebergCommitter(table, formatOf(table, files)).loaded()
+    with exclusive():
+        # Files may have columns that no batch has added to the table yet.
+        tableWithColumns(table)
         try:
             isDone = change(table, wanted)
         except (CommitFailedException, ValidationException, LakeRefused):
@@ -147,7 +145,7 @@ def _published(table: str, waiting: Sequence[Joined], aside: str, files: Files) 
     return [Compacted(os.path.relpath(each.folder, table), len(each.gone), len(each.made)) for each in fit]
 
 
-def _move(joined: Joined, aside: str, files: Files, moved: dict[str, Joined]) -> None:
+def _move(joined: MergedFiles, aside: str, files: Files, moved: dict[str, MergedFiles]) -> None:
     """Bring what was joined to its folder, unless it is there, so that it stays there."""
     for name in joined.made:
         path = f"{joined.folder}/{name}"
@@ -157,7 +155,7 @@ def _move(joined: Joined, aside: str, files: Files, moved: dict[str, Joined]) ->
     files.syncFolder(joined.folder)
 
 
-def _remove(moved: dict[str, Joined], files: Files) -> None:
+def _remove(moved: dict[str, MergedFiles], files: Files) -> None:
     for path in moved:
         files.remove(path)
 

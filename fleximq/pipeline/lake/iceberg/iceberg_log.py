@@ -1,51 +1,29 @@
-"""A table whose files Iceberg's metadata name: a batch is one commit, which sets the number as a property of the table.
+"""The log of an Iceberg table: a batch is one snapshot, whose number is a property of the table."""
 
-The catalog is the one that PyIceberg's own settings call so, or a small database in the lake, ``iceberg.db``.
-"""
+from collections.abc import Iterator, Sequence
 
-import logging
-import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any
-
-import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from fleximq.pipeline.lake.batch_commit import Placed
-from fleximq.pipeline.lake.table.table_log import LogCommitter
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
+from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
+from fleximq.pipeline.lake.iceberg.snapshot_cleanup import removeUnused
+from fleximq.pipeline.lake.iceberg.snapshots import change, liveOf, opened, told
+from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, PlacedFile, TableLog
 
-#: The property that has the number of the last batch.
+#: The table property that has the number of the last batch.
 BATCH = "fleximq.batch"
-#: The namespace of the tables, and the file of the lake's own catalog.
-NAMESPACE, DATABASE = "lake", "iceberg.db"
-# Payloads have no smallest and largest value on purpose, and PyIceberg would say so for each file.
-logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
 
 
-def catalogOf(lake: str, name: str | None) -> Catalog:
-    """Return the catalog that PyIceberg's settings call by this name, or the lake's own if None."""
-    if name is not None:
-        return load_catalog(name)
-    return load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/{DATABASE}", warehouse=f"file://{lake}")
-
-
-class IcebergCommitter(LogCommitter):
-    """Commits batches to one table, which the first one makes.
-
-    :param form: what is kept of the table's format; ``catalog`` is the name of one, if there is one.
-    """
+class IcebergLog(TableLog):
+    """The metadata of one Iceberg table."""
 
     system = "Iceberg"
 
-    def __init__(self, table: str, form: Mapping[str, Any]) -> None:
-        super().__init__(table)
-        self._form = form
-
-    def _commit(self, batch: int, files: Sequence[Placed]) -> None:
-        table = self.loaded()
+    def _commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
+        table = tableWithColumns(self._table)
         if int(table.properties.get(BATCH, -1)) >= batch:
             return
         with table.transaction() as transaction:
@@ -56,26 +34,42 @@ class IcebergCommitter(LogCommitter):
                 check_duplicate_files=False,
             )
 
-    def loaded(self) -> Table:
-        """Return the table with all columns that files may have; any error may be raised."""
-        columns = self._columns()
-        lake, name = os.path.split(self._table)
-        catalog = catalogOf(lake, self._form.get("catalog"))
-        try:
-            table = catalog.load_table((NAMESPACE, name))
-        except NoSuchTableError:
-            return self._made(catalog, name, columns)
-        known = {field.name for field in table.schema().fields}
-        if any(field.name not in known or pa.types.is_nested(field.type) for field in columns):
-            with table.update_schema() as update:
-                update.union_by_name(columns)
-        return table
+    def days(self) -> list[tuple[str, str]]:
+        """Return the topics and days of the table."""
+        with told(self._table):
+            found = opened(self._table)
+            return [] if found is None else sorted({(each.topic, each.day) for each in liveOf(found)})
 
-    def _made(self, catalog: Catalog, name: str, schema: Any) -> Table:
-        with suppress(NamespaceAlreadyExistsError):
-            catalog.create_namespace(NAMESPACE)
-        table = catalog.create_table((NAMESPACE, name), schema, location=f"file://{self._table}")
-        with table.update_spec() as update:
-            update.add_identity("topic")
-            update.add_field("timestamp", "day", "date")
-        return table
+    def rows(self, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
+        """Return the number of rows of each journal for each of these topics and days."""
+        rows: dict[tuple[str, str], dict[str, int]] = {day: {} for day in days}
+        with told(self._table):
+            found = opened(self._table)
+            for live in [] if found is None else liveOf(found):
+                if (live.topic, live.day) not in rows:
+                    continue
+                journals = rows[live.topic, live.day]
+                for each in pq.ParquetFile(live.path).read(["journal"]).column("journal").value_counts().to_pylist():
+                    journals[each["values"]] = journals.get(each["values"], 0) + each["counts"]
+        return rows
+
+    def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
+        """Remove topics with their days from the table."""
+        removed = {(topic, day) for topic, day in days}
+
+        def selected(found: Table) -> tuple[list[DataFile], list[DataFile]]:
+            return [each.file for each in liveOf(found) if (each.topic, each.day) in removed], []
+
+        with told(self._table):
+            change(self._table, selected)
+
+    def compact(
+        self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
+    ) -> Iterator[Compacted]:
+        """Merge small files, a snapshot for many partitions; then delete what no reader can need."""
+        yield from compactIceberg(self._table, goal, aside, files, now, exclusive)
+        self.cleanUp(now, files, exclusive)
+
+    def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
+        """Expire old snapshots, and delete files that no snapshot names."""
+        removeUnused(self._table, now, files, exclusive)

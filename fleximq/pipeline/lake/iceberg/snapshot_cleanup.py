@@ -15,9 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.lake.batch_commit import finish
 from fleximq.pipeline.lake.iceberg.snapshots import localPath, opened, told
-from fleximq.pipeline.lake.table.lock import changing
+from fleximq.pipeline.lake.table.table_log import Exclusive
 
 #: For so many seconds what has gone from a table stays on disk.
 GRACE = 7 * 86_400.0
@@ -25,16 +24,14 @@ _AGE = "history.expire.max-snapshot-age-ms"
 _METADATA = (".avro", ".metadata.json")
 
 
-def tidy(table: str, now: float, files: Files | None = None) -> int:
+def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
     """Expire the old snapshots of a table, delete what none of the others names, and return how many files that were.
 
     :param now: in seconds since 1970.
     :raises LakeRefused: it cannot be done.
     """
-    files = files or Files()
     with told(table):
-        with changing(table, files):
-            finish(table, files)
+        with exclusive():
             found = opened(table)
             if found is None:
                 return 0
@@ -47,9 +44,8 @@ def tidy(table: str, now: float, files: Files | None = None) -> int:
             with suppress(FileNotFoundError):
                 files.remove(path)
         folders = {os.path.dirname(path) for path in unnamed if path.endswith(".parquet")}
-        with changing(table, files):
-            # A batch that was begun may need its folder.
-            finish(table, files)
+        # An interrupted batch may need its folder; it is completed first.
+        with exclusive():
             for folder in folders:
                 with suppress(OSError):
                     os.rmdir(folder)

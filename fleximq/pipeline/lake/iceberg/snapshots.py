@@ -5,26 +5,25 @@ Nothing is deleted here: who reads an older snapshot finds its files (see
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.iceberg.iceberg_log import NAMESPACE, catalogOf
+from fleximq.pipeline.lake.iceberg.iceberg_catalog import NAMESPACE, catalogOf
+from fleximq.pipeline.lake.table.file_names import dateOf
 from fleximq.pipeline.lake.table.format import formatOf
-from fleximq.pipeline.lake.table.parquet_writer import dateOf
 
 #: So often a change is tried while others commit to the table as well.
 TRIES = 5
 
 
-class Live(NamedTuple):
+class LiveFile(NamedTuple):
     """A file of the current snapshot: where it stands, and whose day it has (``YYYY-MM-DD``)."""
 
     path: str
@@ -79,7 +78,7 @@ def localPath(location: str) -> str:
     return "/" + path.strip("/")
 
 
-def liveOf(found: Table) -> list[Live]:
+def liveOf(found: Table) -> list[LiveFile]:
     """Return the files of the current snapshot.
 
     :raises LakeRefused: one belongs to no topic and day.
@@ -96,7 +95,7 @@ def liveOf(found: Table) -> list[Live]:
             topic, date = values.get("topic"), values.get("date")
             if len(values) != 2 or not isinstance(topic, str) or not isinstance(date, int):
                 raise LakeRefused(f"{file.file_path} belongs to no topic and day: who wrote it has to look after it")
-            live.append(Live(localPath(file.file_path), topic, dateOf(date), file))
+            live.append(LiveFile(localPath(file.file_path), topic, dateOf(date), file))
     return live
 
 
@@ -134,44 +133,3 @@ def change(table: str, wanted: Change) -> bool:
             if not left:
                 raise
     return False
-
-
-def icebergDays(table: str) -> list[tuple[str, str]]:
-    """Return the topics and days (``YYYY-MM-DD``) that a table has; none where it has no batch yet.
-
-    :raises LakeRefused: it cannot be read.
-    """
-    with told(table):
-        found = opened(table)
-        return [] if found is None else sorted({(each.topic, each.day) for each in liveOf(found)})
-
-
-def icebergRows(table: str, days: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
-    """Return how many rows of each journal a table has of each of some topics and days.
-
-    :raises LakeRefused: it cannot be read.
-    """
-    rows: dict[tuple[str, str], dict[str, int]] = {day: {} for day in days}
-    with told(table):
-        found = opened(table)
-        for live in [] if found is None else liveOf(found):
-            if (live.topic, live.day) not in rows:
-                continue
-            journals = rows[live.topic, live.day]
-            for each in pq.ParquetFile(live.path).read(["journal"]).column("journal").value_counts().to_pylist():
-                journals[each["values"]] = journals.get(each["values"], 0) + each["counts"]
-    return rows
-
-
-def deleteIceberg(table: str, days: Sequence[Sequence[str]]) -> None:
-    """Take days of topics out of a table; those that have gone already stay so. The caller holds its lock.
-
-    :raises LakeRefused: it cannot be done.
-    """
-    leaving = {(topic, day) for topic, day in days}
-
-    def wanted(found: Table) -> tuple[list[DataFile], list[DataFile]]:
-        return [each.file for each in liveOf(found) if (each.topic, each.day) in leaving], []
-
-    with told(table):
-        change(table, wanted)

@@ -22,12 +22,12 @@ from fleximq.pipeline.payloads.dialect_payloads import METADATA
 #: What stands in each file before the fields of payloads: all that the source has, with the journal's code for what
 #: kind of bytes the value is, and why a dead letter is one.
 BASE = schemaOf(ALL_COLUMNS).append(pa.field("reason", pa.string()))
-#: Columns from elsewhere; a field must not be called so either.
+#: TableColumns from elsewhere; a field must not be called so either.
 _ELSEWHERE = ("date", METADATA.name)
 _NAME = "schema"
 
 
-class Columns(NamedTuple):
+class TableColumns(NamedTuple):
     """How a table's payloads are decoded, and the fields that they have.
 
     ``metadata`` tells whether those of the Identity dialect have a column.
@@ -73,7 +73,7 @@ def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema
     return pa.schema(found.values())
 
 
-def readColumns(table: str, files: Files | None = None) -> Columns | None:
+def readColumns(table: str, files: Files | None = None) -> TableColumns | None:
     """Return what was recorded of a table's columns; None if nothing was.
 
     :raises LakeRefused: it cannot be read.
@@ -82,7 +82,7 @@ def readColumns(table: str, files: Files | None = None) -> Columns | None:
     try:
         found = json.loads(readWhole(files or Files(), path))
         fields = ddl.parsed(found["fields"]) if found["fields"] else pa.schema([])
-        return Columns(found["decode"], fields, found["metadata"])
+        return TableColumns(found["decode"], fields, found["metadata"])
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -91,7 +91,18 @@ def readColumns(table: str, files: Files | None = None) -> Columns | None:
         raise LakeRefused(f"{path} is damaged: {error}") from error
 
 
-def writeColumns(table: str, columns: Columns, files: Files | None = None) -> None:
+def requiredColumns(table: str, files: Files | None = None) -> TableColumns:
+    """Return the recorded columns of a table.
+
+    :raises LakeRefused: nothing is recorded, or it cannot be read.
+    """
+    columns = readColumns(table, files)
+    if columns is None:
+        raise LakeRefused(f"{table} is no table of a lake any more")
+    return columns
+
+
+def writeColumns(table: str, columns: TableColumns, files: Files | None = None) -> None:
     """Record a table's columns, for tasks and for readers.
 
     :raises OSError: they cannot be written.

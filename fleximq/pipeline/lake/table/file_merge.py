@@ -15,7 +15,7 @@ from fleximq.pipeline.lake.table.parquet_writer import GROUP_BYTES, Span, parque
 _MAGIC = b"PAR1"
 
 
-class Part(NamedTuple):
+class MergePart(NamedTuple):
     """One file of a partition: its name, its place in the order in which the folder is listed, and what it has."""
 
     name: str
@@ -26,7 +26,7 @@ class Part(NamedTuple):
     spans: tuple[Span, ...]
 
 
-def partsOf(folder: str) -> list[Part]:
+def partsOf(folder: str) -> list[MergePart]:
     """Return the files of a partition that readers see, as a listing gives them.
 
     :raises OSError: they cannot be read.
@@ -40,7 +40,7 @@ def partsOf(folder: str) -> list[Part]:
     return found
 
 
-def partOf(path: str, place: int) -> Part:
+def partOf(path: str, place: int) -> MergePart:
     """Return what a file has, and ``place`` with it.
 
     :raises OSError: it cannot be read.
@@ -48,18 +48,18 @@ def partOf(path: str, place: int) -> Part:
     """
     state = os.stat(path)
     topic, spans = spansOf(pq.read_metadata(path).metadata or {})
-    return Part(os.path.basename(path), place, state.st_size, state.st_ino, topic, tuple(spans))
+    return MergePart(os.path.basename(path), place, state.st_size, state.st_ino, topic, tuple(spans))
 
 
-def groupsOf(parts: Sequence[Part], target: int) -> list[list[Part]]:
+def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
     """Return which files become one: those under half of ``target`` bytes, of one journal, up to about ``target``."""
-    small: dict[str, list[Part]] = {}
+    small: dict[str, list[MergePart]] = {}
     for part in parts:
         if part.bytes * 2 < target and len({span.journal for span in part.spans}) == 1:
             small.setdefault(part.spans[0].journal, []).append(part)
     groups = []
     for found in small.values():
-        group: list[Part] = []
+        group: list[MergePart] = []
         for part in sorted(found, key=lambda part: part.spans[0].first):
             if group and sum(each.bytes for each in group) + part.bytes > target:
                 groups.append(group)
@@ -69,7 +69,7 @@ def groupsOf(parts: Sequence[Part], target: int) -> list[list[Part]]:
     return [group for group in groups if len(group) > 1]
 
 
-def carrierOf(group: Sequence[Part]) -> Part:
+def carrierOf(group: Sequence[MergePart]) -> MergePart:
     """Return the file whose name the joined one gets: the one that a listing gives last.
 
     Who has the names of all, and looks at the files one after the other while they are exchanged, has then either
@@ -78,7 +78,7 @@ def carrierOf(group: Sequence[Part]) -> Part:
     return max(group, key=lambda part: part.place)
 
 
-def join(folder: str, group: Sequence[Part], path: str, schema: pa.Schema | None) -> None:
+def join(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
     """Write the rows of some files as one, whole and on disk.
 
     :param schema: that of the table; None: what the files have.

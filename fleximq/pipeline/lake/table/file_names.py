@@ -9,12 +9,10 @@ Which tables a lake has, and what is asked of those that jobs look after.
 
 import os
 import re
-from argparse import ArgumentParser
 from collections.abc import Sequence
+from datetime import date, timedelta
 from hashlib import blake2b
 
-from fleximq.config import option_values
-from fleximq.pipeline.command.job import option
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 
 #: What stands in a table's folder beside its data; readers of Parquet pass over names that begin so.
@@ -25,6 +23,7 @@ COMMON = "_common_metadata"
 #: The most bytes of a topic's name in a path; a file's name may have 255.
 MOST_BYTES = 200
 _HASH_BYTES = 10
+_FIRST_DAY = date(1970, 1, 1)
 #: Hive's word for null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TO_ESCAPE = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._~$-])")
@@ -55,6 +54,12 @@ def unescaped(text: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
+def dateOf(day: int) -> str:
+    """Return a day since 1970 as ``YYYY-MM-DD``, limited to the years 1 to 9999: readers know no other dates."""
+    low, high = (date.min - _FIRST_DAY).days, (date.max - _FIRST_DAY).days
+    return (_FIRST_DAY + timedelta(days=min(max(day, low), high))).isoformat()
+
+
 def partitionOf(topic: str, date: str) -> str:
     """Return the folder for a topic and a day (``YYYY-MM-DD``, UTC), within the table's."""
     return f"topic={escaped(topic)}/date={date}"
@@ -68,21 +73,6 @@ def fileOf(journal: str, batch: int, part: int) -> str:
 def isTableName(name: str) -> bool:
     """Tell whether a table can be called so: it is a folder that no reader hides."""
     return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name))
-
-
-def addTables(parser: ArgumentParser) -> None:
-    """Add the options that name a lake and its tables."""
-    option(
-        parser, "--lake", read=option_values.text, metavar="FOLDER", help="the folder in which each table has its own"
-    )
-    option(
-        parser,
-        "--table",
-        read=option_values.text,
-        metavar="NAME",
-        action="append",
-        help="only this table; may be repeated",
-    )
 
 
 def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:

@@ -1,27 +1,17 @@
 """Which format a table has: Parquet files as such, or files that the log of Delta Lake or of Iceberg names too."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from fleximq.journal.files.file_system import Files, putWhole, readWhole
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
 
-if TYPE_CHECKING:
-    from fleximq.pipeline.lake.batch_commit import Placed
-
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 FORMATS = (PARQUET, DELTA, ICEBERG)
 _NAME = "format"
-
-
-class Committer(Protocol):
-    """What else has to be told of files before they count: the log of a table format."""
-
-    def commit(self, batch: int, files: "Sequence[Placed]") -> None:
-        """Add the files of a batch, which are in their places, unless this batch was added before."""
 
 
 def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
@@ -54,24 +44,6 @@ def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) ->
             raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
         return
     putWhole(files, f"{table}/{OWN}", _NAME, json.dumps(wanted).encode())
-
-
-def committerOf(table: str, files: Files | None = None) -> Committer | None:
-    """Return what has to be told of a table's new files; None where the files are all.
-
-    :raises LakeRefused: what the format needs is not installed.
-    """
-    had = formatOf(table, files)
-    with needing(table, had["format"]):
-        if had["format"] == DELTA:
-            from fleximq.pipeline.lake.delta_log import DeltaCommitter
-
-            return DeltaCommitter(table)
-        if had["format"] == ICEBERG:
-            from fleximq.pipeline.lake.iceberg.iceberg_log import IcebergCommitter
-
-            return IcebergCommitter(table, had)
-    return None
 
 
 @contextmanager

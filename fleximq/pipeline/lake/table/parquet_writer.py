@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.lake.batch_commit import Staged
+from fleximq.pipeline.lake.table.file_names import dateOf
+from fleximq.pipeline.lake.table.table_log import StagedFile
 
 #: The keys of what each file says of itself: its topic's whole name, and for each journal that it has rows of, as JSON,
 #: the journal, the first and the last offset, the number of rows, and the first batch that they came with.
@@ -24,9 +25,6 @@ MOST_WAITING, MOST_OPEN = 128 << 20, 32
 #: A row group has about so many bytes before they are compressed.
 GROUP_BYTES = 64 << 20
 _DAY = 86_400_000_000
-#: The first and the last day that readers know as a date. A clock may have been anywhere; those who look after tables
-#: must not stumble over it.
-_DATES = -719_162, 2_932_896
 _DICTIONARIES = ("journal", "topic", "publisher", "dialect", "content", "reason")
 
 
@@ -65,11 +63,6 @@ def parquetOptions(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def dateOf(day: int) -> str:
-    """Return a day since 1970 as ``YYYY-MM-DD``; one that readers do not know as a date is the nearest that they do."""
-    return str(np.datetime64(min(max(day, _DATES[0]), _DATES[1]), "D"))
-
-
 class _Open(NamedTuple):
     """A file that is being written."""
 
@@ -103,7 +96,7 @@ class Writer:
         self._attempt = uuid.uuid4().hex
         self._rows: dict[tuple[str, int], _Rows] = {}
         self._opened: dict[tuple[str, int], None] = {}
-        self._staged: list[Staged] = []
+        self._staged: list[StagedFile] = []
         self._names = 0
         self._bytes = 0
 
@@ -125,7 +118,7 @@ class Writer:
         while self._bytes > MOST_WAITING:
             self._flush(max(self._rows, key=lambda key: self._rows[key].bytes))
 
-    def close(self) -> list[Staged]:
+    def close(self) -> list[StagedFile]:
         """Write all that waits, and return the files; each is whole and on disk.
 
         :raises OSError: they cannot be written.
@@ -185,7 +178,9 @@ class Writer:
         writer.add_key_value_metadata(written([span], topic))
         writer.close()
         size = _synced(f"{self._folder}/{name}")
-        self._staged.append(Staged(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size))
+        self._staged.append(
+            StagedFile(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
+        )
         if rows.waiting:
             # It ended for another one's sake; its rows still wait.
             later = self._rows[key] = _Rows()

@@ -1,27 +1,91 @@
-"""What tables that have a log of their own share: a batch is committed to it once, and errors are one sentence."""
+"""Interface to the log of a table (Delta Lake or Iceberg), and the values that describe a batch and its files."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import ClassVar, NamedTuple
 
-import pyarrow as pa
-
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import Placed
-from fleximq.pipeline.lake.table.columns import readColumns
+
+#: What a table's large files have, about, and its files less than half of that are joined.
+TARGET_BYTES = 128 << 20
+#: A partition in which nothing changed for so many seconds is compacted however few files it has.
+OLDER_THAN = 3600.0
+#: One that changes is compacted from so many small files on.
+MANY = 100
+#: Holds the table's lock, with every interrupted change completed, for the length of a ``with`` block.
+Exclusive = Callable[[], AbstractContextManager[None]]
 
 
-class LogCommitter(ABC):
-    """Commits batches to the log of one table, which the first one makes."""
+class StagedFile(NamedTuple):
+    """A whole file that a task has staged: rows of one topic, one day and one journal."""
 
-    #: Whose log it is.
+    name: str
+    topic: str
+    date: str
+    journal: str
+    first: int
+    last: int
+    rows: int
+    bytes: int
+
+
+class BatchRange(NamedTuple):
+    """What a query reads at once: records with offsets from ``start`` up to before ``end`` of each journal.
+
+    A journal that ``start`` does not name begins where ``end`` says, so it is to be named.
+    """
+
+    number: int
+    start: Mapping[str, int]
+    end: Mapping[str, int]
+
+
+class PlacedFile(NamedTuple):
+    """A file of a batch in its place: ``path`` is that within the table."""
+
+    path: str
+    topic: str
+    date: str
+    journal: str
+    first: int
+    last: int
+    rows: int
+    bytes: int
+
+
+class Compacted(NamedTuple):
+    """What became of one partition: so many files were joined into so many."""
+
+    partition: str
+    before: int
+    after: int
+
+
+class CompactionGoal(NamedTuple):
+    """What is compacted: see :data:`TARGET_BYTES`, :data:`OLDER_THAN` and :data:`MANY`."""
+
+    target: int = TARGET_BYTES
+    olderThan: float = OLDER_THAN
+    many: int = MANY
+
+    def rests(self, joined: int, age: float) -> bool:
+        """Tell whether a partition is left alone that changed ``age`` seconds ago, with ``joined`` small files."""
+        return not joined or (age < self.olderThan and joined < self.many)
+
+
+class TableLog(ABC):
+    """The log of one table; the first commit creates it. Readers of the table see the files that its log names."""
+
+    #: Name of the table format, for error sentences.
     system: ClassVar[str]
 
     def __init__(self, table: str) -> None:
         self._table = table
 
-    def commit(self, batch: int, files: Sequence[Placed]) -> None:
-        """Add the files of a batch, unless they are in; readers see all of them at once.
+    def commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
+        """Add the files of a batch in one step; a batch that the log has already is ignored.
 
         :raises LakeRefused: the log cannot be read or written.
         """
@@ -35,12 +99,47 @@ class LogCommitter(ABC):
             raise LakeRefused(f"the table {self._table} cannot be committed to {self.system}: {error}") from error
 
     @abstractmethod
-    def _commit(self, batch: int, files: Sequence[Placed]) -> None:
-        """Add the files of a batch, at least one, unless the batch is in; any error may be raised."""
+    def _commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
+        """Add the files of a batch, at least one, unless the log has the batch; may raise any error."""
 
-    def _columns(self) -> pa.Schema:
-        """Return all columns that files of the table may have."""
-        columns = readColumns(self._table)
-        if columns is None:
-            raise LakeRefused(f"{self._table} is no table of a lake any more")
-        return columns.schema
+    @abstractmethod
+    def days(self) -> list[tuple[str, str]]:
+        """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch.
+
+        :raises LakeRefused: the log cannot be read.
+        """
+
+    @abstractmethod
+    def rows(self, days: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, int]]:
+        """Return the number of rows of each journal for each of these topics and days.
+
+        :raises LakeRefused: the log or a file cannot be read.
+        """
+
+    @abstractmethod
+    def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
+        """Remove topics with their days from the table; idempotent. Their files are deleted a week later.
+
+        The caller holds the table's lock.
+
+        :raises LakeRefused: the log cannot be changed.
+        """
+
+    @abstractmethod
+    def compact(
+        self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
+    ) -> Iterator[Compacted]:
+        """Merge small files; yield the result for each partition that changed.
+
+        :param aside: a folder for merged files, used by this run only.
+        :param now: seconds since 1970.
+        :raises LakeRefused: the log or a file cannot be changed.
+        """
+
+    @abstractmethod
+    def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
+        """Delete files that the table has not needed for a week.
+
+        :param now: seconds since 1970.
+        :raises LakeRefused: the log cannot be changed.
+        """

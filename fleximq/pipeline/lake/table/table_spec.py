@@ -11,7 +11,7 @@ import pyarrow as pa
 from fleximq.config import option_values
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.selection import Topics
-from fleximq.pipeline.lake.table.columns import Columns
+from fleximq.pipeline.lake.table.columns import TableColumns
 from fleximq.pipeline.lake.table.file_names import isTableName
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
@@ -79,7 +79,7 @@ class TableSpec:
         isApart = self.decode == "text" or (self.decode == "raw" and (self.metadata or self.base64))
         return _ONE[self.decode] if isApart else pa.schema([])
 
-    def decoder(self, columns: Columns) -> Decoder | None:
+    def decoder(self, columns: TableColumns) -> Decoder | None:
         """Return what makes columns of payloads; None where nothing is made.
 
         Where no column is known yet, it makes one that the table has not, and tells what does not fit.

@@ -12,15 +12,16 @@ if not skip:
 
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import batch_commit
-    from fleximq.pipeline.lake.compaction import Wanted, compact
+    from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import agedOut
     from fleximq.pipeline.lake.iceberg import iceberg_compaction
-    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
+    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing
 
     #: All that there is is joined, however new it is.
-    AT_ONCE = Wanted(1 << 20, -1e9, 2)
+    AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
 
 
 class RewriteCase(IcebergCase):
@@ -69,8 +70,8 @@ class RewritingTests(RewriteCase):
 
     def test_leftAlone(self) -> None:
         """What changed lately is left alone, unless there are many files."""
-        self.assertEqual(list(compact(self.table, Wanted(1 << 20, 3600.0, 3))), [])
-        self.assertEqual(len(list(compact(self.table, Wanted(1 << 20, 3600.0, 2)))), 2)
+        self.assertEqual(list(compact(self.table, CompactionGoal(1 << 20, 3600.0, 3))), [])
+        self.assertEqual(len(list(compact(self.table, CompactionGoal(1 << 20, 3600.0, 2)))), 2)
 
     def test_olderReader(self) -> None:
         """Who began before finishes with what there was then."""
@@ -106,7 +107,7 @@ class RewritingTests(RewriteCase):
 
     def test_newColumns(self) -> None:
         """Columns that no batch has brought yet are in the table as well."""
-        writeColumns(self.table, Columns("json", pa.schema([("n", pa.int64())])))
+        writeColumns(self.table, TableColumns("json", pa.schema([("n", pa.int64())])))
         self.compact()
         self.assertEqual(self.opened().scan().to_arrow().column("n").to_pylist(), [None] * 16)
         self.whole()
@@ -115,7 +116,7 @@ class RewritingTests(RewriteCase):
         """Before the first batch there is nothing to do."""
         self.batches = -1
         table = f"{self.lake}/empty"
-        batch_commit.Publishing(table).makeFolders()
+        batch_commit.BatchCommit(table).makeFolders()
         Path(table, "_fleximq", "format").write_text('{"format": "iceberg"}')
         self.assertEqual(list(compact(table, AT_ONCE)), [])
 

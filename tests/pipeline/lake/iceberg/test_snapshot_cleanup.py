@@ -3,17 +3,27 @@
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.pipeline.lake.iceberg_case import FIRST, IcebergCase, skip
 
 if not skip:
+    from fleximq.journal.files.file_system import Files
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.compaction import Wanted, compact
+    from fleximq.pipeline.lake.batch_commit import exclusive
+    from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.iceberg import snapshot_cleanup
-    from fleximq.pipeline.lake.iceberg.snapshot_cleanup import GRACE, overOf, tidy
+    from fleximq.pipeline.lake.iceberg.snapshot_cleanup import GRACE, overOf, removeUnused
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from tests.pipeline.lake.tables import Failing
+
+
+def tidy(table: str, now: float, files: "Files | None" = None) -> int:
+    """Remove what no reader needs any more."""
+    files = files or Files()
+    return removeUnused(table, now, files, partial(exclusive, table, files))
 
 
 class TidyingTests(IcebergCase):
@@ -21,7 +31,7 @@ class TidyingTests(IcebergCase):
 
     def setUp(self) -> None:
         super().setUp()
-        list(compact(self.table, Wanted(1 << 20, -1e9, 2)))
+        list(compact(self.table, CompactionGoal(1 << 20, -1e9, 2)))
         self.later = time.time() + GRACE + 60
 
     def metadata(self) -> int:

@@ -11,7 +11,7 @@ if not skip:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.table.columns import BASE, Columns, added, readColumns, writeColumns
+    from fleximq.pipeline.lake.table.columns import BASE, TableColumns, added, readColumns, writeColumns
 
 
 class ColumnsTests(SynchronousTestCase):
@@ -21,11 +21,11 @@ class ColumnsTests(SynchronousTestCase):
         """A name that is taken, whatever its capitals, has an underscore behind it, or more of them."""
         names = ["a", "Offset", "offset_", "date", "metadata", "key"]
         fields = pa.schema([(name, pa.int64()) for name in names])
-        self.assertEqual(Columns("json", fields).names, ["a", "Offset_", "offset__", "date_", "metadata_", "key_"])
+        self.assertEqual(TableColumns("json", fields).names, ["a", "Offset_", "offset__", "date_", "metadata_", "key_"])
 
     def test_schema(self) -> None:
         """First come the source's columns, then the payloads', metadata last."""
-        columns = Columns("json", pa.schema([("a", pa.int64())]), True)
+        columns = TableColumns("json", pa.schema([("a", pa.int64())]), True)
         self.assertEqual(columns.schema.names, [*BASE.names, "a", "metadata"])
 
     def test_added(self) -> None:
@@ -49,7 +49,7 @@ class RecordedTests(SynchronousTestCase):
     def test_thereAndBack(self) -> None:
         """They are read as they were written, and readers of Parquet find the whole schema."""
         for fields in (pa.schema([]), pa.schema([("a b", pa.list_(pa.struct([("x", pa.float64())])))])):
-            columns = Columns("json", fields, True)
+            columns = TableColumns("json", fields, True)
             writeColumns(str(self.table), columns)
             self.assertEqual(readColumns(str(self.table)), columns)
             found = pq.read_schema(self.table / "_common_metadata")

@@ -14,10 +14,11 @@ if not skip:
 
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import batch_commit
-    from fleximq.pipeline.lake.batch_commit import Batch, Publishing
-    from fleximq.pipeline.lake.table import format
-    from fleximq.pipeline.lake.table.columns import Columns, writeColumns
-    from fleximq.pipeline.lake.table.format import committerOf, formatOf, setFormat
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
+    from fleximq.pipeline.lake.table.format import formatOf, setFormat
+    from fleximq.pipeline.lake.table.table_log import BatchRange
+    from fleximq.pipeline.lake.table_logs import logOf
     from tests.pipeline.lake.tables import JOURNAL, Failing, rows, stage
 
 
@@ -26,13 +27,13 @@ class FormatTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute())
-        self.publishing = Publishing(self.table)
+        self.publishing = BatchCommit(self.table)
         self.publishing.makeFolders()
 
     def test_plain(self) -> None:
         """Without a word it is Parquet, which needs to tell nobody."""
         self.assertEqual(formatOf(self.table), {"format": "parquet"})
-        self.assertIsNone(committerOf(self.table))
+        self.assertIsNone(logOf(self.table))
 
     def test_stays(self) -> None:
         """A table keeps its format, also one that began without a word."""
@@ -44,7 +45,7 @@ class FormatTests(SynchronousTestCase):
     def test_began(self) -> None:
         """A table with batches that was never given one is Parquet for good."""
         self.publishing.prepare()
-        self.publishing.publish(Batch(0, {JOURNAL: 1}, {JOURNAL: 2}), [], {})
+        self.publishing.publish(BatchRange(0, {JOURNAL: 1}, {JOURNAL: 2}), [], {})
         error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": "delta"})
         self.assertIn("is of format parquet and cannot become delta", str(error))
 
@@ -61,9 +62,8 @@ class FormatTests(SynchronousTestCase):
         had = sys.modules.pop(name, None)
         self.addCleanup(lambda: sys.modules.pop(name) if had is None else sys.modules.update({name: had}))
         sys.modules[name] = None  # type: ignore[assignment]
-        error = self.assertRaises(LakeRefused, committerOf, self.table)
+        error = self.assertRaises(LakeRefused, logOf, self.table)
         self.assertIn("needs the extra delta: pip install 'fleximq[delta]'", str(error))
-        self.assertIs(format.committerOf, committerOf)
 
 
 class CommittedMixin:
@@ -75,10 +75,10 @@ class CommittedMixin:
     def make(self) -> None:
         """Make a table."""
         self.table = str(Path(self.mktemp()).absolute() / "lake" / "messages")  # type: ignore[attr-defined]
-        self.publishing = Publishing(self.table)
+        self.publishing = BatchCommit(self.table)
         self.publishing.makeFolders()
         setFormat(self.table, {"format": self.format})
-        self.columns = Columns("raw", pa.schema([]))
+        self.columns = TableColumns("raw", pa.schema([]))
         writeColumns(self.table, self.columns)
         self.publishing.prepare()
 
@@ -87,8 +87,8 @@ class CommittedMixin:
         schema = self.columns.schema
         more = {name: list(range(start, end)) for name in self.columns.names}
         staged = stage(self.table, rows(range(start, end), topic, schema=schema, **more), batch=number, schema=schema)
-        batch = Batch(number, {JOURNAL: start}, {JOURNAL: end})
-        Publishing(self.table, files).publish(batch, staged, {})
+        batch = BatchRange(number, {JOURNAL: start}, {JOURNAL: end})
+        BatchCommit(self.table, files).publish(batch, staged, {})
 
     def read(self) -> list[dict[str, Any]]:
         """Return topic, offset and, where it is there, ``n`` of each row."""
@@ -105,7 +105,7 @@ class CommittedMixin:
     def test_added(self) -> None:
         """Columns may be added."""
         self.publish(0, 1, 2)
-        self.columns = Columns("json", pa.schema([("n", pa.int64())]))
+        self.columns = TableColumns("json", pa.schema([("n", pa.int64())]))
         writeColumns(self.table, self.columns)
         self.publish(1, 2, 3)
         self.assertEqual([(row["offset"], row["n"]) for row in self.read()], [(1, None), (2, 2)])  # type: ignore[attr-defined]
@@ -114,11 +114,11 @@ class CommittedMixin:
         """Columns may get further fields."""
         for number, fields in enumerate((["x"], ["x", "y"])):
             type = pa.struct([(name, pa.int64()) for name in fields])
-            self.columns = Columns("json", pa.schema([("s", type)]))
+            self.columns = TableColumns("json", pa.schema([("s", type)]))
             writeColumns(self.table, self.columns)
             schema = self.columns.schema
             staged = stage(self.table, rows([number + 1], schema=schema, s=[dict.fromkeys(fields, 5)]), schema=schema)
-            self.publishing.publish(Batch(number, {JOURNAL: number + 1}, {JOURNAL: number + 2}), staged, {})
+            self.publishing.publish(BatchRange(number, {JOURNAL: number + 1}, {JOURNAL: number + 2}), staged, {})
         found = [row["s"] for row in self.read()]
         self.assertEqual(found, [{"x": 5, "y": None}, {"x": 5, "y": 5}])  # type: ignore[attr-defined]
 
@@ -150,7 +150,7 @@ class CommittedMixin:
         path = Path(self.table, "_fleximq", "schema")
         had = path.read_text()
         path.unlink()
-        self.columns = Columns("raw", pa.schema([]))
+        self.columns = TableColumns("raw", pa.schema([]))
         error = self.assertRaises(LakeRefused, self.publish, 1, 3, 5)  # type: ignore[attr-defined]
         self.assertIn("is no table of a lake any more", str(error))  # type: ignore[attr-defined]
         path.write_text(had)

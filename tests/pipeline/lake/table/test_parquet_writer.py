@@ -11,10 +11,10 @@ if not skip:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from fleximq.pipeline.lake.batch_commit import Staged
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import BASE
     from fleximq.pipeline.lake.table.parquet_writer import Span, Writer, spansOf
+    from fleximq.pipeline.lake.table.table_log import StagedFile
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows
 
 
@@ -25,14 +25,14 @@ class WriterTests(SynchronousTestCase):
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
 
-    def write(self, *batches: Any) -> "list[Staged]":
+    def write(self, *batches: Any) -> "list[StagedFile]":
         """Write batches and return the files, in order of topic, day and offset."""
         writer = Writer(str(self.folder), BASE, JOURNAL, 3)
         for batch in batches:
             writer.add(batch)
         return sorted(writer.close(), key=lambda each: (each.topic, each.date, each.first))
 
-    def read(self, staged: "Staged") -> list[int]:
+    def read(self, staged: "StagedFile") -> list[int]:
         """Return the offsets in a file."""
         found: list[int] = pq.read_table(self.folder / staged.name).column("offset").to_pylist()
         return found
