@@ -43,9 +43,9 @@ class LayoutScanner:
         self.settled: FlexiScanner | LayoutBScanner | None = None
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return self._buffer.held if self.settled is None else self.settled.held
+        return self._buffer.buffered if self.settled is None else self.settled.buffered
 
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
@@ -96,9 +96,9 @@ class LayoutBScanner:
         self._buffer = ReceiveBuffer()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return self._buffer.held
+        return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
