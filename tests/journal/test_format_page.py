@@ -6,7 +6,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.format.control_frames import NOTES
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import encodeRecords
 from fleximq.values.records import DIALECTS
 from tests.journal import minimal_decoder
@@ -75,7 +75,7 @@ class PageTests(SynchronousTestCase):
     def test_kinds(self) -> None:
         """Every kind of frame and of note has its number and its name."""
         named = {(row[0], row[1]) for row in rows(PAGE) if len(row) > 1}
-        self.assertLessEqual({(str(int(kind)), kind.name) for kind in Kind}, named)
+        self.assertLessEqual({(str(int(kind)), kind.name) for kind in FrameKind}, named)
         self.assertLessEqual({(str(code), kind.__name__) for code, (kind, _) in enumerate(NOTES)}, named)
 
     def test_noteValues(self) -> None:
