@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fleximq.journal.format.control_frames import NOTE_NAMES, NOTES
 from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, readHeader
 from fleximq.values.records import StoredBatch
 from tests.journal.frames import DECODERS, SEGMENT, chained, everyKind
@@ -28,6 +29,7 @@ NAMES = [
     "lost",
     "removed",
 ]
+_NOTE_NAMES = {kind: name for name, (kind, _) in zip(NOTE_NAMES, NOTES, strict=True)}
 
 
 def frames() -> list[Frame]:
@@ -55,7 +57,7 @@ def _plain(header: FrameHeader, value: Any) -> Any:
     if header.kind == FrameKind.REMOVED:
         return {"until": value}
     if header.kind == FrameKind.NOTES:
-        return [{"note": type(note).__name__} | _jsonable(note._asdict()) for note in value]
+        return [{"note": _NOTE_NAMES[type(note)]} | _jsonable(note._asdict()) for note in value]
     return _jsonable(value._asdict())
 
 
