@@ -116,7 +116,7 @@ class Session(metaclass=ABCMeta):
         return 0 if self.answers is None else self.answers.size
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of something that the peer has begun to say."""
         return 0
 
@@ -141,7 +141,7 @@ class Session(metaclass=ABCMeta):
     def mayReceive(self, held: int) -> bool:
         """Tell whether a peer that was not let in yet may say more; it is refused where credentials take less.
 
-        :param held: how many bytes are kept of what it has begun.
+        :param buffered: how many bytes are kept of what it has begun.
         """
         if held > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
             self.attempt(_raiseTooLarge)

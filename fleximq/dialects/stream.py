@@ -104,16 +104,16 @@ class StreamProtocol(Protocol):
         self.session.resume()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of something unfinished; for protocols that cut it up themselves."""
-        return self.session.held
+        return self.session.buffered
 
     def _mayWork(self, data: bytes) -> bool:
         """Say whether a read may be worked through now; it is kept while credentials are checked."""
         if self._early is not None:
             self._early.keep(data)
             return False
-        return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.held)
+        return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.buffered)
 
     def _checking(self, waits: bool) -> None:
         """Read nothing while credentials are checked; then go on with what was said behind them."""

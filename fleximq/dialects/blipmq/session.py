@@ -104,9 +104,9 @@ class BlipSession(StreamSession):
         self._steps = _STEPS[phase]
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of an unfinished frame."""
-        return self._scanner.held
+        return self._scanner.buffered
 
     def received(self, data: bytes) -> None:
         """Work through what was read, run by run, as far as the peer reads the answers; later go on with b""."""

@@ -69,9 +69,9 @@ class FlexiSession(FlexiMessages):
         self._pendingRuns: Iterator[Span] = iter(())
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of an unfinished frame."""
-        return self._scanner.held
+        return self._scanner.buffered
 
     def received(self, data: bytes, pending: Iterator[Span] | None = None) -> None:
         """Work through what was read, run by run; or instead through what stands ``behind`` a JOIN."""

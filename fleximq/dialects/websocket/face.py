@@ -116,7 +116,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
-        if self.session.state is ConnectionState.WAITING and not self.session.mayReceive(self.session.held):
+        if self.session.state is ConnectionState.WAITING and not self.session.mayReceive(self.session.buffered):
             return
         self.session.heard = began = self._seconds()
         self.session.traffic.bytesIn += len(data)

@@ -201,7 +201,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
 
     def onMessageFrameBegin(self, length: int) -> None:
         """Refuse a frame on its length, before its bytes arrive; a compressed one while it is inflated."""
-        if not self._isMessageCompressed and self._gathered.held + length > self._limit:
+        if not self._isMessageCompressed and self._gathered.buffered + length > self._limit:
             self._tooBig()
 
     def onMessageFrameData(self, payload: bytes) -> None:
