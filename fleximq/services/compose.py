@@ -77,7 +77,7 @@ def compose(
     turn = WriteTurn(reactor)
     bell = Wakeup(reactor)
     journal = makeJournal(bell, settings, turn, lambda event, number: broker.observers.counted(event, number))
-    broker = makeBroker(reactor, settings, turn, journal)
+    broker = makeBroker(reactor, settings, turn, journal, tuple(registry.dialects))
     whole = _whole(reactor, journal, broker, depart, bell)
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)

@@ -210,12 +210,12 @@ class RecentIds:
 Deliver = Callable[[Envelope, Any, int, OnDecided | None], None]
 
 
-def idempotenceOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
+def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
     """Return the memory for ids that these rules ask for; ``seconds`` are those since 1970."""
     return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
-        [DIALECTS[name] for name in ("fleximq", "minimq")[: 1 + rules.minimqIdempotent]],
+        [DIALECTS[name] for name in rules.deduplicatedDialects],
         counted,
     )
 
