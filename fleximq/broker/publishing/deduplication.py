@@ -25,6 +25,7 @@ from fleximq.broker.publishing.fan_out import FanOut
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError, NotKept
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.records import DIALECTS, StoredBatch, idsOf
 
 MAX_IDS = 1_000_000
@@ -34,7 +35,7 @@ ENTRY_BYTES = 224
 #: What is counted when ids are forgotten because there are too many.
 FORGOTTEN = "ids forgotten early"
 #: What is counted when a repeat is not stored again.
-REPEATED = "repeated publications"
+REPEATED = CountedEvent(EventFamily.REPEATED)
 
 Key = tuple[str, str]
 
