@@ -347,8 +347,8 @@ class DiskJournal:
         return self._group.appended
 
     @property
-    def safe(self) -> int:
-        return self._group.safe
+    def decided(self) -> int:
+        return self._group.decided
 
     @property
     def overloaded(self) -> bool:
@@ -369,14 +369,14 @@ class DiskJournal:
     def whenRelieved(self, call: Callable[[], None]) -> None:
         self._group.whenRelieved(call)
 
-    def note(self, event: StateRecord) -> None:
+    def appendState(self, event: StateRecord) -> None:
         if isinstance(event, ClientIdsReserved):
             self._clientIds = max(self._clientIds, event.until)
-        self._group.note(event)
+        self._group.appendState(event)
 
     def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
         """Note that client ids below ``until`` may be given out, and call when that is on disk."""
-        self.note(ClientIdsReserved(until))
+        self.appendState(ClientIdsReserved(until))
         self._group.whenCommitted(safe)
 
     def stage(
@@ -413,8 +413,8 @@ class DiskJournal:
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()
 
-    def behind(self, offset: int) -> BacklogSize:
-        return self._weights.behind(offset)
+    def backlogFrom(self, offset: int) -> BacklogSize:
+        return self._weights.backlogFrom(offset)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         self._reader.offsetAt(time, found)

@@ -69,18 +69,18 @@ def rulesOf(settings: Settings) -> BrokerRules:
 class BrokerService(MultiService):
     """Holds the extensions; when it is stopped, it ends the broker's connections, then these, then its timers.
 
-    :param patience: returns how many seconds connections have for their end.
+    :param timeout: returns how many seconds connections have for their end.
     """
 
-    def __init__(self, broker: Broker, guests: OpenConnections, patience: Callable[[], float]) -> None:
+    def __init__(self, broker: Broker, connections: OpenConnections, timeout: Callable[[], float]) -> None:
         super().__init__()
         self.broker = broker
-        self._guests = guests
-        self._patience = patience
+        self._connections = connections
+        self._timeout = timeout
 
     def stopService(self) -> "Deferred[Any]":
         """Say goodbye to everybody, stop the extensions, then cancel everything timed."""
-        stopping: Deferred[Any] = self._guests.dismiss(self._patience())
+        stopping: Deferred[Any] = self._connections.dismiss(self._timeout())
         stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
         return stopping.addBoth(lambda ignored: self.broker.stop())
 

@@ -38,10 +38,10 @@ _log = Logger("fleximq.services.journal")
 CLEANING = 60.0
 
 
-def makeJournal(bell: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
+def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
     """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory.
 
-    :param bell: by which its threads reach the reactor.
+    :param wakeup: by which its threads reach the reactor.
     """
     if settings.journal is None:
         return MemoryJournal()
@@ -49,7 +49,7 @@ def makeJournal(bell: Wakeup, settings: Settings, turn: WriteTurn, counted: Call
 
     return DiskJournal(
         settings.journal,
-        callFromThread=partial(bell.call, _inTurn, turn),
+        callFromThread=partial(wakeup.call, _inTurn, turn),
         now=_microseconds,
         fsync=fsyncOf(settings.fsync),
         segmentBytes=settings.journalSegment,
@@ -75,8 +75,8 @@ class JournalService(MultiService):
     """Holds the services that need the journal: they start when it is open, and it closes when they have ended.
 
     :param restore: is given what was found in it, before it begins to write.
-    :param depart: called with a sentence if it cannot be opened, or not be understood; does not return.
-    :param bell: rings for the journal's threads while it is open.
+    :param abortStart: called with a sentence if it cannot be opened, or not be understood; does not return.
+    :param wakeup: rings for the journal's threads while it is open.
     :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
     """
 
@@ -85,16 +85,16 @@ class JournalService(MultiService):
         reactor: Any,
         journal: "DiskJournal",
         restore: Callable[["Recovered"], None],
-        depart: Callable[[str], NoReturn],
-        bell: Wakeup,
+        abortStart: Callable[[str], NoReturn],
+        wakeup: Wakeup,
         onSignal: Callable[[int, Any], Any] = signal.signal,
     ) -> None:
         super().__init__()
         self.journal = journal
         self._reactor = reactor
         self._restore = restore
-        self._depart = depart
-        self._bell = bell
+        self._abortStart = abortStart
+        self._wakeup = wakeup
         self._onSignal = onSignal
         self._before: Any = None
         self._open = False
@@ -107,9 +107,9 @@ class JournalService(MultiService):
         try:
             found = self.journal.open()
         except JournalError as error:
-            self._depart(str(error))
+            self._abortStart(str(error))
         self._open = True
-        self._bell.hang()
+        self._wakeup.start()
         self._begin(found)
         self._before = self._onSignal(signal.SIGUSR2, self._signalled)
         for sentence in (*found.torn, *found.lost):
@@ -143,7 +143,7 @@ class JournalService(MultiService):
 
     def _giveUp(self, sentence: str) -> None:
         self._close()
-        self._depart(sentence)
+        self._abortStart(sentence)
 
     def _close(self) -> None:
         if self._cleaning.running:
@@ -154,7 +154,7 @@ class JournalService(MultiService):
                 self._onSignal(signal.SIGUSR2, self._before)
                 self._before = None
             self.journal.close()
-            self._bell.takeDown()
+            self._wakeup.stop()
 
     def _clean(self) -> None:
         self.journal.look()
@@ -166,9 +166,9 @@ class JournalService(MultiService):
 
 def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
     """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
-    journal.keeper = broker.checkpointer
-    broker.checkpointer.restore(found)
-    broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIdsReserved(until)))
+    journal.keeper = broker.keeper
+    broker.keeper.restore(found)
+    broker.clients.goOn(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:

@@ -163,7 +163,7 @@ class Api:
         after, limit = page(visit.arguments, str, "")
 
         def row(word: Any) -> dict[str, Any]:
-            behind = broker.journal.behind(word.next)
+            behind = broker.journal.backlogFrom(word.next)
             return {
                 "group": word.group,
                 "next": word.next,

@@ -140,7 +140,7 @@ class Metrics:
         if not journal.onDisk:
             return {}
         health = journal.health()
-        lags = {word.group: journal.behind(word.next) for word in self._broker.groups}
+        lags = {word.group: journal.backlogFrom(word.next) for word in self._broker.groups}
         farthest = sorted(lags, key=lambda group: -lags[group].records)[: max(self._top, 1)]
         return {
             "journal_writable": {(): float(health["state"] == "ok")},

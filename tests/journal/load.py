@@ -262,7 +262,7 @@ class Load:
                 )
             )
         self.queues.add(note)
-        self.journal.note(note)
+        self.journal.appendState(note)
 
     def _barrier(self) -> None:
         barrier = Barrier({fact for fact in self.queues.facts() if fact[2] or fact[0] == "open"}, NEVER)

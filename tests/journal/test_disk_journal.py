@@ -49,7 +49,7 @@ class RestartTests(JournalCase):
         """After a crash all is replayed from the last checkpoint on, and numbering skips ahead."""
         self.kept(b"ab")
         note = QueueAcknowledged("q:a", array("Q", [1]))
-        self.journal.note(note)
+        self.journal.appendState(note)
         self.kept(b"c")
         self.crash()
         found = self.begin()
@@ -80,7 +80,7 @@ class RestartTests(JournalCase):
         """A stop writes all that waits, and what comes of telling about it."""
         self.journal.append(envelopeTo("a"), b"x", 1, lambda offset, reason: self.append(b"more") and None)
         self.append(b"y")
-        self.journal.note(QueueAcknowledged("q:a", array("Q", [1])))
+        self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.journal.close()
         self.assertEqual([(body, offset) for body, offset, _ in self.told], [(b"y", 2), (b"more", 3)])
         self.assertTrue(self.steps.stopped)
@@ -93,7 +93,7 @@ class RestartTests(JournalCase):
         self.journal.close()
         error = self.assertRaises(NotKept, self.append, b"a")
         self.assertEqual(error.reason, "the broker stops")
-        self.journal.note(ClientIdsReserved(5))
+        self.journal.appendState(ClientIdsReserved(5))
         told: list[object] = []
         self.journal.reopen(told.append)
         self.assertEqual(told, ["the broker stops"])
@@ -127,7 +127,7 @@ class RestartTests(JournalCase):
         self.journal.close()
         self.journal = self.make()
         self.journal.open()
-        self.journal.note(ClientIdsReserved(3000))
+        self.journal.appendState(ClientIdsReserved(3000))
         self.journal.begin()
         self.crash()
         self.assertEqual(self.begin().nextClientId, 3000)
@@ -272,7 +272,7 @@ class RollTests(JournalCase):
         note = QueueAcknowledged("q:a", array("Q", [1]))
 
         def snapshot() -> str:
-            self.journal.note(note)
+            self.journal.appendState(note)
             self.append(b"dead")
             return "state"
 
@@ -316,7 +316,7 @@ class FullTests(JournalCase):
         self.journal.stage("q", 1, "p", [], lambda token, reason: tokens.append((token, reason)))
         self.assertEqual(tokens, [(None, error.reason)])
         safe: list[int] = []
-        self.journal.note(QueueAcknowledged("q:a", array("Q", [1])))
+        self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.journal.whenCommitted(lambda: safe.append(1))
         self.steps.all()
         self.assertEqual((safe, self.journal.health()["state"]), ([1], "ok"))
@@ -501,7 +501,7 @@ class FaultTests(JournalCase):
     def test_clientIdsMeanwhile(self) -> None:
         """Client ids that were given out while it was read-only are in the new segment."""
         self.fault()
-        self.journal.note(ClientIdsReserved(4000))
+        self.journal.appendState(ClientIdsReserved(4000))
         self.reopen()
         self.crash()
         self.assertEqual(self.begin().nextClientId, 4000)
@@ -538,7 +538,7 @@ class ThreadTests(JournalCase):
         self.journal.close()
         self.begin(makeWorker=WriterThread)
         end = self.journal._segments.end
-        self.journal.note(QueueAcknowledged("q:a", array("Q", [1])))
+        self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.pump(lambda: self.journal._segments.end > end)
 
     def test_close(self) -> None:

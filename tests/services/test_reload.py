@@ -20,9 +20,9 @@ class ReloadTests(SynchronousTestCase):
         self.done: list[object] = []
         self.wanted: Settings | Exception = NEW
         self.reload = Reload(OLD, self.again)
-        self.reload.parties += [self.party("a"), self.party("b")]
-        self.reload.begun = lambda: self.done.append("begun")
-        self.reload.ended = lambda: self.done.append("ended")
+        self.reload.participants += [self.participant("a"), self.participant("b")]
+        self.reload.onBegin = lambda: self.done.append("begun")
+        self.reload.onEnd = lambda: self.done.append("ended")
 
     def again(self) -> Settings:
         """Read the settings."""
@@ -30,7 +30,7 @@ class ReloadTests(SynchronousTestCase):
             raise self.wanted
         return self.wanted
 
-    def party(self, name: str, error: Exception | None = None) -> Callable[[Settings], Callable[[], None]]:
+    def participant(self, name: str, error: Exception | None = None) -> Callable[[Settings], Callable[[], None]]:
         """Return a party that follows, or raises."""
 
         def prepare(settings: Settings) -> Callable[[], None]:
@@ -70,7 +70,10 @@ class ReloadTests(SynchronousTestCase):
 
     def test_oneParty(self) -> None:
         """What one party finds wrong keeps all others from following; each is asked."""
-        self.reload.parties[1:1] = [self.party("c", SettingError("three")), self.party("d", Refused(["four", "five"]))]
+        self.reload.participants[1:1] = [
+            self.participant("c", SettingError("three")),
+            self.participant("d", Refused(["four", "five"])),
+        ]
         self.assertEqual(self.sentences(), ("three", "four", "five"))
         self.assertIn("b reads 2", self.done)
 
@@ -82,13 +85,13 @@ class ReloadTests(SynchronousTestCase):
 
     def test_unforeseen(self) -> None:
         """So does what nobody foresaw, which is logged."""
-        self.reload.parties.insert(0, self.party("c", RuntimeError("oh")))
+        self.reload.participants.insert(0, self.participant("c", RuntimeError("oh")))
         self.assertEqual(self.sentences(), ("internal error, see the log",))
         self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
 
     def test_cannotFollow(self) -> None:
         """A party that fails to follow is logged, and does not keep others from it."""
-        self.reload.parties.insert(0, lambda settings: lambda: [][1])
+        self.reload.participants.insert(0, lambda settings: lambda: [][1])
         self.reload.reload()
         self.assertEqual(self.done[-3:], ["a follows", "b follows", "ended"])
         self.assertEqual(len(self.flushLoggedErrors(IndexError)), 1)

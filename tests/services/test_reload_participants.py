@@ -159,7 +159,7 @@ TABLE: dict[str, tuple[Any, Callable[[Running], object], object, object]] = {
     "keepalive": (5, Running.pinged, False, True),
     "request-timeout": (1, Running.timedOut, [], [504]),
     "consume-wait": (5, Running.consumed, b"NO_MSG\nNO_MSG\n", b""),
-    "drain-timeout": (3, lambda case: case.broker()._patience(), 10.0, 3.0),
+    "drain-timeout": (3, lambda case: case.broker()._timeout(), 10.0, 3.0),
     "slow-consumer": ("drop", lambda case: type(case.outbox()._policy).__name__, "Disconnect", "Drop"),
     "bcast-echo": (True, lambda case: case.statuses(lambda peer: peer.tell("BCAST", {})), [], [None]),
     "strict-fleximq": (True, lambda case: case.tried(variant=POSITIONAL), 200, 400),

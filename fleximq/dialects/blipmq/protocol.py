@@ -56,7 +56,7 @@ class BlipProtocol(PullStreamProtocol):
     def connectionMade(self) -> None:
         """Begin the session."""
         super().connectionMade()
-        self.session.goOn = self._loaded
+        self.session.onReady = self._loaded
         self._quickAck = quickAcks(self.transport)
 
     def dataReceived(self, data: bytes) -> None:
@@ -76,19 +76,19 @@ class BlipProtocol(PullStreamProtocol):
 
     def _stopWhereStuck(self) -> None:
         if self.session.loading:
-            self.reading.stop(PullPause.UNANSWERED)
-        elif self.session.stuck and not self.session.isChecking:
+            self.readPauses.pause(PullPause.UNANSWERED)
+        elif self.session.suspended and not self.session.isChecking:
             self.waitForReader()
 
     def _loaded(self) -> None:
-        self.reading.go(PullPause.UNANSWERED)
-        self._goOn()
+        self.readPauses.resume(PullPause.UNANSWERED)
+        self._continue()
 
 
 class BlipFactory(StreamFactory):
     """Builds BlipMQ connections on streams."""
 
-    face = BlipProtocol
+    protocolClass = BlipProtocol
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, BlipSession)

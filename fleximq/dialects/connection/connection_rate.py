@@ -68,7 +68,7 @@ class ConnectionRate:
         """Whether what is over the rates is refused."""
         return self.meter.refuses
 
-    def settle(self, reading: ReadPauses) -> None:
+    def charge(self, reading: ReadPauses) -> None:
         """Charge what came since the last time, and stop reading if that was too much."""
         messages, size = self._traffic.messagesIn, self._traffic.bytesIn
         if not self.meter.refuses:
@@ -79,8 +79,8 @@ class ConnectionRate:
             if wait > MIN_PAUSE and not self.meter.refuses:
                 self._counted(PAUSED, 1)
                 self._reading = reading
-                reading.stop(self)
-                self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._goOn)
+                reading.pause(self)
+                self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
 
     def subscribing(self) -> None:
         """Charge that a subscription is asked for.
@@ -100,14 +100,14 @@ class ConnectionRate:
             self._timer.cancel()
             self._timer = None
 
-    def _goOn(self) -> None:
+    def _continue(self) -> None:
         """Read again, unless others of the same principal have run up more debts meanwhile."""
         self._timer = None
         wait = self.meter.wait()
         if wait > MIN_PAUSE and not self.meter.refuses:
-            self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._goOn)
+            self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
         elif self._reading is not None:
-            self._reading.go(self)
+            self._reading.resume(self)
 
 
 def maxReadBytes(rules: RateRules) -> int:
@@ -144,19 +144,19 @@ def admittedRuns(meter: Meter, runs: Iterable[Run], refuse: Callable[[list[int]]
     :param refuse: answers the frames with these correlation ids.
     """
     for run in runs:
-        kind, head, asked, messages = run
-        size = len(asked) * len(head) + sum(map(len, messages))
+        kind, head, correlations, messages = run
+        size = len(correlations) * len(head) + sum(map(len, messages))
         if kind not in _BLIP:
-            meter.spend(len(asked), size)
+            meter.spend(len(correlations), size)
             yield run
             continue
-        admitted = meter.admits(len(asked), size)
-        if admitted == len(asked):
+        admitted = meter.admits(len(correlations), size)
+        if admitted == len(correlations):
             yield run
             continue
         if admitted:
-            yield kind, head, asked[:admitted], messages[:admitted]
-        refuse(asked[admitted:])
+            yield kind, head, correlations[:admitted], messages[:admitted]
+        refuse(correlations[admitted:])
 
 
 def admittedLines(meter: Meter, lines: Iterable[bytes], refuse: Callable[[], None]) -> Iterator[bytes]:

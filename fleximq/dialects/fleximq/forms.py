@@ -131,9 +131,9 @@ class FlexiForm:
             for message in envelope.source.messages(body)
         )
 
-    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
+    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fitting(frames, room)
+        return fitting(frames, space)
 
 
 def _header(topic: str, message: Message) -> bytes:
@@ -153,9 +153,9 @@ class LayoutBForm:
         """Return the run as frames that carry the publisher's id."""
         return toLayoutB(FLEXI_FORM.render(envelope, body, count))
 
-    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
+    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fittingLayoutB(frames, room)
+        return fittingLayoutB(frames, space)
 
 
 #: The one form of all FlexiMQ subscribers but those that speak layout B.

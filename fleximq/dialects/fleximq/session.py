@@ -66,23 +66,23 @@ class FlexiSession(FlexiMessages):
         self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
         self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
         self._omitsOk = False
-        self._behind: Iterator[Span] = iter(())
+        self._pendingRuns: Iterator[Span] = iter(())
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of an unfinished frame."""
-        return self._scanner.held
+        return self._scanner.buffered
 
-    def received(self, data: bytes, behind: Iterator[Span] | None = None) -> None:
+    def received(self, data: bytes, pending: Iterator[Span] | None = None) -> None:
         """Work through what was read, run by run; or instead through what stands ``behind`` a JOIN."""
         known = self._envelopes.get
         publish = self.broker.publish
         source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
         begin = until = total = messages = 0
         deliverCalls: DeliverCalls = ()
-        spans = self._scanner.spans(data) if behind is None else behind
-        if self.pace is not None and self.pace.refuses:
-            spans = admittedSpans(self.pace.meter, spans, self._overRate)
+        spans = self._scanner.spans(data) if pending is None else pending
+        if self.rate is not None and self.rate.refuses:
+            spans = admittedSpans(self.rate.meter, spans, self._overRate)
         try:
             for bytesOfEnvelope, read, start, end, count in spans:
                 envelope = known(bytesOfEnvelope)
@@ -110,7 +110,7 @@ class FlexiSession(FlexiMessages):
                         continue
                     rest = self._unknown(bytesOfEnvelope, run)
                     if self.state is not ConnectionState.OPEN:
-                        self._behind = chain(rest, spans)
+                        self._pendingRuns = chain(rest, spans)
                         return
                 elif envelope.topic.needsSlowPath:
                     self._publish(envelope, bytesOfEnvelope, run, count)
@@ -121,7 +121,7 @@ class FlexiSession(FlexiMessages):
                 messages += total
                 _handOver(source, begin, until, deliverCalls, total)
                 total = 0
-            self._settleLayout()
+            self._detectLayout()
             self._refused(error, error.envelope)
         finally:
             self.traffic.messagesIn += messages + total
@@ -152,13 +152,13 @@ class FlexiSession(FlexiMessages):
 
     def resume(self) -> None:
         """Go on behind the JOIN."""
-        behind, self._behind = self._behind, iter(())
+        pending, self._pendingRuns = self._pendingRuns, iter(())
         if self.state is ConnectionState.OPEN:
-            self.received(b"", behind)
+            self.received(b"", pending)
 
     def _unknown(self, envelope: bytes, frames: bytes) -> Iterator[Span]:
         """Take the long way, frame by frame. Return those behind a JOIN that is answered only later."""
-        self._settleLayout()
+        self._detectLayout()
         asRead = envelope
         head = len(envelope)
         positional = not self._strict and isPositional(envelope)
@@ -176,7 +176,7 @@ class FlexiSession(FlexiMessages):
                 return wholes(iter([(asRead, rest, len(singles(rest, head)))] if rest else ()))
         return iter(())
 
-    def _settleLayout(self) -> None:
+    def _detectLayout(self) -> None:
         """Speak the layout that the client's first header was in, as soon as that is known."""
         scanner = self._scanner
         if not isinstance(scanner, LayoutScanner):
@@ -225,15 +225,15 @@ class FlexiSession(FlexiMessages):
         self.id = self._me.id
         self._named = "client_name" in header.fields
         status = {} if self._omitsOk else {"status": int(Status.OK)}
-        self._say(MessageType.REP, status | correlation(header.id), sender=self.id)
+        self._send(MessageType.REP, status | correlation(header.id), sender=self.id)
         self._keepAlive = KeepAlive(
-            self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
+            self.context.clock, self.context.settings.keepalive, self.lastReceived, self._ping, self._keepAliveExpired
         )
 
     def left(self) -> None:
         """Forget what was begun."""
         super().left()
-        self._behind = iter(())
+        self._pendingRuns = iter(())
         self._scanner = FlexiScanner(self.context.settings.limits.message)
 
 

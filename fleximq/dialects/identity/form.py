@@ -73,9 +73,9 @@ class IdentityForm:
         prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
         return encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
 
-    def cut(self, frames: bytes | memoryview, room: int) -> tuple[int, int]:
+    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fittingFrames(frames, room)
+        return fittingFrames(frames, space)
 
 
 #: The one form of all Identity subscribers.

@@ -180,7 +180,7 @@ class Weights:
         self._of: tuple[Segment, ...] = ()
         self._behind: list[BacklogSize] = []
 
-    def behind(self, offset: int) -> BacklogSize:
+    def backlogFrom(self, offset: int) -> BacklogSize:
         """Return how much stands from an offset on.
 
         In the segment of that offset records are taken for equally large, and where some were taken out there may be

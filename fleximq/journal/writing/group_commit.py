@@ -51,7 +51,7 @@ class GroupCommit:
         onError: Callable[[Exception], None],
     ) -> None:
         self.next = self.end = next
-        self.appended = self.safe = 0
+        self.appended = self.decided = 0
         self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
         self._now = now
@@ -116,7 +116,7 @@ class GroupCommit:
             self.handOver()
         return self.appended
 
-    def note(self, event: StateRecord) -> None:
+    def appendState(self, event: StateRecord) -> None:
         """See :class:`fleximq.interfaces.IJournal`; while nothing can be kept a later checkpoint says it all."""
         if self.readOnly is None:
             self._pending.noted.add(event)
@@ -138,7 +138,7 @@ class GroupCommit:
         return pending if pending.waits or pending.noted else self._writing or self._telling
 
     def _commitOf(self, number: int) -> Commit | None:
-        if number <= self.safe:
+        if number <= self.decided:
             return None
         for commit in (self._telling, self._writing):
             if commit is not None and number <= commit.last:
@@ -262,7 +262,7 @@ class GroupCommit:
         if commit is None and self._writing is not None:
             return
         behind, self._pending = self._pending, Commit(last=self.appended, next=self.next)
-        commit = commit or Commit(last=self.safe, next=self.end, reason=reason)
+        commit = commit or Commit(last=self.decided, next=self.end, reason=reason)
         self._bytes -= commit.size + behind.size
         if not self._faulty:
             self._faulty = True
@@ -278,7 +278,7 @@ class GroupCommit:
                 if offset < 0:
                     call()
                     continue
-                self.safe += 1
+                self.decided += 1
                 if reason is not None:
                     call(0, reason)
                     continue

@@ -79,7 +79,7 @@ class ConnectionLimit:
         self.refused = 0
         self._open = 0
         self._there: Counter[Hashable] = Counter()
-        self._unsaid: Counter[str] = Counter()
+        self._suppressed: Counter[str] = Counter()
         self._quietUntil = 0.0
 
     @property
@@ -87,7 +87,7 @@ class ConnectionLimit:
         """How many connections have not been let in yet."""
         return max(0, self._open - self._clients())
 
-    def before(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
+    def limited(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
         """Return a factory that builds the same protocols while there may be more connections.
 
         :param proxied: the address of a connection is not known yet when it is accepted; whoever learns it calls
@@ -139,7 +139,7 @@ class ConnectionLimit:
         self._counted(reason, 1)
         now = self._clock.seconds()
         if now < self._quietUntil:
-            self._unsaid[reason] += 1
+            self._suppressed[reason] += 1
             return
         self._quietUntil = now + QUIET
         _log.warn(
@@ -147,7 +147,7 @@ class ConnectionLimit:
             peer=peerAddress(address),
             reason=reason.label,
             option=_OPTIONS[reason],
-            more=self._unsaid.pop(reason, 0),
+            more=self._suppressed.pop(reason, 0),
         )
 
 
@@ -165,9 +165,9 @@ class _GatedFactory(Factory[Any]):
 
     noisy = False
 
-    def __init__(self, inner: IProtocolFactory, gate: ConnectionLimit, proxied: bool) -> None:
+    def __init__(self, inner: IProtocolFactory, connectionLimit: ConnectionLimit, proxied: bool) -> None:
         self._inner = inner
-        self._gate = gate
+        self._limit = connectionLimit
         self._proxied = proxied
 
     def logPrefix(self) -> str:
@@ -184,7 +184,7 @@ class _GatedFactory(Factory[Any]):
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol whose end is noticed by the gate, or one that closes at once."""
-        leave = self._gate.enter(addr, self._proxied)
+        leave = self._limit.enter(addr, self._proxied)
         if leave is None:
             return _Closed()
         protocol: Any = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address

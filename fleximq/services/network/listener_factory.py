@@ -91,20 +91,20 @@ class ListenerFactory:
     counted: Callable[[str, int], object]
     site: Callable[[tuple[Way, ...]], IProtocolFactory]
 
-    def factoryFor(self, listen: Listen, spoken: ListenerDialects) -> IProtocolFactory:
+    def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
         """Return what serves the connections of a listener: its one dialect, or all, told apart by first bytes."""
-        streams = {} if listen.onlyWebSockets else spoken.streams
-        if listen.dialect is not None and listen.dialect in streams and not spoken.webSockets:
+        streams = {} if listen.onlyWebSockets else dialects.streams
+        if listen.dialect is not None and listen.dialect in streams and not dialects.webSockets:
             return streams[listen.dialect]
-        door = None if listen.isStdio else self._door(spoken, listen)
+        door = None if listen.isStdio else self._door(dialects, listen)
         if door is not None and not streams:
             return door
-        return SniffingFactory(streams, door, self.reactor, self.deadline, self.counted, spoken.claims)
+        return SniffingFactory(streams, door, self.reactor, self.deadline, self.counted, dialects.claims)
 
-    def _door(self, spoken: ListenerDialects, listen: Listen) -> RequestRouterFactory:
-        site = self.site(spoken.ways)
+    def _door(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
+        site = self.site(dialects.ways)
         return RequestRouterFactory(
-            spoken.webSockets,
+            dialects.webSockets,
             site,
             self.admission,
             self.behindProxy,

@@ -40,8 +40,8 @@ class ListenerService(Service):
     :param reactor: opens it.
     :param listen: where, and what for.
     :param factory: makes the protocols of its connections.
-    :param depart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
-    :param departLate: called with a sentence and the reactor, if that turns out only later.
+    :param abortStart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
+    :param abortRun: called with a sentence and the reactor, if that turns out only later.
     :param refused: how many connections were closed as soon as they came, until now.
     """
 
@@ -50,15 +50,15 @@ class ListenerService(Service):
         reactor: Any,
         listen: Listen,
         factory: IProtocolFactory,
-        depart: Callable[[str], NoReturn],
-        departLate: Callable[[str, Any], None],
+        abortStart: Callable[[str], NoReturn],
+        abortRun: Callable[[str, Any], None],
         refused: Callable[[], int] = lambda: 0,
     ) -> None:
         self.listen = listen
         self._reactor = reactor
         self._factory = factory
-        self._depart = depart
-        self._departLate = departLate
+        self._abortStart = abortStart
+        self._abortRun = abortRun
         self._refused = refused
         self._opening: Deferred[Any] | None = None
         self._waiting: list[Deferred[None]] = []
@@ -102,13 +102,13 @@ class ListenerService(Service):
         self._opening = maybeDeferred(self._begin)
         self._opening.addCallbacks(self._opened, failures.append)
         if failures:
-            self._depart(self._sentence(failures[0]))
+            self._abortStart(self._sentence(failures[0]))
         elif not self._opening.called:
             self._opening.addCallback(lambda _: self._failedLate(failures))
 
     def _failedLate(self, failures: list[Failure]) -> None:
         for failure in failures:
-            self._departLate(self._sentence(failure), self._reactor)
+            self._abortRun(self._sentence(failure), self._reactor)
 
     def _sentence(self, failure: Failure) -> str:
         return f"cannot listen on {self.listen}: {_words(failure.value)}"

@@ -74,7 +74,7 @@ class NearPlace:
             raise RequestFailed(error.status, str(error), path) from error
         return answers[0]
 
-    def askPacked(self, path: str, arguments: dict[str, Any]) -> bytes:
+    def ask_packed(self, path: str, arguments: dict[str, Any]) -> bytes:
         """Answer so, too."""
         answer: bytes = msgpack.packb(self.ask(path, arguments))
         return answer
@@ -428,7 +428,7 @@ class RealBrokerTests(SynchronousTestCase):
         broker = self.start("--journal", self.folder, "--durable", "#")
         place = Place(f"tcp://127.0.0.1:{broker.port()}")
         with connect(place.url) as client:
-            client.publishMany("t", range(20_000))
+            client.publish_many("t", range(20_000))
             client.flush()
             told = {"query": "q", "batch": 1, "part": "0", "records": [{"topic": "s", "value": "staged"}]}
             token = client.ask("/sink/stage", told)["token"]
