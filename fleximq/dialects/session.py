@@ -302,12 +302,17 @@ class Session(metaclass=ABCMeta):
         """Do something for the peer and answer what goes wrong; what nobody foresaw is logged and ends it."""
         try:
             act()
-        except BrokerError as error:
+        except Exception as error:
+            self.unexpected(error)
+
+    def unexpected(self, error: Exception) -> None:
+        """Answer an error of the work for this peer; any but a BrokerError is logged and ends the connection."""
+        if isinstance(error, BrokerError):
             self.failed(error)
-        except Exception:
-            self._log.failure("{dialect}: a read could not be worked through", dialect=self.dialect)
-            self.failed(BrokerError("internal error"))
-            self.end("internal error")
+            return
+        self._log.failure("{dialect}: a read could not be worked through", Failure(error), dialect=self.dialect)
+        self.failed(BrokerError("internal error"))
+        self.end("internal error")
 
     def failed(self, error: BrokerError) -> None:
         """Answer what a client did wrong, and close if it cannot be got over."""

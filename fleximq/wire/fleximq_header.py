@@ -155,12 +155,15 @@ def readHeader(kind: MessageType, raw: bytes) -> Header:
         if name not in fields:
             raise BadRequest(f"{kind.name} must have the field {name!r}")
     topic = _topic(kind, fields)
-    _status(fields)
-    id = _reqrep(kind, fields)
-    timestamp, interval = _keepalive(kind, fields)
-    _auth(fields)
-    start = _from(fields) if kind is MessageType.SUB else None
-    return Header(fields, topic, id, _routing(kind, fields), timestamp, interval, start)
+    if "status" in fields and not _isNumber(fields["status"], _U32):
+        raise BadRequest("'status' must be a whole number")
+    id = _reqrep(kind, fields) if "reqrep" in fields else None
+    timestamp, interval = _keepalive(kind, fields) if "keepalive" in fields else (0, None)
+    if "auth" in fields:
+        _auth(fields)
+    start = _from(fields) if kind is MessageType.SUB and "from" in fields else None
+    routing = _routing(kind, fields) if "routing" in fields else ()
+    return Header(fields, topic, id, routing, timestamp, interval, start)
 
 
 def _unpack(raw: bytes) -> Mapping[Any, Any]:
@@ -201,14 +204,7 @@ def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:
     return topic
 
 
-def _status(fields: Mapping[Any, Any]) -> None:
-    if "status" in fields and not _isNumber(fields["status"], _U32):
-        raise BadRequest("'status' must be a whole number")
-
-
 def _reqrep(kind: MessageType, fields: Mapping[Any, Any]) -> str | None:
-    if "reqrep" not in fields:
-        return None
     reqrep = fields["reqrep"]
     if not isinstance(reqrep, dict) or not isinstance(reqrep.get("id"), str):
         raise BadRequest("'reqrep' must be a map with the strings 'type' and 'id'")
@@ -218,8 +214,6 @@ def _reqrep(kind: MessageType, fields: Mapping[Any, Any]) -> str | None:
 
 
 def _keepalive(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[int, int | None]:
-    if "keepalive" not in fields:
-        return 0, None
     keepalive = fields["keepalive"]
     if not isinstance(keepalive, dict) or not _isNumber(keepalive.get("timestamp"), _U64):
         raise BadRequest("'keepalive' must be a map with the whole number 'timestamp'")
@@ -230,8 +224,6 @@ def _keepalive(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[int, int |
 
 
 def _auth(fields: Mapping[Any, Any]) -> None:
-    if "auth" not in fields:
-        return
     auth = fields["auth"]
     kind = auth.get("type") if isinstance(auth, dict) else None
     names = _CREDENTIALS.get(kind) if isinstance(kind, str) else None
@@ -242,9 +234,7 @@ def _auth(fields: Mapping[Any, Any]) -> None:
             raise AuthenticationFailed(f"credentials of type {kind!r} must have the string {name!r}")
 
 
-def _from(fields: Mapping[Any, Any]) -> From | None:
-    if "from" not in fields:
-        return None
+def _from(fields: Mapping[Any, Any]) -> From:
     value = fields["from"]
     if isinstance(value, str) and value in ("first", "last"):
         return From(value)
@@ -256,8 +246,6 @@ def _from(fields: Mapping[Any, Any]) -> From | None:
 
 
 def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[Entry, ...]:
-    if "routing" not in fields:
-        return ()
     routing = fields["routing"]
     if not isinstance(routing, list) or not routing:
         raise InvalidRouting("'routing' must be an array of at least one entry")

@@ -39,22 +39,23 @@ class LayoutScanner:
         self.layout: Layout | None = None
         self._limit = limit
         self._buffer = ReceiveBuffer()
-        self._settled: FlexiScanner | LayoutBScanner | None = None
-
-    @property
-    def settled(self) -> "FlexiScanner | LayoutBScanner | None":
-        """The scanner to feed from now on, once the layout is known."""
-        return self._settled
+        #: The scanner to feed from now on, once the layout is known.
+        self.settled: FlexiScanner | LayoutBScanner | None = None
 
     @property
     def buffered(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return self._buffer.buffered if self._settled is None else self._settled.buffered
+        return self._buffer.buffered if self.settled is None else self.settled.buffered
 
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
-        if self._settled is not None:
-            yield from self._settled.feed(data)
+        for envelope, source, start, end, count in self.spans(data):
+            yield envelope, source[start:end], count
+
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield spans as :meth:`FlexiScanner.spans` does, with the same errors."""
+        if self.settled is not None:
+            yield from self.settled.spans(data)
             return
         buffer = self._buffer.take(data)
         if buffer is None:
@@ -62,12 +63,14 @@ class LayoutScanner:
         start = 0
         while len(buffer) - start >= FIXED_BYTES:
             if _headerLength(buffer, start)[0]:
-                # What is wrong already is raised before more bytes are waited for.
-                list(FlexiScanner(self._limit).feed(buffer[start : start + FIXED_BYTES]))
-                if len(buffer) - start == FIXED_BYTES:
-                    self._buffer.keep(buffer[start:], FIXED_BYTES + 1)
+                if len(buffer) - start > FIXED_BYTES:
+                    self.layout = Layout.A if buffer[start + FIXED_BYTES] else Layout.B
+                    self.settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
+                    yield from self.settled.spans(buffer[start:])
                 else:
-                    yield from self._settle(buffer[start:])
+                    # An error that these bytes show already is raised before more bytes are awaited.
+                    list(FlexiScanner(self._limit).feed(buffer[start:]))
+                    self._buffer.keep(buffer[start:], FIXED_BYTES + 1)
                 return
             frames = list(FlexiScanner(self._limit).feed(buffer[start : start + BASE_BYTES]))
             end = start + BASE_BYTES
@@ -77,18 +80,9 @@ class LayoutScanner:
             if not frames:
                 self._buffer.keep(buffer[start:], end - start)
                 return
-            yield from frames
+            yield from wholes(iter(frames))
             start = end
         self._buffer.keep(buffer[start:], FIXED_BYTES)
-
-    def spans(self, data: bytes) -> Iterator[Span]:
-        """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
-        return wholes(self.feed(data))
-
-    def _settle(self, buffer: bytes) -> Iterator[Run]:
-        self.layout = Layout.A if buffer[FIXED_BYTES] else Layout.B
-        self._settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
-        return self._settled.feed(buffer)
 
 
 class LayoutBScanner:

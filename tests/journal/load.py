@@ -15,8 +15,8 @@ import msgpack
 
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Retention
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import SegmentRemoval
 from fleximq.values.state_records import (
     ClientIdsReserved,
     QueueAcknowledged,
@@ -337,9 +337,9 @@ class Load:
             work()
             reader.forgetNow()
 
-        rules = Rules(durable=lambda topic: topic not in EXPIRING)
+        rules = RetentionPolicy(durable=lambda topic: topic not in EXPIRING)
         open = frozenset(each.position for each in journal._segments.staged())
-        Retention(self.disk, journal._folder, journal._segments, rules, exclusively, self.complaints.append).clean(
+        SegmentRemoval(self.disk, journal._folder, journal._segments, rules, exclusively, self.complaints.append).clean(
             {}, open, self._time
         )
 

@@ -9,15 +9,15 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.config.journal_options import Fsync, Retention
+from fleximq.config.journal_options import Fsync, RetentionRule
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal import disk_journal as journalModule
-from fleximq.journal.disk_journal import behindGap
-from fleximq.journal.files.durable_end import readEnd
-from fleximq.journal.files.file_system import readWhole
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.disk_journal import offsetAfterGap
+from fleximq.journal.files.file_system import readFile
+from fleximq.journal.files.folder_files import readEnd
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.writer_thread import WriterThread
 from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
 from tests.journal.journal_case import JournalCase, replayed
@@ -136,7 +136,7 @@ class RestartTests(JournalCase):
         """Other processes see how far it goes."""
         self.kept(b"abc")
         self.append(b"d")
-        end = readEnd(readWhole(self.files, f"{self.folder}/end"))
+        end = readEnd(readFile(self.files, f"{self.folder}/end"))
         self.assertEqual(end, (self.journal._segments.end, 4, self.now))
 
     def test_bounds(self) -> None:
@@ -214,7 +214,7 @@ class OpeningTests(JournalCase):
         """Whatever is wrong, the lock is given back."""
         self.journal.close()
         path = f"{self.folder}/identity"
-        line = readWhole(self.files, path)
+        line = readFile(self.files, path)
         self.write(path, line[:-1])
         self.assertRaises(JournalError, self.make().open)
         self.write(path, line)
@@ -586,7 +586,7 @@ class GapTests(SynchronousTestCase):
     def test_next(self) -> None:
         """At the next multiple, also from one."""
         offsets = [1, BILLION - 1, BILLION, BILLION + 1]
-        self.assertEqual([behindGap(offset) // BILLION for offset in offsets], [1, 1, 2, 2])
+        self.assertEqual([offsetAfterGap(offset) // BILLION for offset in offsets], [1, 1, 2, 2])
 
 
 class StepsTests(SynchronousTestCase):
@@ -601,15 +601,15 @@ class StepsTests(SynchronousTestCase):
 class CleaningTests(JournalCase):
     """What the rules let go makes room."""
 
-    RULES = Rules(durable=lambda topic: True, retentions=(Retention("a", 3600, 0),))
+    RULES = RetentionPolicy(durable=lambda topic: True, retentions=(RetentionRule("a", 3600, 0),))
 
     def setUp(self) -> None:
         super().setUp()
         self.journal.close()
 
-    def freed(self) -> list[Freed]:
+    def freed(self) -> list[FreedSpace]:
         """Let a pass end, and return what it took out."""
-        found: list[Freed] = []
+        found: list[FreedSpace] = []
         self.idle()
         self.assertTrue(self.journal.clean(found.append))
         self.pump(lambda: bool(found))

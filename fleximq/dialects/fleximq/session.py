@@ -54,6 +54,10 @@ from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, sing
 _LARGE = 1 << 16
 
 
+#: Types whose headers are remembered but for their id.
+_DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
+
+
 class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
 
@@ -65,6 +69,7 @@ class FlexiSession(FlexiMessages):
         self._strict = context.settings.strictFleximq
         self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
         self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
+        self._layoutIsOpen = not self._strict
         self._omitsOk = False
         self._pendingRuns: Iterator[Span] = iter(())
 
@@ -106,9 +111,9 @@ class FlexiSession(FlexiMessages):
                     deliverCalls = ()
                 run = read[start:end]
                 if envelope is None:
-                    if count == 1 and self._knownDirect(bytesOfEnvelope, run):
+                    if count == 1 and bytesOfEnvelope[1] in _DIRECT and self._knownDirect(bytesOfEnvelope, run):
                         continue
-                    rest = self._unknown(bytesOfEnvelope, run)
+                    rest = self._unknown(bytesOfEnvelope, run, count)
                     if self.state is not ConnectionState.OPEN:
                         self._pendingRuns = chain(rest, spans)
                         return
@@ -156,16 +161,17 @@ class FlexiSession(FlexiMessages):
         if self.state is ConnectionState.OPEN:
             self.received(b"", pending)
 
-    def _unknown(self, envelope: bytes, frames: bytes) -> Iterator[Span]:
+    def _unknown(self, envelope: bytes, frames: bytes, count: int) -> Iterator[Span]:
         """Take the long way, frame by frame. Return those behind a JOIN that is answered only later."""
-        self._detectLayout()
+        if self._layoutIsOpen:
+            self._detectLayout()
         asRead = envelope
         head = len(envelope)
         positional = not self._strict and isPositional(envelope)
         if positional:
             envelope = withMap(envelope)
         done = 0
-        for frame in singles(frames, head):
+        for frame in (frames,) if count == 1 else singles(frames, head):
             done += len(frame)
             try:
                 self._message(envelope, envelope + frame[head:] if positional else frame, positional)
@@ -181,6 +187,7 @@ class FlexiSession(FlexiMessages):
         scanner = self._scanner
         if not isinstance(scanner, LayoutScanner):
             return
+        self._layoutIsOpen = scanner.settled is None
         if scanner.layout is Layout.B:
             self.speakLayoutB()
         if scanner.settled is not None:

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
 from fleximq.journal.format.control_frames import decodeNotes
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.values.state_records import QueueAcknowledged
 from tests.journal.faulty_files import FaultyFiles
@@ -227,7 +227,7 @@ class NotesTests(GroupCase):
         self.appendState(1)
         self.made.append(b"a")
         self.made.steps.step()
-        self.assertEqual([header.kind for header, _ in self.made.frames()[-2:]], [Kind.RECORDS, Kind.NOTES])
+        self.assertEqual([header.kind for header, _ in self.made.frames()[-2:]], [FrameKind.RECORDS, FrameKind.NOTES])
         self.made.steps.remindNow()
         self.assertEqual(self.made.steps.work, [])
 
@@ -389,7 +389,7 @@ class RollTests(GroupCase):
         commit = made.settled[-1]
         assert commit.begun is not None
         kinds = [header.kind for header, _ in made.frames(commit.begun[0])]
-        self.assertEqual(kinds, [Kind.SEGMENT, Kind.CHECKPOINT, Kind.RECORDS])
+        self.assertEqual(kinds, [FrameKind.SEGMENT, FrameKind.CHECKPOINT, FrameKind.RECORDS])
         self.assertEqual(self.files.calls, ["create", "write", "sync", "syncFolder"])
         self.assertEqual(commit.begun[0], made.settled[0].end)
 
