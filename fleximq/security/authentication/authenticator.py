@@ -16,11 +16,12 @@ from fleximq.security.authentication.attempt_delays import Attempt, AttemptDelay
 from fleximq.security.authentication.authentication_method import AuthenticationMethod
 from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.principal import Principal
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.security.authenticator.Authenticator")
 
 #: What is counted for each wrong attempt.
-WRONG = "refused: wrong credentials"
+WRONG = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "wrong credentials")
 #: Where all peers on this machine come from; their wrong attempts count together.
 THIS_MACHINE = "this machine"
 #: Seconds between two lines of the log about this; a flood of attempts must not become one of lines.
