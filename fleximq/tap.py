@@ -34,7 +34,7 @@ def makeService(options: Options) -> IService:
     departure = StartupFailure(twistd)
     reload = Reload(options.settings, options.again)
     try:
-        whole = compose(reactor, options.settings, departure, departLate=departure.late, reload=reload)
+        whole = compose(reactor, options.settings, departure, abortRun=departure.duringRun, reload=reload)
     except SettingError as error:
         raise SystemExit(f"fleximq: {error}") from None
     if any(isinstance(each, ListenerService) and each.listen.isStdio for each in whole):

@@ -24,9 +24,10 @@ from zope.interface import implementer
 
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, IForm, IRecordWatcher, ISubscriber
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: So many publications in a row may fail before a tap is taken off.
-PATIENCE = 10
+MAX_FAILURES = 10
 
 #: Stands for a run that could not be rendered.
 _FAILED = object()
@@ -100,8 +101,8 @@ class Taps:
     def _failed(self, tap: Tap, error: Exception) -> None:
         self._onError(error)
         tap.errors += 1
-        if tap.errors == PATIENCE:
-            self._onError(RuntimeError(f"{PATIENCE} publications in a row failed: the tap is taken off"))
+        if tap.errors == MAX_FAILURES:
+            self._onError(RuntimeError(f"{MAX_FAILURES} publications in a row failed: the tap is taken off"))
             for pattern in tuple(tap.patterns.elements()):
                 self.remove(tap.subscriber, pattern)
 
@@ -195,11 +196,11 @@ class Counts:
 
     def clientJoined(self, client: Any) -> None:
         """Count joins by dialect."""
-        self.events[f"joined: {client.dialect}"] += 1
+        self.events[CountedEvent(EventFamily.JOINED, client.dialect)] += 1
 
     def clientLeft(self, client: Any, reason: str) -> None:
         """Count leaves by reason."""
-        self.events[f"left: {reason}"] += 1
+        self.events[CountedEvent(EventFamily.LEFT, reason)] += 1
 
     def topicCreated(self, name: str) -> None:
         """Count new topics."""

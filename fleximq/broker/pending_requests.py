@@ -24,7 +24,7 @@ class _Request(NamedTuple):
     deadline: Deadline | None
 
 
-class OpenRequests:
+class PendingRequests:
     """All REQs that were forwarded and not answered yet.
 
     ``timeout`` is how many seconds an answer may take, 0 for any time; ``maximum`` how many one client may have open,

@@ -12,19 +12,16 @@ from fleximq import __version__
 from fleximq.cli.bench.command import BENCH
 from fleximq.cli.check_config import CHECK_CONFIG
 from fleximq.cli.client_commands.broker_command import PIPE_CLOSED
-from fleximq.cli.client_commands.notify import NOTIFY
 from fleximq.cli.client_commands.ping import PING
 from fleximq.cli.client_commands.pub import PUB
-from fleximq.cli.client_commands.req import REQ
+from fleximq.cli.client_commands.req import NOTIFY, REQ
 from fleximq.cli.client_commands.serve import SERVE
-from fleximq.cli.client_commands.sub import SUB
-from fleximq.cli.client_commands.tail import TAIL
+from fleximq.cli.client_commands.sub import SUB, TAIL
 from fleximq.cli.client_commands.top import TOP
 from fleximq.cli.command import Command
-from fleximq.cli.credential_files import APIKEY, TOKEN
+from fleximq.cli.credential_files import APIKEY, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
-from fleximq.cli.passwd import PASSWD
-from fleximq.config.argument_parser import Words
+from fleximq.config.argument_parser import CommandParser
 
 #: What shtab writes scripts for.
 SHELLS = ("bash", "zsh", "tcsh")
@@ -49,9 +46,9 @@ def completion(parser: Callable[[], ArgumentParser]) -> Command:
     return Command("completion", words, prepare, run)
 
 
-def parser() -> Words:
+def parser() -> CommandParser:
     """Return the parser of all words behind ``fleximq``."""
-    parser = Words(
+    parser = CommandParser(
         prog="fleximq",
         description="Tools beside the broker, which itself is run by twistd -n fleximq.",
     )

@@ -32,7 +32,7 @@ class Context:
     admission: IAdmission
     policy: Policy = DISCONNECT
     reserved: int | None = None
-    envelopes: CacheBudget = field(default_factory=CacheBudget)
+    envelopeBudget: CacheBudget = field(default_factory=CacheBudget)
     rates: Rates = field(default_factory=Rates)
     flapping: FlappingLimit = field(default_factory=FlappingLimit)
-    seldom: LogLimit = field(default_factory=LogLimit)
+    logLimit: LogLimit = field(default_factory=LogLimit)

@@ -10,7 +10,7 @@ from typing import Any
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.session import FlexiSession
 from fleximq.dialects.session import NamedLogger
-from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
+from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.dialects.websocket.frame_outbox import FramingOutbox
 from fleximq.dialects.websocket.protocol import UNSUPPORTED
 from fleximq.limits import MEBIBYTE
@@ -20,7 +20,7 @@ from fleximq.wire.websocket_frame import BINARY
 ROOM = MEBIBYTE
 
 
-class FlexiFace(WebSocketFace):
+class FlexiWebSocketProtocol(WebSocketSessionProtocol):
     """Feeds a FlexiMQ session from a WebSocket as from a stream."""
 
     _log = NamedLogger("fleximq.dialects.fleximq_ws.FlexiFace")
@@ -52,9 +52,9 @@ class FlexiFace(WebSocketFace):
 class FlexiWebSocketFactory(WebSocketFactory):
     """Builds FlexiMQ connections on WebSockets."""
 
-    face = FlexiFace
+    protocolClass = FlexiWebSocketProtocol
     subprotocol = "fleximq"
 
     def __init__(self, context: Context) -> None:
-        speak: Any = FlexiSession
-        super().__init__(context, speak, lambda: context.settings.limits.message + ROOM)
+        makeSession: Any = FlexiSession
+        super().__init__(context, makeSession, lambda: context.settings.limits.message + ROOM)

@@ -6,11 +6,11 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.session import IdentitySession
 from fleximq.dialects.session import NamedLogger
-from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
+from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.wire.websocket_frame import BINARY, TEXT
 
 
-class IdentityFace(WebSocketFace):
+class IdentityWebSocketProtocol(WebSocketSessionProtocol):
     """Feeds an Identity session with texts; a binary message is read as text, or ignored if it is none."""
 
     _log = NamedLogger("fleximq.dialects.identity_ws.IdentityFace")
@@ -25,9 +25,9 @@ class IdentityFace(WebSocketFace):
 class IdentityFactory(WebSocketFactory):
     """Builds Identity connections, which share one list of channels."""
 
-    face = IdentityFace
+    protocolClass = IdentityWebSocketProtocol
     subprotocol = "identity"
 
     def __init__(self, context: Context) -> None:
-        speak = partial(IdentitySession, channels=ChannelList(context))
-        super().__init__(context, speak, lambda: context.settings.limits.text)
+        makeSession = partial(IdentitySession, channels=ChannelList(context))
+        super().__init__(context, makeSession, lambda: context.settings.limits.text)

@@ -55,7 +55,7 @@ class Outbox:
     ``room`` bytes of a run: the bytes and messages before it. The session sets it to its form's.
     """
 
-    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_late", "_lingering", "_lingers", "_overflow",
+    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_deferred", "_lingering", "_lingers", "_overflow",
                  "_overflowed", "_paused", "_policy", "_publisher", "_registered", "_reliefs", "_transport", "_turn",
                  "_unsent", "cut", "limit", "traffic", "waiting")  # fmt: skip
 
@@ -74,7 +74,7 @@ class Outbox:
         self._direct = isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[Chunk] = []
         self._held = WriteBacklog()
-        self._late: list[
+        self._deferred: list[
             tuple[DeferredRun, int, PausablePublisher | None]
         ] = []  # came while paused, with who published it
         self._last = False
@@ -87,7 +87,7 @@ class Outbox:
         self._overflowed = False
         self._registered = not self._direct
         self._reliefs: list[Callable[[], None]] = []
-        self.cut: Callable[[Chunk, int], tuple[int, int]] = lambda chunk, room: (0, 0)
+        self.cut: Callable[[Chunk, int], tuple[int, int]] = lambda chunk, space: (0, 0)
         self.limit = limit
         self.traffic = Traffic()
         self.waiting = 0
@@ -95,14 +95,14 @@ class Outbox:
             self._transport.registerProducer(self, True)
 
     @property
-    def room(self) -> int:
+    def space(self) -> int:
         """How many bytes there are up to the mark; negative above it."""
         return self.limit - self.waiting - self._unsent
 
     @property
     def full(self) -> bool:
         """Whether the peer leaves so much unread that it need not be answered further; its relief is told."""
-        return self._paused and (self.waiting + self._unsent >= MAX_UNREAD or self.room <= 0)
+        return self._paused and (self.waiting + self._unsent >= MAX_UNREAD or self.space <= 0)
 
     @property
     def empty(self) -> bool:
@@ -118,10 +118,10 @@ class Outbox:
         """Send a run of ``count`` messages at the end of the turn, behind all that was taken before."""
         self.traffic.messagesOut += count
         if self._paused:
-            if self._late:
-                self._settle()
+            if self._deferred:
+                self._applyPolicy()
             if not self._closing:
-                self._policy.late(self, chunk, count)
+                self._policy.deliver(self, chunk, count)
             return
         fresh = self._fresh
         if not fresh:
@@ -133,9 +133,9 @@ class Outbox:
         self.traffic.messagesOut += count
         if self._paused:
             if not self._closing:
-                if not self._late:
+                if not self._deferred:
                     self._turn.add(self)
-                self._late.append((run, count, self._turn.reader))
+                self._deferred.append((run, count, self._turn.reader))
             return
         fresh = self._fresh
         if not fresh:
@@ -145,11 +145,11 @@ class Outbox:
     def take(self, chunk: Chunk) -> None:
         """Send an answer at the end of the turn, behind all that was taken before."""
         if self._paused:
-            if self._late:
-                self._settle()
+            if self._deferred:
+                self._applyPolicy()
             if not self._closing:
                 self.hold(chunk)
-                if self.waiting + self._unsent > self.limit * self._policy.patience:
+                if self.waiting + self._unsent > self.limit * self._policy.answerFactor:
                     self.overflow()
             return
         fresh = self._fresh
@@ -171,8 +171,8 @@ class Outbox:
 
     def flush(self) -> None:
         """Write what this turn brought, or hold it while the peer does not read."""
-        if self._late:
-            self._comeLast()
+        if self._deferred:
+            self._postponePolicy()
         fresh = self._fresh
         if not fresh:
             return
@@ -193,7 +193,7 @@ class Outbox:
         """Send all that waits, then close the connection; what comes later is dropped."""
         if self._closing:
             return
-        self._settle()
+        self._applyPolicy()
         self.flush()
         self._closing = True
         if not self._paused:
@@ -228,24 +228,24 @@ class Outbox:
         """Call once, when the peer has read so much that nothing is held here any more, or is gone."""
         self._reliefs.append(call)
 
-    def _comeLast(self) -> None:
+    def _postponePolicy(self) -> None:
         """Let all others write before what is late is settled."""
         if self._last:
-            self._settle()
+            self._applyPolicy()
         else:
             self._last = True
             self._turn.add(self)
 
-    def _settle(self) -> None:
+    def _applyPolicy(self) -> None:
         """Let the policy decide on what came late. What it would leave out anyway is not rendered."""
-        late, self._late = self._late, []
+        late, self._deferred = self._deferred, []
         self._last = False
         keepsAll = isinstance(self._policy, Block)
         for run, count, publisher in late:
             if self._closing:
                 break
             self._publisher = publisher
-            self._policy.late(self, run.rendered() if keepsAll or self.room > 0 else b"", count)
+            self._policy.deliver(self, run.rendered() if keepsAll or self.space > 0 else b"", count)
         self._publisher = None
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
@@ -285,7 +285,7 @@ class Outbox:
     def resumeProducing(self) -> None:
         """The transport has sent what it had and can take more."""
         self._unsent = 0
-        self._settle()
+        self._applyPolicy()
         if self._direct:
             if self._held:
                 self._pushOn()
@@ -350,7 +350,7 @@ class Outbox:
     def _forget(self) -> None:
         """Drop all that waits."""
         self._fresh = []
-        self._late = []
+        self._deferred = []
         self.waiting = 0
         if self._held:
             self._turn.freeLater(self._held.clear())

@@ -26,11 +26,11 @@ def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePu
     It is noted as their publisher, in case that somebody who gets them later holds it up.
     """
     broker = session.broker
-    reading = reader.reading
+    reading = reader.readPauses
     client.reader = reader
     if broker.overloaded:
-        reading.stop(PublisherPause.OVERLOADED)
-        broker.whenRelieved(lambda: reading.go(PublisherPause.OVERLOADED))
-    if 0 < session.owed > session.outbox.room:
-        reading.stop(PublisherPause.UNSENT)
-        broker.whenPublicationsDecided(lambda: reading.go(PublisherPause.UNSENT), client)
+        reading.pause(PublisherPause.OVERLOADED)
+        broker.whenRelieved(lambda: reading.resume(PublisherPause.OVERLOADED))
+    if 0 < session.pendingAnswerBytes > session.outbox.space:
+        reading.pause(PublisherPause.UNSENT)
+        broker.whenPublicationsDecided(lambda: reading.resume(PublisherPause.UNSENT), client)

@@ -38,25 +38,25 @@ class PullStreamProtocol(StreamProtocol):
     def waitForReader(self) -> None:
         """Read no more until the peer has taken all that waits, then :meth:`readerCaughtUp`."""
         if self._look is None:
-            self.reading.stop(PullPause.UNREAD)
+            self.readPauses.pause(PullPause.UNREAD)
             self._watch()
             self.outbox.whenRelieved(self._relieved)
 
     def readerCaughtUp(self) -> None:
         """Go on with what the session left undone, in a moment: this may be the middle of a write."""
-        if self.session.stuck:
-            self._context.clock.callLater(0, self._goOn)
+        if self.session.suspended:
+            self._context.clock.callLater(0, self._continue)
 
-    def _goOn(self) -> None:
+    def _continue(self) -> None:
         if self.session.state is ConnectionState.OPEN:
             self.work(b"")
 
     def _watch(self) -> None:
-        self._room = self.outbox.room
+        self._room = self.outbox.space
         self._look = self._context.clock.callLater(READ_TIMEOUT, self._lookAtReader)
 
     def _lookAtReader(self) -> None:
-        if self.outbox.room > self._room:
+        if self.outbox.space > self._room:
             self._watch()
         else:
             self.session.slow()
@@ -65,5 +65,5 @@ class PullStreamProtocol(StreamProtocol):
         if self._look is not None and self._look.active():
             self._look.cancel()
         self._look = None
-        self.reading.go(PullPause.UNREAD)
+        self.readPauses.resume(PullPause.UNREAD)
         self.readerCaughtUp()

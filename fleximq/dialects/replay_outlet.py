@@ -77,7 +77,7 @@ class ReplayOutlet:
 
     def close(self) -> None:
         """Take back what was lent as soon as it is not needed."""
-        if self._outbox.room == self._outbox.limit:
+        if self._outbox.space == self._outbox.limit:
             self._takeBack()
         else:
             self._outbox.whenRelieved(self._takeBack)

@@ -36,6 +36,7 @@ from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
@@ -94,7 +95,7 @@ class Session(metaclass=ABCMeta):
         self.answers: Answers | None = None
         self.address = address
         self.client: ConnectedClient | None = None
-        self.pace: ConnectionRate | None = None
+        self.rate: ConnectionRate | None = None
         self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None
         self.admission: IAdmission = context.admission
@@ -104,19 +105,19 @@ class Session(metaclass=ABCMeta):
         self._expiry: CredentialExpiry | None = None
         self.heard = self._began = context.clock.seconds()
         self.listening = True
-        self.stuck = False
+        self.suspended = False
         self.reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
         )
 
     @property
-    def owed(self) -> int:
+    def pendingAnswerBytes(self) -> int:
         """How many bytes of answers wait until a publication is safe."""
         return 0 if self.answers is None else self.answers.size
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of something that the peer has begun to say."""
         return 0
 
@@ -125,7 +126,7 @@ class Session(metaclass=ABCMeta):
         """Whether it is not known yet whose credentials it was shown."""
         return self.state is ConnectionState.CHECKING
 
-    def lastHeard(self) -> float:
+    def lastReceived(self) -> float:
         """Return when the peer was last heard; now, while it is not listened to."""
         return self.heard if self.listening else self.context.clock.seconds()
 
@@ -138,10 +139,10 @@ class Session(metaclass=ABCMeta):
     def opened(self) -> None:
         """The connection is up; called once, before anything is received."""
 
-    def mayGoOn(self, held: int) -> bool:
+    def mayReceive(self, held: int) -> bool:
         """Tell whether a peer that was not let in yet may say more; it is refused where credentials take less.
 
-        :param held: how many bytes are kept of what it has begun.
+        :param buffered: how many bytes are kept of what it has begun.
         """
         if held > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
             self.attempt(_raiseTooLarge)
@@ -212,7 +213,7 @@ class Session(metaclass=ABCMeta):
         self.client = client
         meter = self.context.rates.meter(principal)
         if meter is not None:
-            self.pace = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
+            self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = ConnectionState.OPEN
         self.handshakeDone()
         if who is not None and who.expires is not None:
@@ -236,8 +237,8 @@ class Session(metaclass=ABCMeta):
 
         :raises TooManyRequests: that is over the client's rate.
         """
-        if self.pace is not None:
-            self.pace.subscribing()
+        if self.rate is not None:
+            self.rate.subscribing()
 
     def refusal(self) -> str | None:
         """Return why this peer may not come in at all, whatever it shows, or None."""
@@ -252,7 +253,7 @@ class Session(metaclass=ABCMeta):
             check, self._check = self._check, None
             check.cancel()
 
-    def cameAt(self, seconds: float) -> None:
+    def arrivedAt(self, seconds: float) -> None:
         """Count the handshake's deadline from this time of the clock instead of from now."""
         if self._deadline is not None:
             end = seconds + self.context.settings.handshakeTimeout
@@ -301,12 +302,17 @@ class Session(metaclass=ABCMeta):
         """Do something for the peer and answer what goes wrong; what nobody foresaw is logged and ends it."""
         try:
             act()
-        except BrokerError as error:
+        except Exception as error:
+            self.unexpected(error)
+
+    def unexpected(self, error: Exception) -> None:
+        """Answer an error of the work for this peer; any but a BrokerError is logged and ends the connection."""
+        if isinstance(error, BrokerError):
             self.failed(error)
-        except Exception:
-            self._log.failure("{dialect}: a read could not be worked through", dialect=self.dialect)
-            self.failed(BrokerError("internal error"))
-            self.end("internal error")
+            return
+        self._log.failure("{dialect}: a read could not be worked through", Failure(error), dialect=self.dialect)
+        self.failed(BrokerError("internal error"))
+        self.end("internal error")
 
     def failed(self, error: BrokerError) -> None:
         """Answer what a client did wrong, and close if it cannot be got over."""
@@ -318,9 +324,9 @@ class Session(metaclass=ABCMeta):
     def counted(self, error: BrokerError) -> None:
         """Count and log what a client did wrong."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
-        unsaid = self.context.seldom.passes(self.context.clock.seconds())
-        if unsaid is not None:
-            self._log.debug("{who}: {error}{more}", who=self._who(), error=error, more=_more(unsaid))
+        suppressed = self.context.logLimit.passes(self.context.clock.seconds())
+        if suppressed is not None:
+            self._log.debug("{who}: {error}{more}", who=self._label(), error=error, more=_more(suppressed))
 
     def expel(self, error: BrokerError) -> None:
         """Tell a client why it may stay no longer, and close; it is brought nothing more while that takes time."""
@@ -332,7 +338,7 @@ class Session(metaclass=ABCMeta):
 
     def slow(self) -> None:
         """The peer does not read what it asked for."""
-        self._log.warn("{who} reads too slowly: disconnected", who=self._who())
+        self._log.warn("{who} reads too slowly: disconnected", who=self._label())
         self.abort("slow consumer")
 
     def inputEnded(self) -> None:
@@ -359,23 +365,23 @@ class Session(metaclass=ABCMeta):
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
         self.outbox.stopProducing()
-        if self.pace is not None:
-            self.pace.close()
+        if self.rate is not None:
+            self.rate.close()
         if self.client is not None:
             self.broker.leave(self.client, reason)
             self._flapped(self.client)
         else:
-            self.broker.observers.counted(f"not let in: {reason}", 1)
+            self.broker.observers.counted(CountedEvent(EventFamily.NOT_LET_IN, reason), 1)
         self.left()
-        self._sayLeft(reason)
+        self._logLeft(reason)
 
-    def _sayLeft(self, reason: str) -> None:
+    def _logLeft(self, reason: str) -> None:
         """Say who has left; of those who were never let in, not of each."""
-        unsaid = 0 if self.client is not None else self.context.seldom.passes(self.context.clock.seconds())
-        if unsaid is not None:
+        suppressed = 0 if self.client is not None else self.context.logLimit.passes(self.context.clock.seconds())
+        if suppressed is not None:
             self._log.info(
                 "{who} left: {reason}{more}",
-                who=self._who(), reason=reason, more=_more(unsaid), event="left", **self._account(),
+                who=self._label(), reason=reason, more=_more(suppressed), event="left", **self._account(),
             )  # fmt: skip
 
     def _flapped(self, client: ConnectedClient) -> None:
@@ -400,7 +406,7 @@ class Session(metaclass=ABCMeta):
             "messages_out": traffic.messagesOut,
         }
 
-    def _who(self) -> str:
+    def _label(self) -> str:
         return self.client.name if self.client is not None else f"{self.dialect} peer at {peerAddress(self.address)}"
 
     def _handshakeLate(self) -> None:
@@ -416,9 +422,9 @@ class StreamSession(Session):
         """Work through what was read, or what the face has cut out of that; raises nothing but BrokerError."""
 
 
-def _more(unsaid: int) -> str:
+def _more(suppressed: int) -> str:
     """Return the end of a line that says how many like it were left out."""
-    return f" ({unsaid} more lines left out)" if unsaid else ""
+    return f" ({suppressed} more lines left out)" if suppressed else ""
 
 
 def _decide(

@@ -38,20 +38,21 @@ class StreamProtocol(Protocol):
     ``connectedAt`` is the clock's time at which the connection was made, if others looked at it first; the handshake's
     deadline counts from there.
 
-    :param speak: makes the session: a :class:`fleximq.dialects.session.StreamSession` class or the like.
+    :param makeSession: makes the session: a :class:`fleximq.dialects.session.StreamSession` class or the like.
     """
 
     connectedAt: float | None = None
 
-    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
+    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
         self._context = context
         self._turn = context.turn
         self._seconds = context.clock.seconds
         self._fullRead, self._mostRead = sys.maxsize, READ_MOST
-        self._speak = speak
-        self.session: StreamSession = None  # type: ignore[assignment]  # these three are there from connectionMade on
+        self._makeSession = makeSession
+        self.session: StreamSession = None  # type: ignore[assignment]  # these four are there from connectionMade on
         self.outbox: Outbox = None  # type: ignore[assignment]
-        self.reading: ReadPauses = None  # type: ignore[assignment]
+        self.receive: Callable[[bytes], None] = None  # type: ignore[assignment]
+        self.readPauses: ReadPauses = None  # type: ignore[assignment]
         self._early: EarlyInput | None = None  # while credentials are checked
 
     def connectionMade(self) -> None:
@@ -60,14 +61,15 @@ class StreamProtocol(Protocol):
         self._mostRead = min(READ_MOST, maxReadBytes(self._context.rates.rules))
         self._fullRead = tune(transport, self._mostRead)
         context = self._context
-        self.reading = ReadPauses(transport, self._listening)
+        self.readPauses = ReadPauses(transport, self._listening)
         mark = markOf(context.settings.limits.outboxBytes)
         self.outbox = Outbox(transport, self._turn, mark, self._slow, context.policy)
-        self.session = self._speak(context, self.outbox, transport.getPeer())
+        self.session = self._makeSession(context, self.outbox, transport.getPeer())
         self.session.certificate = partial(certificateOf, transport)
         self.session.checking = self._checking
+        self.receive = self.receiver()
         if self.connectedAt is not None:
-            self.session.cameAt(self.connectedAt)
+            self.session.arrivedAt(self.connectedAt)
         self.session.opened()
 
     def dataReceived(self, data: bytes) -> None:
@@ -88,55 +90,59 @@ class StreamProtocol(Protocol):
     def work(self, data: bytes) -> None:
         """Let the session work through these bytes, and answer what goes wrong. May be called outside of a read."""
         session = self.session
-        session.attempt(partial(self.feed, data))
+        try:
+            self.receive(data)
+        except Exception as error:
+            session.unexpected(error)
         client = session.client
-        if client is not None and session.broker.hasPendingPublications(client):
+        if client is not None and client.lastRun and session.broker.hasPendingPublications(client):
             pausePublisher(session, client, self)
-        if session.pace is not None:
-            session.pace.settle(self.reading)
+        if session.rate is not None:
+            session.rate.charge(self.readPauses)
 
-    def feed(self, data: bytes) -> None:
-        """Hand these bytes to the session; for protocols that cut them up themselves."""
-        self.session.received(data)
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return the function that takes each read; a protocol that cuts reads up itself overrides this."""
+        return self.session.received
 
     def resume(self) -> None:
         """Let the session go on behind a check of credentials; for protocols that have kept something themselves."""
         self.session.resume()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of something unfinished; for protocols that cut it up themselves."""
-        return self.session.held
+        return self.session.buffered
 
     def _mayWork(self, data: bytes) -> bool:
         """Say whether a read may be worked through now; it is kept while credentials are checked."""
         if self._early is not None:
             self._early.keep(data)
             return False
-        return self.session.state is ConnectionState.WAITING and self.session.mayGoOn(self.held)
+        return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.buffered)
 
     def _checking(self, waits: bool) -> None:
         """Read nothing while credentials are checked; then go on with what was said behind them."""
         if waits:
             self._early = self._early or EarlyInput()
-            self.reading.stop(CredentialWait.CHECKED)
+            self.readPauses.pause(CredentialWait.CHECKED)
         elif self._early is not None:
             early, self._early = self._early, None
-            self._goOnWith(early)
+            self._continueWith(early)
 
-    def _goOnWith(self, early: EarlyInput) -> None:
+    def _continueWith(self, early: EarlyInput) -> None:
         session = self.session
         if session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             session.attempt(self.resume)
-            if session.client is not None and session.broker.hasPendingPublications(session.client):
-                pausePublisher(session, session.client, self)
+            client = session.client
+            if client is not None and client.lastRun and session.broker.hasPendingPublications(client):
+                pausePublisher(session, client, self)
         data = early.take()
         if data:
             self.dataReceived(data)
         if self._early is not None:  # there is something to check again
             self._early.ended = early.ended
             return
-        self.reading.go(CredentialWait.CHECKED)
+        self.readPauses.resume(CredentialWait.CHECKED)
         if early.ended:
             self.readConnectionLost()
 
@@ -170,18 +176,18 @@ class StreamProtocol(Protocol):
 
 
 class StreamFactory(Factory):
-    """Builds the stream protocols of one dialect for one listener; ``face`` is their class."""
+    """Builds the stream protocols of one dialect for one listener; ``protocolClass`` is their class."""
 
     noisy = False
-    face: ClassVar[type[StreamProtocol]] = StreamProtocol
+    protocolClass: ClassVar[type[StreamProtocol]] = StreamProtocol
 
-    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
+    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
         self._context = context
-        self._speak = speak
+        self._makeSession = makeSession
 
     def buildProtocol(self, addr: IAddress | None) -> StreamProtocol:
         """Return a protocol for a new connection."""
-        protocol = self.face(self._context, self._speak)
+        protocol = self.protocolClass(self._context, self._makeSession)
         protocol.factory = self
         return protocol
 

@@ -26,7 +26,7 @@ from fleximq.pipeline.errors import (
 )
 from fleximq.status import Status
 from fleximq.values.urls import Url
-from fleximq.wire.large_value import unpackedApart
+from fleximq.wire.large_value import unpackLarge
 
 #: Seconds to wait for a broker that is unreachable or temporarily unavailable.
 PATIENCE = 30.0
@@ -95,7 +95,7 @@ class Place:
                 name="pipeline",
                 tls=self._tls(),
                 reconnect=None,
-                keepAlive=None,
+                keep_alive=None,
             )
         except SettingError as error:
             raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
@@ -197,7 +197,7 @@ class BrokerLink:
 
     def askLarge(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """Do the same; a large last value of the answered map is a view of the received bytes, not a copy."""
-        return unpackedApart(self._again(lambda client: client.askPacked(path, arguments)))
+        return unpackLarge(self._again(lambda client: client.ask_packed(path, arguments)))
 
     def _again(self, use: Callable[[Client], T]) -> T:
         deadline, pause = self._now() + self.place.patience, _PAUSE

@@ -192,7 +192,7 @@ def _rest(
 
 
 def _kept(id: str, wanted: Range, bounds: TopicBounds, options: SourceOptions) -> Range | None:
-    """Return the part of a range that the journal has; warn of records that retention removed before they were sealed."""
+    """Return the part of a range that the journal has; warn of records that were removed before they were sealed."""
     start, end = wanted
     if start < bounds.first:
         gone = bounds.first if end is None else min(end, bounds.first)

@@ -1,7 +1,7 @@
 """The broker as a service: made from the settings, stopped with the process."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import BrokerRules
 from fleximq.config.journal_options import timeToLiveOf
@@ -25,9 +26,14 @@ from fleximq.wire.ulids import newUlid
 _log = Logger("fleximq.services.broker")
 
 
-def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal) -> Broker:
-    """Return a broker that follows these settings."""
-    return Broker(
+def makeBroker(
+    clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
+) -> Broker:
+    """Return a broker that follows these settings.
+
+    :param dialects: names of the installed dialects.
+    """
+    return assemble(
         clock,
         journal,
         randomHex=_randomHex,
@@ -36,6 +42,7 @@ def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal
         rules=rulesOf(settings),
         afterwards=turn.flush,
         publishing=turn.publishing,
+        dialects=dialects,
     )
 
 
@@ -52,7 +59,7 @@ def rulesOf(settings: Settings) -> BrokerRules:
         retain=settings.retain,
         messageTtl=tuple(timeToLiveOf(line) for line in settings.messageTtl),
         idempotenceWindow=settings.idempotenceWindow,
-        minimqIdempotent=settings.minimqIdempotent,
+        deduplicatedDialects=("fleximq", "minimq") if settings.minimqIdempotent else ("fleximq",),
         durableGrace=settings.durableGrace,
         history=settings.history,
         limits=settings.limits,
@@ -62,18 +69,18 @@ def rulesOf(settings: Settings) -> BrokerRules:
 class BrokerService(MultiService):
     """Holds the extensions; when it is stopped, it ends the broker's connections, then these, then its timers.
 
-    :param patience: returns how many seconds connections have for their end.
+    :param timeout: returns how many seconds connections have for their end.
     """
 
-    def __init__(self, broker: Broker, guests: OpenConnections, patience: Callable[[], float]) -> None:
+    def __init__(self, broker: Broker, connections: OpenConnections, timeout: Callable[[], float]) -> None:
         super().__init__()
         self.broker = broker
-        self._guests = guests
-        self._patience = patience
+        self._connections = connections
+        self._timeout = timeout
 
     def stopService(self) -> "Deferred[Any]":
         """Say goodbye to everybody, stop the extensions, then cancel everything timed."""
-        stopping: Deferred[Any] = self._guests.dismiss(self._patience())
+        stopping: Deferred[Any] = self._connections.dismiss(self._timeout())
         stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
         return stopping.addBoth(lambda ignored: self.broker.stop())
 

@@ -15,7 +15,7 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
-from fleximq.endpoints.listen import Ground, Listen, WebListen
+from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.services.broker_service import BrokerService, makeBroker
@@ -46,22 +46,23 @@ from fleximq.services.web_site import Web
 from fleximq.startup.configuration_check import configurationOf
 
 #: What is spoken where there is only HTTP.
-_NOTHING = ListenerDialects({}, {}, {}, ())
+_NO_DIALECTS = ListenerDialects({}, {}, {}, ())
 
 
 def compose(
     reactor: Any,
     settings: Settings,
-    depart: Callable[[str], NoReturn] | None = None,
+    abortStart: Callable[[str], NoReturn] | None = None,
     registry: Registry | None = None,
-    departLate: Callable[[str, Any], None] | None = None,
+    abortRun: Callable[[str, Any], None] | None = None,
     environment: Mapping[str, str] = os.environ,
     reload: Reload | None = None,
 ) -> MultiService:
     """Return a service that is the broker with all its listeners; nothing is open before it starts.
 
-    :param depart: called with a sentence if the journal or a listener cannot be opened; by default it ends the process.
-    :param departLate: called with a sentence and the reactor if that turns out when it runs; by default as well.
+    :param abortStart: called with a sentence if the journal or a listener cannot be opened; by default it ends the
+    process.
+    :param abortRun: called with a sentence and the reactor if that turns out when it runs; by default as well.
     :param registry: which plug-ins there are; by default those that are installed.
     :param environment: what spawned programs inherit of it, and where the service manager is told how things are.
     :param reload: holds the same settings, and is told who follows others; by default there are never any.
@@ -70,44 +71,46 @@ def compose(
     registry = registry or installed()
     reload = reload or Reload(settings, lambda: settings)
     contexts: list[Context] = []
-    ground = Ground.of(settings, registry.dialects)
+    ground = ListenDefaults.of(settings, registry.dialects)
     departure = StartupFailure({})
-    depart = depart or departure
-    departLate = departLate or departure.late
+    abortStart = abortStart or departure
+    abortRun = abortRun or departure.duringRun
     turn = WriteTurn(reactor)
-    bell = Wakeup(reactor)
-    journal = makeJournal(bell, settings, turn, lambda event, number: broker.observers.counted(event, number))
+    wakeup = Wakeup(reactor)
+    journal = makeJournal(wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number))
     broker = makeBroker(reactor, settings, turn, journal)
-    whole = _whole(reactor, journal, broker, depart, bell)
+    whole = _whole(reactor, journal, broker, abortStart, wakeup)
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
-    guests = OpenConnections(reactor)
-    paces = RateLimits.of(settings, reactor)
+    connections = OpenConnections(reactor)
+    rateLimits = RateLimits.of(settings, reactor)
     origins = originsOf(settings)
-    gate = ConnectionLimit(
-        reactor, settings.limits, lambda: len(broker.clients), counted, paces.connects, paces.flapping
+    connectionLimit = ConnectionLimit(
+        reactor, settings.limits, lambda: len(broker.clients), counted, rateLimits.connects, rateLimits.flapping
     )
     security = AccessPolicy.of(settings, reactor, counted)
-    brokerService = BrokerService(broker, guests, lambda: reload.settings.drainTimeout)
+    brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
     lag.setServiceParent(brokerService)
-    health = Health(broker, lag, lambda: listenersOf(whole), lambda: guests.leaving)
-    web = Web(reactor, broker, lambda: reload.settings, security, lag, health, lambda: gate.waiting)
+    health = Health(broker, lag, lambda: listenersOf(whole), lambda: connections.stopping)
+    web = Web(reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting)
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
         surroundings = ExtensionContext(broker, settings, reactor)
         extension = registry.extensions[chosen.name]
-        ExtensionService(extension, configuration, surroundings, depart).setServiceParent(brokerService)
+        ExtensionService(extension, configuration, surroundings, abortStart).setServiceParent(brokerService)
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
-        context = _context(broker, settings, reactor, turn, security, protection, policy, paces)
+        context = _context(broker, settings, reactor, turn, security, protection, policy, rateLimits)
         contexts.append(context)
-        spoken = guests.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NOTHING
-        entrance = _entrance(reactor, context, security, protection, web, paces, origins)
-        factory = _gated(gate, entrance.factoryFor(listen, spoken), listen, context)
-        ListenerService(reactor, listen, factory, depart, departLate, lambda: gate.refused).setServiceParent(parent)
+        dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
+        entrance = _entrance(reactor, context, security, protection, web, rateLimits, origins)
+        factory = _gated(connectionLimit, entrance.factoryFor(listen, dialects), listen, context)
+        ListenerService(
+            reactor, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
+        ).setServiceParent(parent)
 
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         listenOn(listen, whole)
@@ -115,18 +118,18 @@ def compose(
         # It stays open as long as the broker, so that whoever asks is told that it stops.
         listenOn(place, brokerService, speaks=False)
     for line in settings.spawn:
-        context = _context(broker, settings, reactor, turn, security, AnonymousAccess(), policy, paces)
+        context = _context(broker, settings, reactor, turn, security, AnonymousAccess(), policy, rateLimits)
         child = ChildService(reactor, line, context, environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
     readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
-    reload.begun, reload.ended = readiness.reloading, readiness.reloaded
-    reload.parties += [
+    reload.onBegin, reload.onEnd = readiness.reloading, readiness.reloaded
+    reload.participants += [
         securityParticipant(security, broker, reactor, counted),
         ListenerCertificates(listenersOf(whole)).prepare,
         brokerParticipant(broker),
-        limitParticipant(gate),
-        paces.prepare,
+        limitParticipant(connectionLimit),
+        rateLimits.prepare,
         contextParticipant(contexts),
         originsParticipant(origins),
     ]
@@ -147,10 +150,12 @@ def _tellServiceManager(
     return readiness
 
 
-def _whole(reactor: Any, journal: Any, broker: Broker, depart: Callable[[str], NoReturn], bell: Wakeup) -> MultiService:
+def _whole(
+    reactor: Any, journal: Any, broker: Broker, abortStart: Callable[[str], NoReturn], wakeup: Wakeup
+) -> MultiService:
     """Return the service that holds all others."""
     if journal.onDisk:
-        return JournalService(reactor, journal, partial(restore, broker, journal), depart, bell)
+        return JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
     return MultiService()
 
 
@@ -162,19 +167,25 @@ def _context(
     security: AccessPolicy,
     protection: AnonymousAccess,
     policy: Policy,
-    paces: RateLimits,
+    rateLimits: RateLimits,
 ) -> Context:
-    admission = paces.before(security.admissionFor(protection), broker.observers.counted)
-    return Context(broker, settings, reactor, turn, admission, policy, rates=paces.rates, flapping=paces.flapping)
+    admission = rateLimits.limited(security.admissionFor(protection), broker.observers.counted)
+    return Context(
+        broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping
+    )
 
 
-def _gated(gate: ConnectionLimit, factory: IProtocolFactory, listen: Listen, context: Context) -> IProtocolFactory:
+def _gated(
+    connectionLimit: ConnectionLimit, factory: IProtocolFactory, listen: Listen, context: Context
+) -> IProtocolFactory:
     """Return a factory behind the gate, which counts by the address that a proxy tells where there is one."""
     if not listen.proxied:
-        return gate.before(factory)
+        return connectionLimit.limited(factory)
     counted = context.broker.observers.counted
     deadline = context.settings.handshakeTimeout
-    return gate.before(ProxiedFactory(factory, gate.enterFrom, context.clock, deadline, counted), proxied=True)
+    return connectionLimit.limited(
+        ProxiedFactory(factory, connectionLimit.enterFrom, context.clock, deadline, counted), proxied=True
+    )
 
 
 def _entrance(
@@ -183,14 +194,14 @@ def _entrance(
     security: AccessPolicy,
     protection: AnonymousAccess,
     web: Web,
-    paces: RateLimits,
+    rateLimits: RateLimits,
     origins: Origins,
 ) -> ListenerFactory:
     settings = context.settings
     return ListenerFactory(
         reactor,
         context.admission,
-        paces.before(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),
+        rateLimits.limited(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),
         origins,
         settings.handshakeTimeout,
         context.broker.observers.counted,

@@ -57,8 +57,8 @@ class ExtensionContext:
 
     def watch(self, watcher: IRecordWatcher) -> None:
         """Tell a watcher what goes through the journal, until the extension stops."""
-        self.broker.records.add(watcher)
-        self._undo.append(lambda: self.broker.records.remove(watcher))
+        self.broker.recordWatchers.add(watcher)
+        self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
 
     def release(self) -> None:
         """Take back all that was registered."""
@@ -71,7 +71,7 @@ class ExtensionService(Service):
     """One extension, between its start and its end.
 
     :param configuration: its options, as it has checked them.
-    :param depart: called with a sentence if it says that it cannot start; does not return.
+    :param abortStart: called with a sentence if it says that it cannot start; does not return.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class ExtensionService(Service):
         extension: IBrokerExtension,
         configuration: Any,
         context: ExtensionContext,
-        depart: Callable[[str], NoReturn],
+        abortStart: Callable[[str], NoReturn],
     ) -> None:
         self.extension = extension
         self._configuration = configuration
         self._context = context
-        self._depart = depart
+        self._abortStart = abortStart
         self._inner: Any = None
 
     def privilegedStartService(self) -> None:
@@ -131,7 +131,7 @@ class ExtensionService(Service):
             step()
         except SettingError as error:
             self._putAside()
-            self._depart(f"extension {self.extension.name}: {error}")
+            self._abortStart(f"extension {self.extension.name}: {error}")
         except Exception:
             self._failed(Failure(), "start: the broker runs without it")
             self._putAside()

@@ -66,7 +66,7 @@ class Health:
     """The looks: ``live`` and ``ready`` are lists that others may add to.
 
     :param listeners: returns all that should be open.
-    :param leaving: tells whether the broker is about to stop.
+    :param stopping: tells whether the broker is about to stop.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class Health:
         broker: Broker,
         lag: LagService,
         listeners: Callable[[], Iterable[Any]],
-        leaving: Callable[[], bool] = lambda: False,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._broker = broker
         self._lag = lag
         self._listeners = listeners
-        self._leaving = leaving
+        self._stopping = stopping
         self.live: list[Look] = [lambda: self._late(LIVE_LAG)]
         self.ready: list[Look] = [self._journal, self._listening, self._draining, lambda: self._late(READY_LAG)]
 
@@ -100,8 +100,8 @@ class Health:
         return Check("listeners", not closed, words)
 
     def _draining(self) -> Check:
-        leaving = self._leaving()
-        return Check("draining", not leaving, "the broker is about to stop" if leaving else "no")
+        stopping = self._stopping()
+        return Check("draining", not stopping, "the broker is about to stop" if stopping else "no")
 
 
 def listenersOf(service: Iterable[Any]) -> list[ListenerService]:

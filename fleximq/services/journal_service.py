@@ -23,14 +23,15 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.interfaces import IJournal
 from fleximq.journal.memory_journal import MemoryJournal
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.patterns import anyOf
 from fleximq.values.state_records import ClientIdsReserved
 
 if TYPE_CHECKING:
-    from fleximq.journal.disk_journal import DiskJournal, Recovered
+    from fleximq.journal.disk_journal import DiskJournal
+    from fleximq.journal.recovery.recovered_state import RecoveredJournal
 
 _log = Logger("fleximq.services.journal")
 
@@ -38,10 +39,10 @@ _log = Logger("fleximq.services.journal")
 CLEANING = 60.0
 
 
-def makeJournal(bell: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
+def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
     """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory.
 
-    :param bell: by which its threads reach the reactor.
+    :param wakeup: by which its threads reach the reactor.
     """
     if settings.journal is None:
         return MemoryJournal()
@@ -49,7 +50,7 @@ def makeJournal(bell: Wakeup, settings: Settings, turn: WriteTurn, counted: Call
 
     return DiskJournal(
         settings.journal,
-        callFromThread=partial(bell.call, _inTurn, turn),
+        callFromThread=partial(wakeup.call, _inTurn, turn),
         now=_microseconds,
         fsync=fsyncOf(settings.fsync),
         segmentBytes=settings.journalSegment,
@@ -61,9 +62,9 @@ def makeJournal(bell: Wakeup, settings: Settings, turn: WriteTurn, counted: Call
     )
 
 
-def _rulesOf(settings: Settings) -> Rules:
+def _rulesOf(settings: Settings) -> RetentionPolicy:
     """Return how long what is kept."""
-    return Rules(
+    return RetentionPolicy(
         durable=anyOf((*settings.durable, *settings.retain)),
         retained=anyOf(settings.retain),
         retentions=tuple(map(retentionOf, settings.retention)),
@@ -75,8 +76,8 @@ class JournalService(MultiService):
     """Holds the services that need the journal: they start when it is open, and it closes when they have ended.
 
     :param restore: is given what was found in it, before it begins to write.
-    :param depart: called with a sentence if it cannot be opened, or not be understood; does not return.
-    :param bell: rings for the journal's threads while it is open.
+    :param abortStart: called with a sentence if it cannot be opened, or not be understood; does not return.
+    :param wakeup: rings for the journal's threads while it is open.
     :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
     """
 
@@ -84,17 +85,17 @@ class JournalService(MultiService):
         self,
         reactor: Any,
         journal: "DiskJournal",
-        restore: Callable[["Recovered"], None],
-        depart: Callable[[str], NoReturn],
-        bell: Wakeup,
+        restore: Callable[["RecoveredJournal"], None],
+        abortStart: Callable[[str], NoReturn],
+        wakeup: Wakeup,
         onSignal: Callable[[int, Any], Any] = signal.signal,
     ) -> None:
         super().__init__()
         self.journal = journal
         self._reactor = reactor
         self._restore = restore
-        self._depart = depart
-        self._bell = bell
+        self._abortStart = abortStart
+        self._wakeup = wakeup
         self._onSignal = onSignal
         self._before: Any = None
         self._open = False
@@ -107,9 +108,9 @@ class JournalService(MultiService):
         try:
             found = self.journal.open()
         except JournalError as error:
-            self._depart(str(error))
+            self._abortStart(str(error))
         self._open = True
-        self._bell.hang()
+        self._wakeup.start()
         self._begin(found)
         self._before = self._onSignal(signal.SIGUSR2, self._signalled)
         for sentence in (*found.torn, *found.lost):
@@ -131,7 +132,7 @@ class JournalService(MultiService):
         """Let the journal keep things again after a fault, and say in the log whether it does."""
         self.journal.reopen(_reopened)
 
-    def _begin(self, found: "Recovered") -> None:
+    def _begin(self, found: "RecoveredJournal") -> None:
         try:
             self._restore(found)
             self.journal.begin()
@@ -143,7 +144,7 @@ class JournalService(MultiService):
 
     def _giveUp(self, sentence: str) -> None:
         self._close()
-        self._depart(sentence)
+        self._abortStart(sentence)
 
     def _close(self) -> None:
         if self._cleaning.running:
@@ -154,7 +155,7 @@ class JournalService(MultiService):
                 self._onSignal(signal.SIGUSR2, self._before)
                 self._before = None
             self.journal.close()
-            self._bell.takeDown()
+            self._wakeup.stop()
 
     def _clean(self) -> None:
         self.journal.look()
@@ -164,11 +165,11 @@ class JournalService(MultiService):
         self._reactor.callFromThread(self.reopen)  # a signal comes anywhere in the code, this in its own turn
 
 
-def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
+def restore(broker: Broker, journal: "DiskJournal", found: "RecoveredJournal") -> None:
     """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
-    journal.keeper = broker.keeper
-    broker.keeper.restore(found)
-    broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIdsReserved(until)))
+    journal.keeper = broker.checkpointer
+    broker.checkpointer.restore(found)
+    broker.clients.goOn(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:
@@ -188,7 +189,7 @@ def _failed(error: Exception) -> None:
     _log.failure("What was told by the journal failed", failure=Failure(error))
 
 
-def _cleaned(freed: Freed) -> None:
+def _cleaned(freed: FreedSpace) -> None:
     if freed.bytes:
         _log.info("What has expired was taken out of the journal: {bytes} bytes", bytes=freed.bytes)
 

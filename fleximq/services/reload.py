@@ -22,10 +22,10 @@ from fleximq.errors import Conflict, SettingError, Unauthorized
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
-from fleximq.startup.setting_changes import Difference, Refused, dangers, difference, merged
+from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
 
 #: Checks new settings, or raises SettingError; returns what makes a part of the broker follow them, and never fails.
-Party = Callable[[Settings], Callable[[], None]]
+Participant = Callable[[Settings], Callable[[], None]]
 
 _log = Logger("fleximq.services.reload")
 
@@ -33,16 +33,16 @@ _log = Logger("fleximq.services.reload")
 class Reload:
     """Holds the settings in force, and changes them.
 
-    ``parties`` are asked and changed in their order. ``begun`` and ``ended`` are told of each attempt.
+    ``parties`` are asked and changed in their order. ``onBegin`` and ``onEnd`` are told of each attempt.
 
     :param again: reads the settings as a start would; raises SettingError.
     """
 
     def __init__(self, settings: Settings, again: Callable[[], Settings]) -> None:
         self.settings = settings
-        self.parties: list[Party] = []
-        self.begun: Callable[[], object] = _nothing
-        self.ended: Callable[[], object] = _nothing
+        self.participants: list[Participant] = []
+        self.onBegin: Callable[[], object] = _nothing
+        self.onEnd: Callable[[], object] = _nothing
         self._again = again
 
     def reload(self) -> Difference:
@@ -50,27 +50,27 @@ class Reload:
 
         :raises Refused: something is wrong with them; nothing has changed.
         """
-        self.begun()
+        self.onBegin()
         try:
             return self._take(self._again())
-        except Refused as refused:
+        except SettingsRefused as refused:
             for sentence in refused.sentences:
                 _log.error("The settings stay as they are: {sentence}", sentence=sentence)
             raise
         except SettingError as error:
             _log.error("The settings stay as they are: {sentence}", sentence=error)
-            raise Refused([str(error)]) from error
+            raise SettingsRefused([str(error)]) from error
         except Exception as error:
             _log.failure("The settings stay as they are")
-            raise Refused(["internal error, see the log"]) from error
+            raise SettingsRefused(["internal error, see the log"]) from error
         finally:
-            self.ended()
+            self.onEnd()
 
     def signalled(self) -> None:
         """Reload for somebody who reads the log."""
         try:
             self.reload()
-        except Refused:
+        except SettingsRefused:
             pass
 
     def asked(self) -> dict[str, Any]:
@@ -80,24 +80,24 @@ class Reload:
         """
         try:
             found = self.reload()
-        except Refused as refused:
+        except SettingsRefused as refused:
             raise Conflict(str(refused)) from refused
         return {"changed": list(found.changed), "restart": list(found.waiting)}
 
     def _take(self, wanted: Settings) -> Difference:
-        sentences = list(dangers(self.settings, wanted))
+        sentences = list(lostProtections(self.settings, wanted))
         found = difference(self.settings, wanted)
         settings = merged(self.settings, wanted)
         steps: list[Callable[[], None]] = []
-        for party in self.parties:
+        for participant in self.participants:
             try:
-                steps.append(party(settings))
-            except Refused as refused:
+                steps.append(participant(settings))
+            except SettingsRefused as refused:
                 sentences += refused.sentences
             except SettingError as error:
                 sentences.append(str(error))
         if sentences:
-            raise Refused(sentences)
+            raise SettingsRefused(sentences)
         self.settings = settings
         for step in steps:
             try:
@@ -123,7 +123,7 @@ _securityLog = Logger("fleximq.services.parties")
 
 def securityParticipant(
     security: AccessPolicy, broker: Broker, reactor: Any, counted: Callable[[str, int], object]
-) -> Party:
+) -> Participant:
     """Let credentials and permissions change: who would not be let in any more is expelled, others get their rights."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
@@ -162,7 +162,7 @@ def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> N
         conversation.expel(Unauthorized("what this client may do could not be found out"))
 
 
-def brokerParticipant(broker: Broker) -> Party:
+def brokerParticipant(broker: Broker) -> Participant:
     """Let the broker's rules change."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
@@ -172,12 +172,12 @@ def brokerParticipant(broker: Broker) -> Party:
     return prepare
 
 
-def limitParticipant(gate: ConnectionLimit) -> Party:
+def limitParticipant(connectionLimit: ConnectionLimit) -> Participant:
     """Let change how many connections there may be."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         def follow() -> None:
-            gate.limits = settings.limits
+            connectionLimit.limits = settings.limits
 
         return follow
 
@@ -189,7 +189,7 @@ def originsOf(settings: Settings) -> Origins:
     return Origins(frozenset(settings.allowedOrigin), settings.allowAnonymous or bool(settings.auth))
 
 
-def originsParticipant(origins: Origins) -> Party:
+def originsParticipant(origins: Origins) -> Participant:
     """Let change which web pages may come."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
@@ -203,7 +203,7 @@ def originsParticipant(origins: Origins) -> Party:
     return prepare
 
 
-def contextParticipant(contexts: Iterable[Context]) -> Party:
+def contextParticipant(contexts: Iterable[Context]) -> Participant:
     """Let new connections, and new questions of those there are, find the new settings."""
 
     def prepare(settings: Settings) -> Callable[[], None]:

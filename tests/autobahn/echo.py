@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.session import Session
-from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
+from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.dialects.websocket.protocol import INVALID_PAYLOAD
 from fleximq.errors import BrokerError
 from fleximq.security.principal import Admitted
@@ -53,7 +53,7 @@ class EchoSession(Session):
         """There is no word for errors."""
 
 
-class TextFace(WebSocketFace):
+class TextFace(WebSocketSessionProtocol):
     """Takes texts quickly."""
 
     kinds: ClassVar[frozenset[int]] = frozenset({TEXT})
@@ -81,7 +81,7 @@ class BinaryFace(TextFace):
 class TextEchoFactory(WebSocketFactory):
     """Builds connections that take texts quickly."""
 
-    face = TextFace
+    protocolClass = TextFace
     subprotocol = "echo_text"
 
     def __init__(self, context: Context) -> None:
@@ -91,5 +91,5 @@ class TextEchoFactory(WebSocketFactory):
 class BinaryEchoFactory(TextEchoFactory):
     """Builds connections that take binary messages quickly."""
 
-    face = BinaryFace
+    protocolClass = BinaryFace
     subprotocol = "echo_binary"

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.values.message import Content, Message
 
 #: Seconds for which the tests' queues hide a delivery.
@@ -53,7 +53,7 @@ class World:
         """Remember a dead letter."""
         self.dead.append((name, message))
 
-    def makeQueue(self, **settings: Any) -> MakeQueue:
+    def makeQueue(self, **settings: Any) -> QueueFactory:
         """Return what makes queues in this world; keywords are fields of it."""
         chosen: dict[str, Any] = {
             "deadlines": self.deadlines,
@@ -64,7 +64,7 @@ class World:
             "onDead": self.onDead,
             "counted": self.counted,
         }
-        return MakeQueue(**{**chosen, **settings})
+        return QueueFactory(**{**chosen, **settings})
 
 
 class QueueCase(SynchronousTestCase):
@@ -75,7 +75,7 @@ class QueueCase(SynchronousTestCase):
         self.queue = self.make()
 
     def make(self, **settings: Any) -> Queue:
-        fields = {field.name for field in dataclasses.fields(MakeQueue)}
+        fields = {field.name for field in dataclasses.fields(QueueFactory)}
         known = {name: value for name, value in settings.items() if name in fields}
         others = {name: value for name, value in settings.items() if name not in fields}
         return self.world.makeQueue(**known)(**{"name": "t", **others})

@@ -73,11 +73,11 @@ class ObserversTests(SynchronousTestCase):
         """One that removes itself while being told disturbs nobody."""
         observers, last = self.observers, Witness()
 
-        class Once(Witness):
+        class Deduplication(Witness):
             def topicCreated(self, name: str) -> None:
                 observers.remove(self)
 
-        observers.add(Once())
+        observers.add(Deduplication())
         observers.add(last)
         observers.topicCreated("a")
         observers.topicCreated("b")

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.pending_requests import OpenRequests
+from fleximq.broker.pending_requests import PendingRequests
 from fleximq.errors import TooManyRequests
 from tests.broker.parts import Friend
 
@@ -18,7 +18,7 @@ class OpenRequestsTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Make them."""
         self.clock = Clock()
-        self.requests = OpenRequests(Deadlines(self.clock), 10.0, 3)
+        self.requests = PendingRequests(Deadlines(self.clock), 10.0, 3)
         self.friends = {name: Friend() for name in ("alice", "bob")}
         self.alice, self.bob = (
             ConnectedClient(1000 + place, "fleximq", name, peer=self.friends[name])
@@ -78,7 +78,7 @@ class OpenRequestsTests(SynchronousTestCase):
 
     def test_noDeadline(self) -> None:
         """With 0 for the time it never comes."""
-        self.requests = OpenRequests(Deadlines(self.clock), 0.0, 3)
+        self.requests = PendingRequests(Deadlines(self.clock), 0.0, 3)
         self.ask("r")
         self.clock.advance(1e6)
         self.assertEqual((self.failures(), self.requests.waiting(self.alice)), ([], 1))
@@ -143,7 +143,7 @@ class OpenRequestsTests(SynchronousTestCase):
     def test_everyRequestEndsOnce(self, steps: list[tuple[str, int, int, str]]) -> None:
         """Whatever happens in which order: what is open is what was opened and did not end, and nothing leaks."""
         clock = Clock()
-        requests = OpenRequests(Deadlines(clock), 10.0, 1000)
+        requests = PendingRequests(Deadlines(clock), 10.0, 1000)
         friends = [Friend() for _ in range(3)]
         clients = [ConnectedClient(1000 + place, "fleximq", "", peer=friend) for place, friend in enumerate(friends)]
         open_: dict[tuple[int, int, str], float] = {}

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.observers import PATIENCE, Tap
+from fleximq.broker.observers import MAX_FAILURES, Tap
 from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IForm, ISubscriber
 from tests.broker.parts import Collector, OneByOne, makeBroker, text
@@ -107,10 +107,10 @@ class TapTests(SynchronousTestCase):
     def test_patience(self) -> None:
         """After too many errors in a row it is taken off, which is told; one success in between begins anew."""
         tap = Broken()
-        tap.spared = frozenset({PATIENCE})
+        tap.spared = frozenset({MAX_FAILURES})
         self.broker.tap(tap, "#")
         self.broker.tap(tap, "a")
-        for _ in range(2 * PATIENCE + 5):
+        for _ in range(2 * MAX_FAILURES + 5):
             self.publish("a", "1")
-        self.assertEqual(tap.met, 2 * PATIENCE)
-        self.assertEqual(str(self.errors[-1]), f"{PATIENCE} publications in a row failed: the tap is taken off")
+        self.assertEqual(tap.met, 2 * MAX_FAILURES)
+        self.assertEqual(str(self.errors[-1]), f"{MAX_FAILURES} publications in a row failed: the tap is taken off")

@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 from fleximq.dialects.session import Session
-from fleximq.dialects.websocket.face import WebSocketFace, WebSocketFactory
+from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.errors import BadFraming, BadRequest, BrokerError, TooLarge
 from fleximq.security.principal import Admitted
 from fleximq.wire import websocket_frame
@@ -48,7 +48,7 @@ class Echo(Session):
         self.outbox.take(encodeFrame(websocket_frame.TEXT, f"error {int(error.status)}".encode()))
 
 
-class EchoFace(WebSocketFace):
+class EchoFace(WebSocketSessionProtocol):
     """Takes text and binary messages."""
 
     kinds = frozenset({websocket_frame.TEXT, websocket_frame.BINARY})
@@ -62,7 +62,7 @@ class EchoFace(WebSocketFace):
 class EchoFactory(WebSocketFactory):
     """Builds echoes."""
 
-    face = EchoFace
+    protocolClass = EchoFace
     subprotocol = "echo"
 
 

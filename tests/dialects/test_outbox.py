@@ -25,12 +25,12 @@ MEBIBYTE = 1 << 20
 class Pausing(StringTransport):
     """A string that asks its producer to stop once it holds ``room`` bytes, until :meth:`drain`."""
 
-    room = 100
+    space = 100
 
     def write(self, data: bytes) -> None:
         """Take the bytes, and pause the producer if they are many."""
         super().write(data)
-        if self.producer is not None and self.io.tell() > self.room:
+        if self.producer is not None and self.io.tell() > self.space:
             self.producer.pauseProducing()
 
     def drain(self) -> bytes:
@@ -167,10 +167,10 @@ class OutboxTests(SynchronousTestCase):
         transport = outbox._transport
         outbox.take(bytes(3 * MEBIBYTE))
         self.turn.flush()
-        rooms = [outbox.room]
+        rooms = [outbox.space]
         for _ in range(3):
             transport.drain()
-            rooms.append(outbox.room)
+            rooms.append(outbox.space)
         self.assertEqual(rooms, [5 * MEBIBYTE, 6 * MEBIBYTE, 7 * MEBIBYTE, 8 * MEBIBYTE])
 
     def test_close(self) -> None:

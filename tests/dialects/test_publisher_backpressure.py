@@ -28,7 +28,7 @@ class _Broker:
 class _Outbox:
     """Has room for 100 bytes."""
 
-    room = 100
+    space = 100
 
 
 class _Session:
@@ -36,20 +36,20 @@ class _Session:
 
     outbox = _Outbox()
 
-    def __init__(self, broker: _Broker, owed: int) -> None:
+    def __init__(self, broker: _Broker, pendingAnswerBytes: int) -> None:
         self.broker = broker
-        self.owed = owed
+        self.pendingAnswerBytes = pendingAnswerBytes
 
 
 class HoldBackTests(SynchronousTestCase):
     """After a read whose publications are on their way to the disk."""
 
-    def read(self, overloaded: bool = False, owed: int = 0) -> tuple[Publisher, list[Any]]:
+    def read(self, overloaded: bool = False, pendingAnswerBytes: int = 0) -> tuple[Publisher, list[Any]]:
         """Hold somebody back if need be; return him, and what may let him go on."""
         publisher = Publisher()
         broker = _Broker(overloaded)
         self.client = ConnectedClient(1000, "any", "any-1000")
-        session: Any = _Session(broker, owed)
+        session: Any = _Session(broker, pendingAnswerBytes)
         reader: Any = publisher
         pausePublisher(session, self.client, reader)
         self.assertIs(self.client.reader, publisher)
@@ -57,22 +57,22 @@ class HoldBackTests(SynchronousTestCase):
 
     def test_room(self) -> None:
         """Where there is room, he goes on being read."""
-        for owed in (0, 1, 100):
-            publisher, calls = self.read(owed=owed)
+        for pendingAnswerBytes in (0, 1, 100):
+            publisher, calls = self.read(pendingAnswerBytes=pendingAnswerBytes)
             self.assertEqual((publisher.read, calls), (True, []))
 
     def test_each(self) -> None:
         """When the journal is crowded, or his answers are more than he may leave unread, not until that is over."""
-        for overloaded, owed in ((True, 0), (False, 101)):
-            publisher, [call] = self.read(overloaded, owed)
+        for overloaded, pendingAnswerBytes in ((True, 0), (False, 101)):
+            publisher, [call] = self.read(overloaded, pendingAnswerBytes)
             self.assertFalse(publisher.read)
             call()
             self.assertEqual((publisher.read, publisher.listened), (True, [False, True]))
 
     def test_both(self) -> None:
         """Not until both are."""
-        publisher, [room, sent] = self.read(True, 101)
-        room()
+        publisher, [space, sent] = self.read(True, 101)
+        space()
         self.assertFalse(publisher.read)
         sent()
         self.assertTrue(publisher.read)

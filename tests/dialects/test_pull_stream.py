@@ -125,13 +125,13 @@ class PortionsTests(ConversationCase):
 
     def read(self, peer: Peer) -> bytes:
         """Take all that waits for a peer, and all that comes then."""
-        self.assertTrue(peer.protocol.session.stuck)
+        self.assertTrue(peer.protocol.session.suspended)
         peer.transport.producer.resumeProducing()
         said = peer.heard()
         self.assertFalse(peer.closed)
         self.clock.advance(0)
         self.clock.advance(0)
-        self.assertFalse(peer.protocol.session.stuck)
+        self.assertFalse(peer.protocol.session.suspended)
         return said + peer.heard()
 
     def test_minimq(self) -> None:
@@ -211,22 +211,22 @@ class ReasonTests(SynchronousTestCase):
 
     def test_all(self) -> None:
         """Reading goes on when every reason was taken back."""
-        self.protocol.reading.stop(PullPause.UNREAD)
-        self.protocol.reading.stop(PullPause.UNANSWERED)
-        self.protocol.reading.go(PullPause.UNREAD)
+        self.protocol.readPauses.pause(PullPause.UNREAD)
+        self.protocol.readPauses.pause(PullPause.UNANSWERED)
+        self.protocol.readPauses.resume(PullPause.UNREAD)
         self.assertTrue(self.peer.paused)
-        self.protocol.reading.go(PullPause.UNANSWERED)
+        self.protocol.readPauses.resume(PullPause.UNANSWERED)
         self.assertFalse(self.peer.paused)
 
     def test_once(self) -> None:
         """A reason given twice is taken back once."""
-        self.protocol.reading.stop(PullPause.UNREAD)
-        self.protocol.reading.stop(PullPause.UNREAD)
-        self.protocol.reading.go(PullPause.UNREAD)
+        self.protocol.readPauses.pause(PullPause.UNREAD)
+        self.protocol.readPauses.pause(PullPause.UNREAD)
+        self.protocol.readPauses.resume(PullPause.UNREAD)
         self.assertFalse(self.peer.paused)
 
     def test_needless(self) -> None:
         """Taking back what was not given changes nothing."""
-        self.protocol.reading.stop(PullPause.UNREAD)
-        self.protocol.reading.go(PullPause.UNANSWERED)
+        self.protocol.readPauses.pause(PullPause.UNREAD)
+        self.protocol.readPauses.resume(PullPause.UNANSWERED)
         self.assertTrue(self.peer.paused)

@@ -82,20 +82,20 @@ class SessionTests(SynchronousTestCase):
         """The deadline counts from when the connection came, if that is told; it may be over already."""
         self.clock.advance(3)
         self.session = self.make()
-        self.session.cameAt(0.0)
+        self.session.arrivedAt(0.0)
         self.clock.advance(1.9)
         self.assertFalse(self.transport.disconnecting)
         self.clock.advance(0.2)
         self.assertTrue(self.transport.disconnecting)
         self.session = self.make()
-        self.session.cameAt(0.0)
+        self.session.arrivedAt(0.0)
         self.clock.advance(0)
         self.assertTrue(self.transport.disconnecting)
 
     def test_cameAtWhenOpen(self) -> None:
         """Who is in already has no deadline."""
         self.session.letIn(NOBODY)
-        self.session.cameAt(-100.0)
+        self.session.arrivedAt(-100.0)
         self.clock.advance(100)
         self.assertFalse(self.transport.disconnecting)
 

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
-from fleximq.config.extension_options import Chosen
+from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import Registry, installed
 from fleximq.errors import SettingError
@@ -78,7 +78,7 @@ class Departed(Exception):
     """The start was ended with this sentence."""
 
 
-def depart(sentence: str) -> NoReturn:
+def abortStart(sentence: str) -> NoReturn:
     """End the start."""
     raise Departed(sentence)
 
@@ -96,7 +96,7 @@ class ExtensionServiceTests(SynchronousTestCase):
         """Return the service of a sample that raises these in its steps."""
         self.extension = SampleExtension(**raises)
         context = ExtensionContext(self.broker, Settings(), self.reactor)
-        return ExtensionService(self.extension, {"n": 1}, context, depart)
+        return ExtensionService(self.extension, {"n": 1}, context, abortStart)
 
     def started(self, **raises: Exception) -> ExtensionService:
         """Return the same, started as twistd does."""
@@ -208,7 +208,7 @@ class ComposeTests(SynchronousTestCase):
         other.name = "other"
         registry = Registry.of(installed().dialects.values(), [chosen, other])
         reactor: Any = MemoryReactorClock()
-        whole = compose(reactor, Settings(extension=(Chosen("sample", {"n": 2}),)), depart, registry)
+        whole = compose(reactor, Settings(extension=(EnabledExtension("sample", {"n": 2}),)), abortStart, registry)
         self.assertEqual(chosen.made, [])
         whole.privilegedStartService()
         whole.startService()
@@ -219,5 +219,5 @@ class ComposeTests(SynchronousTestCase):
     def test_unknown(self) -> None:
         """A name that nobody has is refused before anything starts."""
         registry = Registry.of(installed().dialects.values(), [])
-        settings = Settings(extension=(Chosen("x"),))
-        self.assertRaises(SettingError, compose, MemoryReactorClock(), settings, depart, registry)
+        settings = Settings(extension=(EnabledExtension("x"),))
+        self.assertRaises(SettingError, compose, MemoryReactorClock(), settings, abortStart, registry)

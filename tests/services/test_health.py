@@ -39,8 +39,8 @@ class HealthTests(SynchronousTestCase):
         self.lag = LagService(self.clock)
         self.lag.startService()
         self.places = [Place("tcp:1", object()), Place("tcp:2", object())]
-        self.leaving = False
-        self.health = Health(self.broker, self.lag, lambda: self.places, lambda: self.leaving)
+        self.stopping = False
+        self.health = Health(self.broker, self.lag, lambda: self.places, lambda: self.stopping)
 
     def bad(self) -> dict[str, str]:
         """Return what is wrong with its readiness."""
@@ -65,7 +65,7 @@ class HealthTests(SynchronousTestCase):
 
     def test_leaving(self) -> None:
         """Who is about to stop should get no clients."""
-        self.leaving = True
+        self.stopping = True
         self.assertEqual(self.bad(), {"draining": "the broker is about to stop"})
 
     def test_late(self) -> None:

@@ -29,8 +29,8 @@ class ProtocolNamesTests(SynchronousTestCase):
         folder.mkdir()
         self.made = makeCertificate(folder)
         self.reactor: Any = MemoryReactorClock()
-        gate = ConnectionLimit(Clock(), Limits(), lambda: 0, lambda event, number: None)
-        self.factory: Any = gate.before(Factory.forProtocol(Echo))
+        connectionLimit = ConnectionLimit(Clock(), Limits(), lambda: 0, lambda event, number: None)
+        self.factory: Any = connectionLimit.limited(Factory.forProtocol(Echo))
 
     def chosen(self, listening: Any, *names: str) -> str | None:
         """Return which of the client's names the server has chosen, once both have spoken."""

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.errors import Conflict, SettingError
 from fleximq.services.reload import Reload
-from fleximq.startup.setting_changes import Difference, Refused
+from fleximq.startup.setting_changes import Difference, SettingsRefused
 
 OLD, NEW = Settings(keepalive=1.0), Settings(keepalive=2.0, listen=("tcp:1",))
 
@@ -20,9 +20,9 @@ class ReloadTests(SynchronousTestCase):
         self.done: list[object] = []
         self.wanted: Settings | Exception = NEW
         self.reload = Reload(OLD, self.again)
-        self.reload.parties += [self.party("a"), self.party("b")]
-        self.reload.begun = lambda: self.done.append("begun")
-        self.reload.ended = lambda: self.done.append("ended")
+        self.reload.participants += [self.participant("a"), self.participant("b")]
+        self.reload.onBegin = lambda: self.done.append("begun")
+        self.reload.onEnd = lambda: self.done.append("ended")
 
     def again(self) -> Settings:
         """Read the settings."""
@@ -30,7 +30,7 @@ class ReloadTests(SynchronousTestCase):
             raise self.wanted
         return self.wanted
 
-    def party(self, name: str, error: Exception | None = None) -> Callable[[Settings], Callable[[], None]]:
+    def participant(self, name: str, error: Exception | None = None) -> Callable[[Settings], Callable[[], None]]:
         """Return a party that follows, or raises."""
 
         def prepare(settings: Settings) -> Callable[[], None]:
@@ -44,7 +44,7 @@ class ReloadTests(SynchronousTestCase):
     def sentences(self) -> tuple[str, ...]:
         """Return why a reload is refused; nothing has changed."""
         before = self.reload.settings
-        refused = self.assertRaises(Refused, self.reload.reload)
+        refused = self.assertRaises(SettingsRefused, self.reload.reload)
         self.assertIs(self.reload.settings, before)
         self.assertNotIn("a follows", self.done)
         self.assertEqual((self.done[0], self.done[-1]), ("begun", "ended"))
@@ -65,12 +65,15 @@ class ReloadTests(SynchronousTestCase):
 
     def test_wrong(self) -> None:
         """All that is wrong in them is said."""
-        self.wanted = Refused(["one", "two"])
+        self.wanted = SettingsRefused(["one", "two"])
         self.assertEqual(self.sentences(), ("one", "two"))
 
     def test_oneParty(self) -> None:
         """What one party finds wrong keeps all others from following; each is asked."""
-        self.reload.parties[1:1] = [self.party("c", SettingError("three")), self.party("d", Refused(["four", "five"]))]
+        self.reload.participants[1:1] = [
+            self.participant("c", SettingError("three")),
+            self.participant("d", SettingsRefused(["four", "five"])),
+        ]
         self.assertEqual(self.sentences(), ("three", "four", "five"))
         self.assertIn("b reads 2", self.done)
 
@@ -82,13 +85,13 @@ class ReloadTests(SynchronousTestCase):
 
     def test_unforeseen(self) -> None:
         """So does what nobody foresaw, which is logged."""
-        self.reload.parties.insert(0, self.party("c", RuntimeError("oh")))
+        self.reload.participants.insert(0, self.participant("c", RuntimeError("oh")))
         self.assertEqual(self.sentences(), ("internal error, see the log",))
         self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
 
     def test_cannotFollow(self) -> None:
         """A party that fails to follow is logged, and does not keep others from it."""
-        self.reload.parties.insert(0, lambda settings: lambda: [][1])
+        self.reload.participants.insert(0, lambda settings: lambda: [][1])
         self.reload.reload()
         self.assertEqual(self.done[-3:], ["a follows", "b follows", "ended"])
         self.assertEqual(len(self.flushLoggedErrors(IndexError)), 1)
@@ -96,11 +99,11 @@ class ReloadTests(SynchronousTestCase):
     def test_asked(self) -> None:
         """A client is answered the names, or a Conflict with all sentences."""
         self.assertEqual(self.reload.asked(), {"changed": ["keepalive"], "restart": ["listen"]})
-        self.wanted = Refused(["one", "two"])
+        self.wanted = SettingsRefused(["one", "two"])
         self.assertEqual(str(self.assertRaises(Conflict, self.reload.asked)), "one\ntwo")
 
     def test_signalled(self) -> None:
         """A signal is answered in the log only."""
-        self.wanted = Refused(["one"])
+        self.wanted = SettingsRefused(["one"])
         self.reload.signalled()
         self.assertIs(self.reload.settings, OLD)

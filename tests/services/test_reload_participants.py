@@ -12,7 +12,7 @@ from fleximq.errors import Unauthorized
 from fleximq.services.broker_service import BrokerService
 from fleximq.services.compose import compose
 from fleximq.services.reload import Reload
-from fleximq.startup.setting_changes import LIVE, Refused
+from fleximq.startup.setting_changes import LIVE, SettingsRefused
 from tests.dialects.conversations import HERE, Peer
 from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.websocket_peer import WebSocketPeer
@@ -159,7 +159,7 @@ TABLE: dict[str, tuple[Any, Callable[[Running], object], object, object]] = {
     "keepalive": (5, Running.pinged, False, True),
     "request-timeout": (1, Running.timedOut, [], [504]),
     "consume-wait": (5, Running.consumed, b"NO_MSG\nNO_MSG\n", b""),
-    "drain-timeout": (3, lambda case: case.broker()._patience(), 10.0, 3.0),
+    "drain-timeout": (3, lambda case: case.broker()._timeout(), 10.0, 3.0),
     "slow-consumer": ("drop", lambda case: type(case.outbox()._policy).__name__, "Disconnect", "Drop"),
     "bcast-echo": (True, lambda case: case.statuses(lambda peer: peer.tell("BCAST", {})), [], [None]),
     "strict-fleximq": (True, lambda case: case.tried(variant=POSITIONAL), 200, 400),
@@ -250,7 +250,7 @@ class SecurityTests(Running):
         peer = self.flexi().join()
         for path in (self.mktemp(), self.file("\0 this is none")):
             self.values = {**BEFORE, "auth": [f"apikeys:{path}"], "keepalive": 5}
-            self.assertRaises(Refused, self.reload.reload)
+            self.assertRaises(SettingsRefused, self.reload.reload)
             self.assertEqual((peer.barrier(), self.tried()), ([], 200))
             self.assertFalse(self.pinged())
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple, Protocol
 
-from fleximq.broker.consumer_groups import Groups
-from fleximq.broker.consumers.polled_subscriptions import Subscription, Subscriptions, keyOf
-from fleximq.broker.consumers.state_log import IDS, Noting, Openings
+from fleximq.broker.consumer_groups import ConsumerGroups
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, PolledSubscriptions, keyOf
+from fleximq.broker.consumers.state_log import IDS, OpeningLog, StateLog
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
-from fleximq.broker.publishing.deduplication import Idempotence
+from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.rules import TimesToLive
@@ -78,7 +78,7 @@ class Arrival(NamedTuple):
 _PRESUMED, _PRESUMED_IN_ALL = 256, 8192
 
 
-class Found(Protocol):
+class RestoredQueues(Protocol):
     """What a journal found when it was opened: the last snapshot, and how to go through what came after it."""
 
     @property
@@ -98,14 +98,14 @@ class Checkpointer:
 
     def __init__(
         self,
-        noting: Noting,
-        openings: Openings,
+        noting: StateLog,
+        openings: OpeningLog,
         topics: TopicTable,
-        subscriptions: Subscriptions,
+        subscriptions: PolledSubscriptions,
         queues: WorkQueues,
-        idempotence: Idempotence,
+        idempotence: RecentIds,
         timesToLive: TimesToLive,
-        groups: Groups,
+        groups: ConsumerGroups,
     ) -> None:
         self._noting = noting
         self._openings = openings
@@ -157,7 +157,7 @@ class Checkpointer:
             "groups": self._groups.snapshot(),
         }
 
-    def _stateOfSubscription(self, each: Subscription) -> QueueState:
+    def _stateOfSubscription(self, each: PolledSubscription) -> QueueState:
         idle = each.idleSince
         used = 0 if idle is None else round(idle * 1_000_000)
         return self._described(QueueState(keyOf(each.id), each.topic, each.qos, each.id, each.owner, 0), each, used)
@@ -166,7 +166,7 @@ class Checkpointer:
         state = QueueState(keyOfQueue(each.name), each.name, 1, 0, None, 0, consumed=each.everConsumed)
         return self._described(state, each, round(each.lastUsed * 1_000_000))
 
-    def _described(self, state: QueueState, each: Subscription | WorkQueue, used: int) -> QueueState:
+    def _described(self, state: QueueState, each: PolledSubscription | WorkQueue, used: int) -> QueueState:
         state.seen = self._noting.journal.end
         state.used = used
         if isinstance(each.queue, DurableQueue):
@@ -175,7 +175,7 @@ class Checkpointer:
 
     # -- a start -----------------------------------------------------------------------------------
 
-    def restore(self, found: Found) -> None:
+    def restore(self, found: RestoredQueues) -> None:
         """Make all queues what they were, before anybody is there to use them."""
         self.begin(found.snapshot)
         found.replay(self.restored, self.noted)

@@ -6,15 +6,16 @@ from functools import partial
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.presence import OwnMessages
-from fleximq.broker.publishing.slow_path import Publishing
+from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.queues.waiting_messages import OVERHEAD, costOf
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotRecorded
 from fleximq.limits import DEAD
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 
 #: What is counted when there are too many queues to make one for a dead letter.
-DROPPED_HOMELESS = "dropped: no queue for a dead letter"
+DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead letter")
 
 
 class DeadLetters:
@@ -22,14 +23,14 @@ class DeadLetters:
 
     :param ensure: lets a topic have a work queue, or raises :exc:`~fleximq.errors.NoCapacity`.
     :param retryAfter: seconds until a letter is tried again that could not be kept.
-    :param counted: is told of :data:`DROPPED_HOMELESS` letters.
+    :param counted: is told of :data:`DROPPED_UNDELIVERABLE` letters.
     """
 
     def __init__(
         self,
         broker: ConnectedClient,
         topics: TopicTable,
-        publishing: Publishing,
+        publishing: SlowPath,
         ensure: Callable[[str], object],
         deadlines: Deadlines,
         retryAfter: float,
@@ -58,7 +59,7 @@ class DeadLetters:
         try:
             self._ensure(topic)
         except NoCapacity:
-            self._counted(DROPPED_HOMELESS, 1)
+            self._counted(DROPPED_UNDELIVERABLE, 1)
             kept(None)
             return
         envelope = Envelope(self._topics.get(topic), self._broker, self._source)

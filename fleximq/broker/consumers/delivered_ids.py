@@ -17,7 +17,7 @@ _LOOK = 1000
 _new = tuple.__new__
 
 
-class Place(NamedTuple):
+class DeliveryIndex(NamedTuple):
     """Where a delivered message is: its queue, and its tag there."""
 
     queue: Queue
@@ -30,10 +30,10 @@ class _Namesakes:
     __slots__ = ("inFlight", "returned")
 
     def __init__(self) -> None:
-        self.inFlight: OrderedDict[Place, None] = OrderedDict()
-        self.returned: OrderedDict[Place, None] = OrderedDict()
+        self.inFlight: OrderedDict[DeliveryIndex, None] = OrderedDict()
+        self.returned: OrderedDict[DeliveryIndex, None] = OrderedDict()
 
-    def first(self, most: int) -> Iterable[Place]:
+    def first(self, most: int) -> Iterable[DeliveryIndex]:
         """Return so many of them, those in flight first."""
         return islice(chain(self.inFlight, self.returned), most)
 
@@ -42,16 +42,16 @@ class DeliveredIds:
     """Finds delivered messages by id, over all queues, in O(1) whatever the number of namesakes."""
 
     def __init__(self) -> None:
-        self._places: dict[str, Place | _Namesakes] = {}
+        self._places: dict[str, DeliveryIndex | _Namesakes] = {}
 
     def __len__(self) -> int:
         """Return the number of different ids."""
         return len(self._places)
 
-    def delivered(self, id: str, place: Place) -> None:
+    def delivered(self, id: str, place: DeliveryIndex) -> None:
         """Note that the message there was handed out, for the first time or again."""
         known = self._places.setdefault(id, place)
-        if isinstance(known, Place):
+        if isinstance(known, DeliveryIndex):
             if known == place:
                 return
             known = self._places[id] = self._withNamesakes(known)
@@ -64,18 +64,18 @@ class DeliveredIds:
         for tag, message, _ in deliveries:
             id = message.message_id or ""
             if id in places:
-                self.delivered(id, Place(queue, tag))
+                self.delivered(id, DeliveryIndex(queue, tag))
             else:
-                places[id] = _new(Place, (queue, tag))
+                places[id] = _new(DeliveryIndex, (queue, tag))
 
-    def returned(self, id: str, place: Place) -> None:
+    def returned(self, id: str, place: DeliveryIndex) -> None:
         """Note that the message there is in flight no longer but waits again."""
         known = self._places.get(id)
         if isinstance(known, _Namesakes):
             known.inFlight.pop(place, None)
             known.returned[place] = None
 
-    def forget(self, id: str, place: Place) -> None:
+    def forget(self, id: str, place: DeliveryIndex) -> None:
         """Note that the message there is gone."""
         known = self._places.get(id)
         if isinstance(known, _Namesakes):
@@ -85,20 +85,20 @@ class DeliveredIds:
                 return
         self._places.pop(id, None)
 
-    def meant(self, id: str, may: Callable[[str], bool] | None = None) -> Place | None:
+    def meant(self, id: str, may: Callable[[str], bool] | None = None) -> DeliveryIndex | None:
         """Return the place of the message that an acknowledgement of ``id`` means; None if there is none.
 
         :param may: tells whether it may be in the queue of this name; then only so many namesakes are looked at.
         """
         known = self._places.get(id)
         if may is not None:
-            places = (known,) if isinstance(known, Place) else known.first(_LOOK) if known else ()
+            places = (known,) if isinstance(known, DeliveryIndex) else known.first(_LOOK) if known else ()
             return next((place for place in places if may(place.queue.name)), None)
         if isinstance(known, _Namesakes):
             return next(iter(known.inFlight or known.returned))
         return known
 
-    def _withNamesakes(self, first: Place) -> _Namesakes:
+    def _withNamesakes(self, first: DeliveryIndex) -> _Namesakes:
         namesakes = _Namesakes()
         kind = namesakes.inFlight if first.queue.isInFlight(first.tag) else namesakes.returned
         kind[first] = None

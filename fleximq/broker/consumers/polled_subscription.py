@@ -2,7 +2,7 @@
 
 The rules are those of the BlipMQ document and of docs/dialects.rst: the delivered QoS is the lower of the
 publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: who
-publishes asks :meth:`Subscription.admits` of all subscriptions before any is filled. QoS0 messages are handed out
+publishes asks :meth:`PolledSubscription.admits` of all subscriptions before any is filled. QoS0 messages are handed out
 once and forgotten; they make room for others, oldest first. Both kinds come in their common order.
 
 A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; when the last
@@ -17,13 +17,13 @@ from zope.interface import implementer
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
-from fleximq.broker.queues.waiting_messages import ANY, Backlog, cost, costOf
+from fleximq.broker.queues.waiting_messages import ANY, WaitingMessages, cost, costOf
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
 
 
 @implementer(ISubscriber, IGuard)
-class Subscription:
+class PolledSubscription:
     """One subscription: a queue for what is tracked, and beside it the messages that are not.
 
     :param id: its number, from 1.
@@ -51,8 +51,8 @@ class Subscription:
         grace: float,
         kept: bool = False,
         counted: Callable[[str, int], None],
-        onAttached: Callable[[object, "Subscription"], None],
-        onGraceOver: Callable[["Subscription"], None],
+        onAttached: Callable[[object, "PolledSubscription"], None],
+        onGraceOver: Callable[["PolledSubscription"], None],
     ) -> None:
         self.id = id
         self.owner = owner
@@ -69,7 +69,7 @@ class Subscription:
         self._graceTime: Deadline | None = None
         self._idleSince = deadlines.seconds()
         self._closed = False
-        self._untracked = Backlog()
+        self._untracked = WaitingMessages()
         # For each untracked message the tag that the last tracked message before it has, or will have.
         self._after: deque[int] = deque()
 

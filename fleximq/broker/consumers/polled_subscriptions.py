@@ -7,18 +7,19 @@ owners only, and end when their grace time is over.
 
 from collections.abc import Callable, Iterator
 
-from fleximq.broker.consumers.polled_subscription import Subscription
+from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.queues.durable_queue import DurableQueue
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
-__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "Subscription", "Subscriptions", "keyOf"]
+__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscriptions", "keyOf"]
 
 #: BlipMQ document, "Error Codes", 404.
 UNKNOWN = "unknown subscription or delivery tag"
 #: What is counted when a subscription takes messages with it.
-DROPPED_EXPIRED = "dropped: subscription expired"
+DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "subscription expired")
 
 
 def keyOf(id: int) -> str:
@@ -26,7 +27,7 @@ def keyOf(id: int) -> str:
     return f"s:{id}"
 
 
-class Subscriptions:
+class PolledSubscriptions:
     """All subscriptions of a broker, by id and by the connections that use them.
 
     :param makeQueue: makes the queue of a subscription.
@@ -39,10 +40,10 @@ class Subscriptions:
 
     def __init__(
         self,
-        makeQueue: MakeQueue,
+        makeQueue: QueueFactory,
         *,
         grace: float,
-        onExpired: Callable[[Subscription], None],
+        onExpired: Callable[[PolledSubscription], None],
         keptGrace: float = 86400.0,
     ) -> None:
         self.lastId = 0
@@ -52,18 +53,18 @@ class Subscriptions:
         self._grace = grace
         self._keptGrace = keptGrace
         self._onExpired = onExpired
-        self._byId: dict[int, Subscription] = {}
-        self._byHolder: dict[object, dict[int, Subscription]] = {}
+        self._byId: dict[int, PolledSubscription] = {}
+        self._byHolder: dict[object, dict[int, PolledSubscription]] = {}
 
     def __len__(self) -> int:
         """Return the number of subscriptions."""
         return len(self._byId)
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[PolledSubscription]:
         """Iterate over all subscriptions in order of their ids; the loop may close them."""
         return iter(list(self._byId.values()))
 
-    def open(self, holder: object, owner: str | None, topic: str, qos: int, kept: bool = False) -> Subscription:
+    def open(self, holder: object, owner: str | None, topic: str, qos: int, kept: bool = False) -> PolledSubscription:
         """Make a new subscription and attach the holder, any hashable object that stands for a connection.
 
         The caller subscribes it to the topic. The same topic twice gives two subscriptions.
@@ -75,7 +76,7 @@ class Subscriptions:
         subscription.attach(holder)
         return subscription
 
-    def restore(self, state: QueueState, idle: float) -> Subscription:
+    def restore(self, state: QueueState, idle: float) -> PolledSubscription:
         """Make a subscription what the journal knows of it, and let its grace time run.
 
         :param idle: seconds that it was not used.
@@ -87,10 +88,10 @@ class Subscriptions:
         subscription.rest(idle)
         return subscription
 
-    def _add(self, id: int, owner: str | None, topic: str, qos: int, kept: bool) -> Subscription:
+    def _add(self, id: int, owner: str | None, topic: str, qos: int, kept: bool) -> PolledSubscription:
         kept = kept and self._makeQueue.keeps
         queue = self._makeQueue(topic, keyOf(id) if kept else "", dropsOldest=False)
-        subscription = self._byId[id] = Subscription(
+        subscription = self._byId[id] = PolledSubscription(
             id,
             owner,
             topic,
@@ -105,7 +106,7 @@ class Subscriptions:
         )
         return subscription
 
-    def find(self, id: int, owner: str | None) -> Subscription:
+    def find(self, id: int, owner: str | None) -> PolledSubscription:
         """Return the subscription with this id.
 
         :raises NotFound: when there is none, or it is another owner's: which of the two is not told.
@@ -138,10 +139,10 @@ class Subscriptions:
         self._byId.clear()
         self._byHolder.clear()
 
-    def _attached(self, holder: object, subscription: Subscription) -> None:
+    def _attached(self, holder: object, subscription: PolledSubscription) -> None:
         self._byHolder.setdefault(holder, {})[subscription.id] = subscription
 
-    def _graceOver(self, subscription: Subscription) -> None:
+    def _graceOver(self, subscription: PolledSubscription) -> None:
         del self._byId[subscription.id]
         dropped = subscription.close()
         if dropped:

@@ -12,7 +12,7 @@ from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.presence import OwnMessages
-from fleximq.broker.publishing.slow_path import Publishing
+from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NotFound, NotKept
 from fleximq.limits import DEAD
@@ -20,7 +20,7 @@ from fleximq.limits import DEAD
 #: So many messages are thrown away, or so many dead letters published, in one turn.
 PORTION, LETTERS = 1000, 100
 #: So often the journal may give nothing back before a message is left where it is.
-PATIENCE = 3
+MAX_READS = 3
 
 #: Is given how many messages it was, and why it were not more, if that was not all.
 Done = Callable[[int, str | None], None]
@@ -44,7 +44,7 @@ class Purged(Protocol):
         """Throw the oldest away, and return how many those were."""
 
 
-class Admin:
+class QueueAdmin:
     """Acts for an operator.
 
     :param broker: who publishes dead letters once more.
@@ -55,7 +55,7 @@ class Admin:
         broker: ConnectedClient,
         topics: TopicTable,
         workQueues: WorkQueueAccess,
-        publishing: Publishing,
+        publishing: SlowPath,
         deadlines: Deadlines,
     ) -> None:
         self._broker = broker
@@ -67,13 +67,13 @@ class Admin:
 
     def purge(self, queue: Purged, done: Done) -> None:
         """Throw away what waits in a queue now; what is in flight stays, and so does what comes meanwhile."""
-        self._discard(queue, queue.depth, 0, PATIENCE, done)
+        self._discard(queue, queue.depth, 0, MAX_READS, done)
 
     def _discard(self, queue: Purged, left: int, gone: int, patience: int, done: Done) -> None:
         thrown = queue.discard(min(left, PORTION))
         left, gone = left - thrown, gone + thrown
         if left > 0 and thrown:
-            self._deadlines.call(0, partial(self._discard, queue, left, gone, PATIENCE, done))
+            self._deadlines.call(0, partial(self._discard, queue, left, gone, MAX_READS, done))
         elif left > 0 and queue.loading and patience:
             queue.whenLoaded(partial(self._discard, queue, left, gone, patience - 1, done))
         else:
@@ -119,7 +119,7 @@ class _GivingBack:
     """One such act, from its first letter to its last."""
 
     def __init__(
-        self, admin: Admin, queue: WorkQueue, topic: str, number: int, deadlines: Deadlines, done: Done
+        self, admin: QueueAdmin, queue: WorkQueue, topic: str, number: int, deadlines: Deadlines, done: Done
     ) -> None:
         self._admin = admin
         self._queue = queue
@@ -128,7 +128,7 @@ class _GivingBack:
         self._deadlines = deadlines
         self._done = done
         self._given = self._untold = 0
-        self._patience = PATIENCE
+        self._patience = MAX_READS
         self._reason: str | None = None
 
     def goOn(self) -> None:

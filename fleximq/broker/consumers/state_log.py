@@ -5,7 +5,7 @@ Which subscriptions and work queues there are, told to the journal as they begin
 
 from collections.abc import Callable
 
-from fleximq.broker.consumers.polled_subscriptions import Subscription
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import keyOf as keyOfSubscription
 from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
@@ -21,7 +21,7 @@ IDS = "i:"
 _BLOCK = 1000
 
 
-class Openings:
+class OpeningLog:
     """Notes what is to be there again after a restart.
 
     ``lastId`` is the last id of a subscription that may have been given, as far as the journal knows.
@@ -31,7 +31,7 @@ class Openings:
         self.lastId = 0
         self._journal = journal
 
-    def subscribed(self, subscription: Subscription) -> None:
+    def subscribed(self, subscription: PolledSubscription) -> None:
         """Note that a subscription was opened, or at least that its id was given."""
         if subscription.kept:
             key, owner = keyOfSubscription(subscription.id), subscription.owner
@@ -40,10 +40,10 @@ class Openings:
             self.lastId = subscription.id + _BLOCK
             self._opened(IDS, "", 0, self.lastId, None)
 
-    def subscriptionExpired(self, subscription: Subscription) -> None:
+    def subscriptionExpired(self, subscription: PolledSubscription) -> None:
         """Note that a subscription has expired."""
         if subscription.kept:
-            self._journal.note(QueueClosed(keyOfSubscription(subscription.id)))
+            self._journal.appendState(QueueClosed(keyOfSubscription(subscription.id)))
 
     def queueOpened(self, queue: WorkQueue) -> None:
         """Note that a topic has a queue."""
@@ -53,23 +53,23 @@ class Openings:
     def queueExpired(self, queue: WorkQueue) -> None:
         """Note that a topic's queue has expired."""
         if queue.kept:
-            self._journal.note(QueueClosed(keyOfQueue(queue.name)))
+            self._journal.appendState(QueueClosed(keyOfQueue(queue.name)))
 
     def _opened(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
-        self._journal.note(QueueOpened(key, topic, qos, id, owner, self._journal.end))
+        self._journal.appendState(QueueOpened(key, topic, qos, id, owner, self._journal.end))
 
 
-Bury = Callable[[str, Message, Callable[[str | None], None]], None]
+DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
 
 
-class Noting:
+class StateLog:
     """Gathers the queues of which something is to be noted; provides
-    :class:`fleximq.broker.queues.durable_queue.Keeping`.
+    :class:`fleximq.broker.queues.durable_queue.QueueLog`.
 
     :param bury: brings a message to the dead letters and tells whether it is kept there, or why not.
     """
 
-    def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: Bury) -> None:
+    def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter) -> None:
         self.journal = journal
         self.deadLetter = deadLetter
         self._deadlines = deadlines
@@ -95,4 +95,4 @@ class Noting:
             changed, self._changed = self._changed, {}
             for queue in changed:
                 for note in queue.notes():
-                    self.journal.note(note)
+                    self.journal.appendState(note)

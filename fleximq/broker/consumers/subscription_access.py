@@ -7,10 +7,10 @@ The rules of each are in :mod:`fleximq.broker.consumers.polled_subscription`, wh
 from collections.abc import Sequence
 
 from fleximq.broker.authorization import permit, permits
-from fleximq.broker.consumers.polled_subscriptions import Subscription, Subscriptions
-from fleximq.broker.consumers.state_log import Openings
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, PolledSubscriptions
+from fleximq.broker.consumers.state_log import OpeningLog
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.errors import NoCapacity, SubscriptionFailed
@@ -24,24 +24,24 @@ def reasonOf(journal: IJournal) -> str | None:
     return None if health["state"] == "ok" else str(health["reason"])
 
 
-class Polling:
+class SubscriptionAccess:
     """Opens subscriptions, lets clients take from them, and ends them; ``subscriptions`` are all there are.
 
     ``limits`` says how many there may be; those that are there stay when it becomes less.
     """
 
     def __init__(
-        self, rules: BrokerRules, journal: IJournal, topics: TopicTable, openings: Openings, makeQueue: MakeQueue
+        self, rules: BrokerRules, journal: IJournal, topics: TopicTable, openings: OpeningLog, makeQueue: QueueFactory
     ) -> None:
         self.limits = rules.limits
         self._journal = journal
         self._topics = topics
         self._openings = openings
-        self.subscriptions = Subscriptions(
+        self.subscriptions = PolledSubscriptions(
             makeQueue, grace=rules.grace, keptGrace=rules.durableGrace, onExpired=self._expired
         )
 
-    def open(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> Subscription:
+    def open(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
         """See :meth:`fleximq.broker.broker.Broker.openSubscription`."""
         permit(client, Action.SUBSCRIBE, name)
         subscriptions = self.subscriptions
@@ -79,7 +79,7 @@ class Polling:
             client.consumed = True
         return deliveries
 
-    def loading(self, owner: str | None, id: int) -> Subscription | None:
+    def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
         """See :meth:`fleximq.broker.broker.Broker.loading`."""
         subscription = self.subscriptions.find(id, owner)
         return subscription if subscription.loading else None
@@ -96,6 +96,6 @@ class Polling:
         """Let go of the subscriptions that a client may not poll any more, as if it had left."""
         self.subscriptions.detach(client, lambda topic: not permits(client, Action.SUBSCRIBE, topic))
 
-    def _expired(self, subscription: Subscription) -> None:
+    def _expired(self, subscription: PolledSubscription) -> None:
         self._openings.subscriptionExpired(subscription)
         self._topics.unsubscribe(subscription, subscription.topic)

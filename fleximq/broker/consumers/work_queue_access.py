@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from fleximq.broker.authorization import permit, permits
-from fleximq.broker.consumers.state_log import Openings
+from fleximq.broker.consumers.state_log import OpeningLog
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.names import isOwn
@@ -35,8 +35,8 @@ class WorkQueueAccess:
         rules: BrokerRules,
         journal: IJournal,
         topics: TopicTable,
-        openings: Openings,
-        makeQueue: MakeQueue,
+        openings: OpeningLog,
+        makeQueue: QueueFactory,
         idOf: Callable[[Message], str],
         lasts: Callable[[str], bool],
     ) -> None:

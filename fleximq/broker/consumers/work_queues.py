@@ -12,22 +12,23 @@ from functools import partial
 
 from zope.interface import implementer
 
-from fleximq.broker.consumers.delivered_ids import DeliveredIds, Place
+from fleximq.broker.consumers.delivered_ids import DeliveredIds, DeliveryIndex
 from fleximq.broker.deadlines import TOLERANCE, Deadline
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue import QUEUED, Queue
-from fleximq.broker.queues.queue_factory import MakeQueue
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IJournal, ISubscriber
 from fleximq.limits import DEAD
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 
 #: What is counted when a queue takes messages with it.
-DROPPED_EXPIRED = "dropped: queue expired"
+DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
 
 
 #: So many ids are read back at once.
@@ -54,7 +55,7 @@ class WorkQueue:
         self,
         name: str,
         *,
-        makeQueue: MakeQueue,
+        makeQueue: QueueFactory,
         seconds: Callable[[], float],
         ids: DeliveredIds,
         idOf: Callable[[Message], str],
@@ -125,7 +126,7 @@ class WorkQueue:
         self._use()
         delivery = self._queue.take()
         if delivery is not None:
-            self._ids.delivered(delivery.message.message_id or "", Place(self._queue, delivery.tag))
+            self._ids.delivered(delivery.message.message_id or "", DeliveryIndex(self._queue, delivery.tag))
         return delivery
 
     def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
@@ -184,7 +185,7 @@ class WorkQueue:
         """Learn the id of what was handed out with this tag before a restart."""
         named = self._named(message)
         if isinstance(self._queue, DurableQueue) and self._queue.know(tag, named):
-            self._ids.delivered(named.message_id or "", Place(self._queue, tag))
+            self._ids.delivered(named.message_id or "", DeliveryIndex(self._queue, tag))
 
     def _use(self) -> None:
         if not self.everConsumed and isinstance(self._queue, DurableQueue):
@@ -198,7 +199,7 @@ class WorkQueue:
 
     def _moved(self, delivery: QueueDelivery, gone: bool) -> None:
         note = self._ids.forget if gone else self._ids.returned
-        note(delivery.message.message_id or "", Place(self._queue, delivery.tag))
+        note(delivery.message.message_id or "", DeliveryIndex(self._queue, delivery.tag))
 
 
 class WorkQueues:
@@ -215,7 +216,7 @@ class WorkQueues:
 
     def __init__(
         self,
-        makeQueue: MakeQueue,
+        makeQueue: QueueFactory,
         *,
         maxQueues: int,
         expiry: float,

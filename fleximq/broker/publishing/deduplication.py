@@ -10,7 +10,7 @@ A publisher that lost its connection cannot know what became of its last message
 have an id and are for a durable topic are stored again only if the first was refused, or is longer ago than the window.
 A repeat that comes while the first is on its way to the disk waits for the same commit, and is refused with it.
 
-What is remembered is bounded: beyond :data:`MOST_IDS` or :data:`MOST_BYTES` the oldest ids are forgotten before their
+What is remembered is bounded: beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten before their
 time, which is counted. An id costs 3 us.
 """
 
@@ -21,25 +21,26 @@ from functools import partial
 from typing import Any
 
 from fleximq.broker.envelope import Envelope, OnDecided
-from fleximq.broker.publishing.fan_out import Delivering
-from fleximq.broker.publishing.slow_path import Publishing
+from fleximq.broker.publishing.fan_out import FanOut
+from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError, NotKept
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.records import DIALECTS, StoredBatch, idsOf
 
-MOST_IDS = 1_000_000
-MOST_BYTES = 64 << 20
+MAX_IDS = 1_000_000
+MAX_BYTES = 64 << 20
 #: What an id takes besides its letters (measured on CPython 3.11).
 ENTRY_BYTES = 224
 #: What is counted when ids are forgotten because there are too many.
 FORGOTTEN = "ids forgotten early"
 #: What is counted when a repeat is not stored again.
-REPEATED = "repeated publications"
+REPEATED = CountedEvent(EventFamily.REPEATED)
 
 Key = tuple[str, str]
 
 
-class Claim:
+class PublicationKeys:
     """One run's ids, from the moment they are seen until the run is committed or refused.
 
     ``places`` are those of the messages that are new, ``number`` is the run's in the journal.
@@ -66,7 +67,7 @@ class Claim:
             kept(reason, (place,))
 
 
-class Idempotence:
+class RecentIds:
     """The ids of the window.
 
     :param window: microseconds for which an id is remembered.
@@ -81,8 +82,8 @@ class Idempotence:
         now: Callable[[], int],
         dialects: Collection[int],
         counted: Callable[[str, int], None],
-        mostIds: int = MOST_IDS,
-        mostBytes: int = MOST_BYTES,
+        mostIds: int = MAX_IDS,
+        mostBytes: int = MAX_BYTES,
     ) -> None:
         self._window = window
         self._now = now
@@ -90,7 +91,7 @@ class Idempotence:
         self._counted = counted
         self._mostIds = mostIds
         self._mostBytes = mostBytes
-        self._entries: dict[Key, int | Claim] = {}
+        self._entries: dict[Key, int | PublicationKeys] = {}
         self._order: deque[Key] = deque()
         self._size = 0
 
@@ -98,14 +99,14 @@ class Idempotence:
         """Return how many ids are remembered."""
         return len(self._entries)
 
-    def claim(self, topic: str, ids: Sequence[str], kept: OnDecided | None) -> tuple[Claim, int]:
+    def claim(self, topic: str, ids: Sequence[str], kept: OnDecided | None) -> tuple[PublicationKeys, int]:
         """Take hold of those of a run's ids that are new; return the claim, and the last run that repeats wait for.
 
         :param kept: told of repeats of what is not decided yet, when it is.
         """
         now = self._now()
         self._expire(now - self._window)
-        claim = Claim(topic, ids, now)
+        claim = PublicationKeys(topic, ids, now)
         entries = self._entries
         number = 0
         for place, id in enumerate(ids):
@@ -113,14 +114,14 @@ class Idempotence:
             if found is None:
                 claim.places.append(place)
                 self._add((topic, id), claim)
-            elif isinstance(found, Claim):
+            elif isinstance(found, PublicationKeys):
                 found.wait(id, kept, place)
                 number = max(number, found.number)
         if len(claim.places) < len(ids):
             self._counted(REPEATED, len(ids) - len(claim.places))
         return claim, number
 
-    def committed(self, claim: Claim) -> None:
+    def committed(self, claim: PublicationKeys) -> None:
         """Remember a run that was stored."""
         for place in claim.places:
             key = claim.topic, claim.ids[place]
@@ -128,7 +129,7 @@ class Idempotence:
                 self._entries[key] = claim.time
             claim.tell(key[1], None)
 
-    def refused(self, claim: Claim, places: Sequence[int], reason: str) -> None:
+    def refused(self, claim: PublicationKeys, places: Sequence[int], reason: str) -> None:
         """Let messages of these places be stored when they come again."""
         for place in reversed(places):
             key = claim.topic, claim.ids[place]
@@ -183,7 +184,7 @@ class Idempotence:
                 if id is not None:
                     self.remember(batch.topics[batch.topicOf[place]], id, batch.timestamps[place])
 
-    def _add(self, key: Key, entry: int | Claim) -> None:
+    def _add(self, key: Key, entry: int | PublicationKeys) -> None:
         self._entries[key] = entry
         self._order.append(key)
         self._size += ENTRY_BYTES + len(key[1])
@@ -201,38 +202,40 @@ class Idempotence:
         order, entries = self._order, self._entries
         while order:
             entry = entries.get(order[0])
-            if isinstance(entry, Claim) or (entry is not None and entry >= until):
+            if isinstance(entry, PublicationKeys) or (entry is not None and entry >= until):
                 return
             self._remove(order.popleft())
 
 
 #: Brings a run on its way, as :meth:`fleximq.broker.broker.Broker.publish` does.
-Bring = Callable[[Envelope, Any, int, OnDecided | None], None]
+Deliver = Callable[[Envelope, Any, int, OnDecided | None], None]
 
 
-def idempotenceOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> Idempotence:
+def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
     """Return the memory for ids that these rules ask for; ``seconds`` are those since 1970."""
-    return Idempotence(
+    return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
-        [DIALECTS[name] for name in ("fleximq", "minimq")[: 1 + rules.minimqIdempotent]],
+        [DIALECTS[name] for name in rules.deduplicatedDialects],
         counted,
     )
 
 
-class Once:
+class Deduplication:
     """Leaves out of runs what was published lately.
 
     :param active: False: nothing is left out.
     """
 
-    def __init__(self, active: bool, idempotence: Idempotence, delivering: Delivering, publishing: Publishing) -> None:
+    def __init__(self, active: bool, idempotence: RecentIds, delivering: FanOut, publishing: SlowPath) -> None:
         self._active = active
         self._idempotence = idempotence
         self._delivering = delivering
         self._publishing = publishing
 
-    def publish(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None, bring: Bring) -> None:
+    def publish(
+        self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None, bring: Deliver
+    ) -> None:
         """Let ``bring`` have those messages of a run that are no repeats.
 
         :param ids: one for each message.
@@ -264,7 +267,12 @@ class Once:
             claim.number = publisher.lastRun
 
     def _decided(
-        self, claim: Claim, places: Sequence[int], kept: OnDecided | None, reason: str | None, decided: Sequence[int]
+        self,
+        claim: PublicationKeys,
+        places: Sequence[int],
+        kept: OnDecided | None,
+        reason: str | None,
+        decided: Sequence[int],
     ) -> None:
         """The journal's word on claimed messages, whose places are those among the ones that were not repeats."""
         if kept is not None:

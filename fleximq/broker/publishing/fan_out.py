@@ -14,7 +14,7 @@ from fleximq.broker.topics.topic_table import TopicTable
 _NOBODY: tuple[None, None] = (None, None)
 
 
-class Delivering:
+class FanOut:
     """Hands runs to subscribers, now and without asking whether they want them."""
 
     def __init__(self, topics: TopicTable, clients: Clients) -> None:

@@ -15,13 +15,14 @@ from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: When so many bytes wait that are not recorded themselves, those who publish them should not be read.
 OVERLOAD_BYTES = 32 << 20
 #: What the journal refused is counted under this name.
-REFUSED = "refused: journal"
+REFUSED = CountedEvent(EventFamily.REFUSED_MESSAGES)
 
-Bring = Callable[[Envelope, Any, int], None]
+Deliver = Callable[[Envelope, Any, int], None]
 
 
 class _Run(NamedTuple):
@@ -32,11 +33,11 @@ class _Run(NamedTuple):
     number: int
     size: int
     recorded: bool
-    bring: Bring
+    bring: Deliver
     told: Callable[[str | None], None] | None = None
 
 
-class Recording:
+class PendingCommits:
     """The way of publications through the journal.
 
     :param deliver: brings a run to its topic's subscribers.
@@ -49,7 +50,7 @@ class Recording:
         self,
         journal: IJournal,
         topics: TopicTable,
-        deliver: Bring,
+        deliver: Deliver,
         counted: Callable[[str, int], None],
         publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
         watchers: RecordWatchers | None = None,
@@ -111,7 +112,7 @@ class Recording:
             self._appending = False
         envelope.publisher.lastRun = number
 
-    def wait(self, envelope: Envelope, body: Any, count: int, bring: Bring) -> None:
+    def wait(self, envelope: Envelope, body: Any, count: int, bring: Deliver) -> None:
         """Let ``bring`` have a run that is not kept when all before it in its topic's line was decided."""
         topic = envelope.topic
         size = len(body) if isinstance(body, bytes) else weigh(envelope.source.messages(body))

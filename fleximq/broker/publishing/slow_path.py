@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import Envelope, OnDecided
-from fleximq.broker.publishing.fan_out import Delivering
-from fleximq.broker.publishing.pending_commits import Recording
+from fleximq.broker.publishing.fan_out import FanOut
+from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.waiting_messages import OVERHEAD, costOf, weigh
 from fleximq.broker.topics.topic_table import Topic
@@ -21,7 +21,7 @@ from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
 
 
-class Admitted(NamedTuple):
+class GuardResult(NamedTuple):
     """What fits of a run: places of its messages.
 
     ``size`` are the bytes in those that do, ``words`` say why others do not.
@@ -40,7 +40,7 @@ def admitsAll(topic: Topic, count: int, size: int) -> bool:
     return all(guard.admits(count, size) is None for guard in topic.guards.values())
 
 
-def admitted(envelope: Envelope, body: Any) -> Admitted:
+def admitted(envelope: Envelope, body: Any) -> GuardResult:
     """Return which messages of a run fit: each one that still has room beside those before it."""
     topic = envelope.topic
     taken: list[int] = []
@@ -56,7 +56,7 @@ def admitted(envelope: Envelope, body: Any) -> Admitted:
         else:
             refused.append(place)
             words = reason
-    return Admitted(taken, refused, size, words)
+    return GuardResult(taken, refused, size, words)
 
 
 def _reason(topic: Topic, count: int, size: int) -> str | None:
@@ -64,11 +64,11 @@ def _reason(topic: Topic, count: int, size: int) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
-class Publishing:
+class SlowPath:
     """Takes runs that something may refuse, that are to be kept, or that wait for others."""
 
     def __init__(
-        self, journal: IJournal, delivering: Delivering, transactions: Transactions, recording: Recording
+        self, journal: IJournal, delivering: FanOut, transactions: Transactions, recording: PendingCommits
     ) -> None:
         self._onDisk: bool = journal.onDisk
         self._delivering = delivering

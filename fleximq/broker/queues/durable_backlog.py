@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from fleximq.broker.queues.offset_ranges import HOLE, UNKEPT, Offsets
+from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
 from fleximq.broker.queues.waiting_messages import ANY, cost, costOf, measure
 from fleximq.values.message import Message
 
@@ -30,10 +30,10 @@ class DurableBacklog:
         self._room = room
         self._near: deque[Message | None] = deque()
         self._holes = 0
-        self._far = Offsets()
+        self._far = OffsetRanges()
         self._farHoles = 0
         self._unkept: dict[int, Message] = {}
-        self._nextKey = UNKEPT
+        self._nextKey = FIRST_VOLATILE
 
     def __len__(self) -> int:
         """Return the number of messages, holes included."""
@@ -88,7 +88,7 @@ class DurableBacklog:
         self.unkeptSize += size
         return size
 
-    def restore(self, far: Offsets) -> None:
+    def restore(self, far: OffsetRanges) -> None:
         """Begin with messages that are all in the journal."""
         self._far = far
         self._farHoles = far.holes()
@@ -133,21 +133,21 @@ class DurableBacklog:
             message = self._near.popleft()
             if message is None:
                 self._holes -= 1
-                return HOLE, 0
+                return GAP, 0
             size = costOf(message)
             self.size -= size
             return message.offset, size
         key = self._far.take(1)[0]
         unkept = self._takeUnkept(key)
         if unkept is None:
-            self._farHoles -= key == HOLE
+            self._farHoles -= key == GAP
             return key, 0
         size = costOf(unkept)
         self.size -= size
         return 0, size
 
     def _takeUnkept(self, key: int) -> Message | None:
-        message = self._unkept.pop(key, None) if key >= UNKEPT else None
+        message = self._unkept.pop(key, None) if key >= FIRST_VOLATILE else None
         if message is not None:
             self.unkeptSize -= costOf(message)
         return message
@@ -155,7 +155,7 @@ class DurableBacklog:
     def wanted(self, most: int) -> list[int]:
         """Return the offsets to read next, at most so many; what needs no reading comes near at once."""
         for key in self._far.peek(most):
-            if HOLE < key < UNKEPT:
+            if GAP < key < FIRST_VOLATILE:
                 break
             self._far.take(1)
             message = self._takeUnkept(key)
@@ -165,7 +165,7 @@ class DurableBacklog:
                 self._farHoles -= 1
         wanted = []
         for key in self._far.peek(most):
-            if not HOLE < key < UNKEPT:
+            if not GAP < key < FIRST_VOLATILE:
                 break
             wanted.append(key)
         return wanted
@@ -179,7 +179,7 @@ class DurableBacklog:
         until = messages[-1].offset if messages else wanted[-1]
         due = 0
         for key in self._far.peek(len(wanted)):
-            if not HOLE < key <= until:
+            if not GAP < key <= until:
                 break
             due += 1
         keys = self._far.take(due)
@@ -204,23 +204,23 @@ class DurableBacklog:
         self.size += size
         return size, lost
 
-    def offsets(self) -> Offsets:
+    def offsets(self) -> OffsetRanges:
         """Return the places of all that are in the journal, and holes for those that were."""
-        offsets = Offsets()
+        offsets = OffsetRanges()
         for message in self._near:
             if message is None or message.offset:
-                offsets.append(HOLE if message is None else message.offset)
+                offsets.append(GAP if message is None else message.offset)
         for part in self._far.parts():
-            if not self._unkept or (isinstance(part, range) and part[0] < UNKEPT):
+            if not self._unkept or (isinstance(part, range) and part[0] < FIRST_VOLATILE):
                 offsets.extend(part)
             else:
-                offsets.extend([key for key in part if key < UNKEPT])
+                offsets.extend([key for key in part if key < FIRST_VOLATILE])
         return offsets
 
     def lowest(self) -> int:
         """Return the lowest offset in here, 0 if there is none."""
         near = (message.offset for message in self._near if message is not None and message.offset)
-        far = (key for key in self._far if HOLE < key < UNKEPT)
+        far = (key for key in self._far if GAP < key < FIRST_VOLATILE)
         return next(near, 0) or next(far, 0)
 
     def clear(self) -> None:

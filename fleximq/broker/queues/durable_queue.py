@@ -19,13 +19,14 @@ from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.waiting_messages import ANY, cost, costOf
 from fleximq.interfaces import IJournal
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Content, Message
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
 
 #: What is counted when the journal does not give a message back.
-LOST = "lost: damaged journal"
+LOST = CountedEvent(EventFamily.LOST, "damaged journal")
 #: What is counted when a dead letter cannot be kept, so that the message stays where it is.
-KEPT_BACK = "dead letters that could not be kept"
+DEAD_LETTERS_REFUSED = "dead letters that could not be kept"
 
 #: Bytes and messages that are read back at once.
 READ_BYTES = 1 << 20
@@ -36,7 +37,7 @@ _ELSEWHERE = b"(in the journal)"
 _new = tuple.__new__
 
 
-class Keeping(Protocol):
+class QueueLog(Protocol):
     """What a kept queue needs of who keeps it."""
 
     journal: IJournal
@@ -69,7 +70,13 @@ class DurableQueue(Queue):
     _backlog: DurableBacklog  # type: ignore[assignment]  # it takes the place of the other
 
     def __init__(
-        self, *, key: str, keeping: Keeping, memory: int, named: Callable[[Message], Message] = _asItIs, **settings: Any
+        self,
+        *,
+        key: str,
+        keeping: QueueLog,
+        memory: int,
+        named: Callable[[Message], Message] = _asItIs,
+        **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.key = key
@@ -356,7 +363,7 @@ class DurableQueue(Queue):
             self._counted(DEAD_LETTERS, 1)
             self._forget(delivery.message.offset)
             return
-        self._counted(KEPT_BACK, 1)
+        self._counted(DEAD_LETTERS_REFUSED, 1)
         self.size += costOf(delivery.message)
         self._returned.add([delivery])
         self._moved(delivery, False)

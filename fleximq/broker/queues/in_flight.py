@@ -107,7 +107,7 @@ class Returned:
 
 
 #: The tags of what one holder has in flight.
-Held = set[int]
+HeldTags = set[int]
 
 
 class InFlight:
@@ -116,8 +116,8 @@ class InFlight:
     __slots__ = ("_handed", "_held")
 
     def __init__(self) -> None:
-        self._handed: OrderedDict[int, tuple[QueueDelivery, float, Held | None]] = OrderedDict()
-        self._held: dict[object, Held] = {}
+        self._handed: OrderedDict[int, tuple[QueueDelivery, float, HeldTags | None]] = OrderedDict()
+        self._held: dict[object, HeldTags] = {}
 
     def __len__(self) -> int:
         """Return the number of deliveries."""
@@ -156,7 +156,7 @@ class InFlight:
             held.discard(tag)
         return delivery
 
-    def leave(self, holder: object) -> tuple[Held, list[int]]:
+    def leave(self, holder: object) -> tuple[HeldTags, list[int]]:
         """Forget a holder; what it held stays in flight, and is told by :meth:`isHeld` from what others are given.
 
         :return: what to ask :meth:`isHeld` with, and the tags of what it held, ascending.
@@ -164,7 +164,7 @@ class InFlight:
         held = self._held.pop(holder, set())
         return held, sorted(held)
 
-    def isHeld(self, tag: int, held: Held) -> bool:
+    def isHeld(self, tag: int, held: HeldTags) -> bool:
         """Tell whether the delivery with this tag is in flight and still that of a holder who left."""
         return tag in held and tag in self._handed and self._handed[tag][2] is held
 
@@ -206,7 +206,7 @@ class InFlight:
         self._handed.clear()
         self._held.clear()
 
-    def _heldBy(self, holder: object) -> Held | None:
+    def _heldBy(self, holder: object) -> HeldTags | None:
         """Return the tags of what a holder has, which grow with it; None for nobody."""
         if holder is None:
             return None

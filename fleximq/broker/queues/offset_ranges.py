@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 #: From here on numbers are no offsets: they stand for messages that are not in the journal.
-UNKEPT = 1 << 63
+FIRST_VOLATILE = 1 << 63
 #: Stands for a place whose message is gone; offsets count from 1.
-HOLE = 0
+GAP = 0
 #: So many numbers are kept as a range at least.
 _RANGE = 4
 #: So many single numbers are one part at most: taking one out moves all behind it.
 _SINGLES = 1024
 
 
-class Offsets:
+class OffsetRanges:
     """Numbers below 2**64 in order of arrival."""
 
     __slots__ = ("_count", "_parts")
@@ -72,7 +72,7 @@ class Offsets:
 
     def holes(self) -> int:
         """Return how many of them are holes."""
-        return sum(part.count(HOLE) for part in self._parts)
+        return sum(part.count(GAP) for part in self._parts)
 
     def parts(self) -> Iterator[Sequence[int]]:
         """Iterate over all of them in pieces, which are not to be changed."""
@@ -112,7 +112,7 @@ class Offsets:
         return [[part.start, len(part)] if isinstance(part, range) else part.tobytes() for part in self._parts]
 
     @classmethod
-    def load(cls, dumped: Sequence[Any]) -> "Offsets":
+    def load(cls, dumped: Sequence[Any]) -> "OffsetRanges":
         """Return what :meth:`dump` was called on."""
         offsets = cls()
         for part in dumped:
@@ -125,14 +125,14 @@ class Offsets:
                 offsets.append(*part)
         return offsets
 
-    def without(self, gone: set[int]) -> "Offsets":
+    def without(self, gone: set[int]) -> "OffsetRanges":
         """Return the same with holes in the places of some numbers."""
         if not gone:
             return self
-        offsets = Offsets()
+        offsets = OffsetRanges()
         for number in self:
             if number in gone:
-                offsets._scatter((HOLE,))
+                offsets._scatter((GAP,))
                 offsets._count += 1
             else:
                 offsets.append(number)

@@ -18,20 +18,29 @@ from zope.interface import implementer
 
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import Envelope, QueueDelivery
-from fleximq.broker.queues.in_flight import Held, InFlight, Returned
-from fleximq.broker.queues.waiting_consumers import Waiters
-from fleximq.broker.queues.waiting_messages import ANY, HELD, OVERHEAD, Ages, Backlog, cost, costOf
+from fleximq.broker.queues.in_flight import HeldTags, InFlight, Returned
+from fleximq.broker.queues.waiting_consumers import WaitingConsumers
+from fleximq.broker.queues.waiting_messages import (
+    ANY,
+    IN_FLIGHT_OVERHEAD,
+    OVERHEAD,
+    MessageAges,
+    WaitingMessages,
+    cost,
+    costOf,
+)
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.limits import DEAD
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 
 #: Why a queue refuses.
 FULL = "queue is full"
 #: What is counted.
-DROPPED = "dropped: queue full"
-DEAD_LETTERS = "dead letters"
-EXPIRED = "expired: time to live"
-REDELIVERED = "redelivered"
+DROPPED = CountedEvent(EventFamily.DROPPED, "queue full")
+DEAD_LETTERS = CountedEvent(EventFamily.DEAD_LETTERS)
+EXPIRED = CountedEvent(EventFamily.EXPIRED, "time to live")
+REDELIVERED = CountedEvent(EventFamily.REDELIVERED)
 #: So many deliveries are taken back at once when their time is over: about 5 ms.
 PORTION = 10_000
 
@@ -122,12 +131,12 @@ class Queue:
         self._deadlines = deadlines
         self._seconds = deadlines.seconds
         self._deadline: Deadline | None = None
-        self._backlog = Backlog()
+        self._backlog = WaitingMessages()
         self._returned = Returned()
         self._inFlight = InFlight()
-        self._waiters = Waiters(deadlines.onError)
-        self._ages = None if lives is None else Ages(lives)
-        self._left: deque[tuple[Held, list[int]]] = deque()
+        self._waiters = WaitingConsumers(deadlines.onError)
+        self._ages = None if lives is None else MessageAges(lives)
+        self._left: deque[tuple[HeldTags, list[int]]] = deque()
         self._closed = False
         self._thrown = 0
 
@@ -138,8 +147,8 @@ class Queue:
 
     @property
     def weight(self) -> int:
-        """What counts against ``maxBytes``: ``size``, and :data:`HELD` for each message in flight."""
-        return self.size + HELD * len(self._inFlight)
+        """What counts against ``maxBytes``: ``size``, and :data:`IN_FLIGHT_OVERHEAD` for each message in flight."""
+        return self.size + IN_FLIGHT_OVERHEAD * len(self._inFlight)
 
     @property
     def inFlight(self) -> int:
@@ -382,7 +391,7 @@ class Queue:
         mine = [tag for tag in tags[:PORTION] if inFlight.isHeld(tag, held)]
         self._takeBack(self._remove(mine))
 
-    def _expire(self, ages: Ages) -> None:
+    def _expire(self, ages: MessageAges) -> None:
         """Throw away what waits and is too old; the tags of what is thrown away are not given."""
         until = ages.before(self._seconds())
         expired = self._expireReturned(until) + self._expireBacklog(until)

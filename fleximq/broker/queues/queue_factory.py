@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.queues.durable_queue import DurableQueue, Keeping
+from fleximq.broker.queues.durable_queue import DurableQueue, QueueLog
 from fleximq.broker.queues.queue import Queue
 from fleximq.values.message import Message
 
@@ -15,7 +15,7 @@ def _forEver(topic: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeQueue:
+class QueueFactory:
     """Makes queues that differ in their names, and in what is given to :meth:`__call__`.
 
     The first six are those of :class:`fleximq.broker.queues.queue.Queue`. ``livesOf`` returns after how many seconds a
@@ -31,7 +31,7 @@ class MakeQueue:
     onDead: Callable[[str, Message], object] | None
     counted: Callable[[str, int], None]
     livesOf: Callable[[str], float | None] = _forEver
-    keeping: Keeping | None = None
+    keeping: QueueLog | None = None
     memory: int = 16 << 20
 
     @property
@@ -61,6 +61,6 @@ class MakeQueue:
             return DurableQueue(key=key, keeping=self.keeping, memory=self.memory, **settings)
         return Queue(**settings)
 
-    def but(self, **fields: Any) -> "MakeQueue":
+    def but(self, **fields: Any) -> "QueueFactory":
         """Return one that differs in some fields."""
         return replace(self, **fields)

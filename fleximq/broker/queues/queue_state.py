@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleximq.broker.queues.offset_ranges import HOLE, Offsets
+from fleximq.broker.queues.offset_ranges import GAP, OffsetRanges
 from fleximq.values.state_records import QueueDelivered, QueueOpened
 
 
@@ -34,7 +34,7 @@ class QueueState:
     owner: str | None
     seen: int
     lastTag: int = 0
-    far: Offsets = field(default_factory=Offsets)
+    far: OffsetRanges = field(default_factory=OffsetRanges)
     handed: dict[int, int] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class QueueState:
         if note.count > self.lastTag:
             offsets = self.far.take(note.count - self.lastTag)
             tags = range(self.lastTag + 1, self.lastTag + 1 + len(offsets))
-            if self.gone or HOLE in offsets:
+            if self.gone or GAP in offsets:
                 self._hand([pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])], time)
             else:
                 self.handed.update(zip(offsets, tags, strict=True))
@@ -99,7 +99,7 @@ class QueueState:
         if offset in self.gone:
             self.gone.discard(offset)
             return True
-        return offset == HOLE
+        return offset == GAP
 
     def acknowledged(self, offsets: Sequence[int]) -> None:
         """Note that these messages are not needed any more."""
@@ -132,7 +132,7 @@ class QueueState:
         first = self.lastTag + 1
         self.lastTag += len(offsets)
         for tag, offset in enumerate(offsets, first):
-            if offset != HOLE:
+            if offset != GAP:
                 self.handed[offset] = tag
                 self.attempts[tag] = 0
         return len(offsets)
@@ -173,7 +173,7 @@ class QueueState:
             owner=dumped["owner"],
             seen=dumped["seen"],
             lastTag=dumped["tag"],
-            far=Offsets.load(dumped["far"]),
+            far=OffsetRanges.load(dumped["far"]),
             handed=dict(zip(offsets, tags, strict=True)),
             attempts=dict(zip(*dumped["attempts"], strict=True)),
             due=dict(zip(tags, due, strict=True)) if due else {},

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 
-class Waiters:
+class WaitingConsumers:
     """Callbacks to be called once each, in the order in which they came.
 
     :param onError: is given what a callback raises; the queue and the other waiters go on.

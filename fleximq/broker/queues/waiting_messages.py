@@ -20,7 +20,7 @@ STEPS = 100
 _TOLERANCE = 1e-6
 
 
-class Ages:
+class MessageAges:
     """Arrival numbers with the time of each.
 
     :param lives: seconds after which a message has expired.
@@ -57,7 +57,7 @@ class Ages:
 #: backlog, 216 with an id.
 OVERHEAD = 256
 #: What it costs more while it is handed out and not acknowledged: measured 350 to 460.
-HELD = 448
+IN_FLIGHT_OVERHEAD = 448
 #: More than anything costs.
 ANY = 1 << 62
 
@@ -110,7 +110,7 @@ def _widest(id: str) -> int:
     return len(id) if id.isascii() else 4 * len(id)
 
 
-class Backlog:
+class WaitingMessages:
     """Messages in order of arrival; ``size`` is their :func:`cost`. All methods are O(1) a message."""
 
     __slots__ = ("_messages", "size")

@@ -17,7 +17,7 @@ from fleximq.interfaces import IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
 
 
-class Listening:
+class ClientSubscriptions:
     """Puts the subscriptions of clients into the topic table, and takes them out.
 
     ``most`` is how many one client may have; those that are there stay when it becomes less.

@@ -24,7 +24,7 @@ from fleximq.interfaces import IForm, IJournal, ISubscriber, ISubscriberProxy
 from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many bytes are read at a time where single messages are looked for.
-SEARCHED = 1 << 16
+SEARCH_BYTES = 1 << 16
 
 
 class DeferredRun:
@@ -93,7 +93,7 @@ class Outlet(Protocol):
         """Nothing more will be sent."""
 
 
-class Cover:
+class FeedRange:
     """The topics that one subscription covers, from an offset on; None while that is being looked up.
 
     ``known`` are the bounds of these topics when it was made.
@@ -110,7 +110,7 @@ class Cover:
         self.start = start
         self.known = known
 
-    def takes(self, topic: Topic) -> bool:
+    def accepts(self, topic: Topic) -> bool:
         """Tell whether publications to a topic come this way; a pattern covers durable topics only."""
         return (self.literal or topic.durable) and self.matches(topic.name)
 
@@ -155,7 +155,7 @@ class Feed:
         self.form = outlet.form
         self.lasting = lasting
         self.outlet = outlet
-        self.covers: dict[str, Cover] = {}
+        self.covers: dict[str, FeedRange] = {}
         self._journal = journal
         self._alive = alive
         self._elsewhere = elsewhere
@@ -170,7 +170,7 @@ class Feed:
 
     # -- what it covers ----------------------------------------------------------------------------
 
-    def cover(self, cover: Cover, singles: Iterable[tuple[int, str]] = ()) -> None:
+    def cover(self, cover: FeedRange, singles: Iterable[tuple[int, str]] = ()) -> None:
         """Bring what this covers from its start on; one of the same name begins anew there.
 
         :param singles: offsets and topics of single messages that come first.
@@ -180,7 +180,7 @@ class Feed:
         self._singles = deque(sorted({*self._singles, *singles}))
         self._proceed()
 
-    def place(self, cover: Cover, start: int) -> None:
+    def place(self, cover: FeedRange, start: int) -> None:
         """Let a cover begin at the offset that was looked up; nothing happens if it is gone."""
         if self.covers.get(cover.name) is cover:
             self._goBack()
@@ -195,9 +195,9 @@ class Feed:
         self._proceed()
         return True
 
-    def takes(self, topic: Topic) -> bool:
+    def accepts(self, topic: Topic) -> bool:
         """Tell whether publications to a topic come this way."""
-        return any(cover.takes(topic) for cover in self.covers.values())
+        return any(cover.accepts(topic) for cover in self.covers.values())
 
     def brings(self, name: str) -> bool:
         """Tell whether what the journal has of a topic comes this way."""
@@ -262,7 +262,7 @@ class Feed:
         elif self._singles:
             offset = self._singles[0][0]
             names = {name for _, name in self._singles}
-            self._read(offset, names.__contains__, SEARCHED, self._foundSingles)
+            self._read(offset, names.__contains__, SEARCH_BYTES, self._foundSingles)
         elif min(places) >= self._journal.end:
             self._caughtUp(min(places))
         else:

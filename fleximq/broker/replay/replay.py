@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.replay.feed import Cover, Feed, Outlet
+from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.names import checkName, checkPattern, isPattern
 from fleximq.broker.topics.topic_table import TopicTable
@@ -131,7 +131,7 @@ class Replays:
         self._lasting: dict[ConnectedClient, Feed] = {}
         self._passing: dict[ConnectedClient, Feed] = {}
 
-    def check(self, client: ConnectedClient, name: str, start: Start) -> Cover:
+    def check(self, client: ConnectedClient, name: str, start: Start) -> FeedRange:
         """Return what would be covered by a client's subscription that begins at a place in the journal.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
@@ -157,7 +157,7 @@ class Replays:
             self._seat(client, outlet)
         return feed
 
-    def follow(self, feed: Feed, cover: Cover, start: Start) -> None:
+    def follow(self, feed: Feed, cover: FeedRange, start: Start) -> None:
         """Begin at a place in the journal, and stay; what is covered under this name begins anew."""
         feed.cover(cover)
         self._topics.rearranged()
@@ -184,7 +184,7 @@ class Replays:
             cover.start = self._journal.end
             self._pass(client, outlet, cover, singles)
 
-    def _pass(self, client: ConnectedClient, outlet: Outlet, cover: Cover, singles: list[tuple[int, str]]) -> Feed:
+    def _pass(self, client: ConnectedClient, outlet: Outlet, cover: FeedRange, singles: list[tuple[int, str]]) -> Feed:
         feed = self._passing.get(client)
         if feed is None:
             feed = self._passing[client] = self._feed(client, outlet, lasting=False)
@@ -283,7 +283,7 @@ class Replays:
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
 
-def _cover(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> Cover:
+def _cover(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> FeedRange:
     """Return a cover that begins nowhere yet, with what is kept of its topics; always of those the client may have."""
     alike = name.__eq__ if literal else anyOf((name,))
 
@@ -294,4 +294,4 @@ def _cover(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[st
         known = {name: bounds[name]} if name in bounds and matches(name) else {}
     else:
         known = {each: kept for each, kept in bounds.items() if matches(each)}
-    return Cover(name, literal, matches, None, known)
+    return FeedRange(name, literal, matches, None, known)

@@ -56,7 +56,7 @@ class BlipProtocol(PullStreamProtocol):
     def connectionMade(self) -> None:
         """Begin the session."""
         super().connectionMade()
-        self.session.goOn = self._loaded
+        self.session.onReady = self._loaded
         self._quickAck = quickAcks(self.transport)
 
     def dataReceived(self, data: bytes) -> None:
@@ -64,10 +64,15 @@ class BlipProtocol(PullStreamProtocol):
         super().dataReceived(data)
         self._quickAck()
 
-    def feed(self, data: bytes) -> None:
-        """Hand these bytes to the session, and read no more while it is stuck."""
-        super().feed(data)
-        self._stopWhereStuck()
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return a function that hands a read to the session, and stops reading while the session is stuck."""
+        received, stopWhereStuck = self.session.received, self._stopWhereStuck
+
+        def receive(data: bytes) -> None:
+            received(data)
+            stopWhereStuck()
+
+        return receive
 
     def resume(self) -> None:
         """Let the session go on behind an AUTH, and read no more while it is stuck."""
@@ -76,19 +81,19 @@ class BlipProtocol(PullStreamProtocol):
 
     def _stopWhereStuck(self) -> None:
         if self.session.loading:
-            self.reading.stop(PullPause.UNANSWERED)
-        elif self.session.stuck and not self.session.isChecking:
+            self.readPauses.pause(PullPause.UNANSWERED)
+        elif self.session.suspended and not self.session.isChecking:
             self.waitForReader()
 
     def _loaded(self) -> None:
-        self.reading.go(PullPause.UNANSWERED)
-        self._goOn()
+        self.readPauses.resume(PullPause.UNANSWERED)
+        self._continue()
 
 
 class BlipFactory(StreamFactory):
     """Builds BlipMQ connections on streams."""
 
-    face = BlipProtocol
+    protocolClass = BlipProtocol
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, BlipSession)

@@ -15,9 +15,9 @@ from fleximq.broker.traffic import Traffic
 from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.errors import TooManyRequests
 from fleximq.security.rates.client_rates import Meter, RateRules
-from fleximq.wire.blipmq_frame import FrameType, Run
+from fleximq.wire.blipmq_frame import BlipRun, FrameType
 from fleximq.wire.fleximq_frame import MessageType
-from fleximq.wire.fleximq_scanner import Span, singles
+from fleximq.wire.fleximq_scanner import Span, singleFrames
 
 #: What is counted each time that a connection is not read because of its rates.
 PAUSED = "paused: over the rate"
@@ -68,7 +68,7 @@ class ConnectionRate:
         """Whether what is over the rates is refused."""
         return self.meter.refuses
 
-    def settle(self, reading: ReadPauses) -> None:
+    def charge(self, reading: ReadPauses) -> None:
         """Charge what came since the last time, and stop reading if that was too much."""
         messages, size = self._traffic.messagesIn, self._traffic.bytesIn
         if not self.meter.refuses:
@@ -79,8 +79,8 @@ class ConnectionRate:
             if wait > MIN_PAUSE and not self.meter.refuses:
                 self._counted(PAUSED, 1)
                 self._reading = reading
-                reading.stop(self)
-                self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._goOn)
+                reading.pause(self)
+                self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
 
     def subscribing(self) -> None:
         """Charge that a subscription is asked for.
@@ -100,14 +100,14 @@ class ConnectionRate:
             self._timer.cancel()
             self._timer = None
 
-    def _goOn(self) -> None:
+    def _continue(self) -> None:
         """Read again, unless others of the same principal have run up more debts meanwhile."""
         self._timer = None
         wait = self.meter.wait()
         if wait > MIN_PAUSE and not self.meter.refuses:
-            self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._goOn)
+            self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
         elif self._reading is not None:
-            self._reading.go(self)
+            self._reading.resume(self)
 
 
 def maxReadBytes(rules: RateRules) -> int:
@@ -133,30 +133,30 @@ def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, 
             yield span
             continue
         if admitted:
-            first = singles(source[start:end], len(envelope))[:admitted]
+            first = singleFrames(source[start:end], len(envelope))[:admitted]
             yield envelope, source, start, start + sum(map(len, first)), admitted
         refuse(envelope, count - admitted)
 
 
-def admittedRuns(meter: Meter, runs: Iterable[Run], refuse: Callable[[list[int]], None]) -> Iterator[Run]:
+def admittedRuns(meter: Meter, runs: Iterable[BlipRun], refuse: Callable[[list[int]], None]) -> Iterator[BlipRun]:
     """Pass on the runs of a BlipMQ connection, as far as they are within its rates.
 
     :param refuse: answers the frames with these correlation ids.
     """
     for run in runs:
-        kind, head, asked, messages = run
-        size = len(asked) * len(head) + sum(map(len, messages))
+        kind, head, correlations, messages = run
+        size = len(correlations) * len(head) + sum(map(len, messages))
         if kind not in _BLIP:
-            meter.spend(len(asked), size)
+            meter.spend(len(correlations), size)
             yield run
             continue
-        admitted = meter.admits(len(asked), size)
-        if admitted == len(asked):
+        admitted = meter.admits(len(correlations), size)
+        if admitted == len(correlations):
             yield run
             continue
         if admitted:
-            yield kind, head, asked[:admitted], messages[:admitted]
-        refuse(asked[admitted:])
+            yield kind, head, correlations[:admitted], messages[:admitted]
+        refuse(correlations[admitted:])
 
 
 def admittedLines(meter: Meter, lines: Iterable[bytes], refuse: Callable[[], None]) -> Iterator[bytes]:

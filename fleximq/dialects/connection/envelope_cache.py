@@ -20,21 +20,21 @@ BUDGET_BYTES = 128 * 1024 * 1024
 class CacheBudget:
     """What connections may spend together. ``left`` is in bytes; what each may in any case can make it negative."""
 
-    __slots__ = ("left",)
+    __slots__ = ("remaining",)
 
     def __init__(self, size: int = BUDGET_BYTES) -> None:
-        self.left = size
+        self.remaining = size
 
 
 class EnvelopeCache(dict[bytes, Envelope]):
     """A dict from the bytes of an envelope to what they mean; the oldest go when it is full.
 
-    :param purse: what it pays from; call :meth:`clear` to pay all back.
+    :param budget: what it pays from; call :meth:`clear` to pay all back.
     """
 
-    def __init__(self, purse: CacheBudget, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
+    def __init__(self, budget: CacheBudget, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
         super().__init__()
-        self._purse = purse
+        self._budget = budget
         self._entries = entries
         self._bytes = size
         self.size = 0
@@ -46,28 +46,28 @@ class EnvelopeCache(dict[bytes, Envelope]):
         before = len(self)
         self[key] = envelope
         self.size += len(key)
-        self._purse.left -= len(key) + ENTRY_BYTES
+        self._budget.remaining -= len(key) + ENTRY_BYTES
         while len(self) > self._entries or self.size > self._bytes:
             self._dropOldest()
-        if self._purse.left < 0 and len(self) > max(before, MIN_ENTRIES):
+        if self._budget.remaining < 0 and len(self) > max(before, MIN_ENTRIES):
             self._dropOldest()
 
     def forget(self, key: bytes) -> None:
         """Keep an envelope no longer, if it is kept at all: its topic left the table."""
         if self.pop(key, None) is not None:
-            self._paid(key)
+            self._release(key)
 
     def clear(self) -> None:
         """Forget everything."""
-        self._purse.left += self.size + ENTRY_BYTES * len(self)
+        self._budget.remaining += self.size + ENTRY_BYTES * len(self)
         self.size = 0
         super().clear()
 
     def _dropOldest(self) -> None:
         oldest = next(iter(self))
         del self[oldest]
-        self._paid(oldest)
+        self._release(oldest)
 
-    def _paid(self, key: bytes) -> None:
+    def _release(self, key: bytes) -> None:
         self.size -= len(key)
-        self._purse.left += len(key) + ENTRY_BYTES
+        self._budget.remaining += len(key) + ENTRY_BYTES

@@ -7,13 +7,13 @@ LINES_PER_SECOND = 10
 class LogLimit:
     """Lets the first lines of each second by, and counts the others."""
 
-    __slots__ = ("_left", "_most", "_until", "_unsaid")
+    __slots__ = ("_left", "_most", "_until", "_suppressed")
 
     def __init__(self, most: int = LINES_PER_SECOND) -> None:
         self._most = most
         self._left = most
         self._until = 0.0
-        self._unsaid = 0
+        self._suppressed = 0
 
     def passes(self, now: float) -> int | None:
         """Return how many lines were left out since the last that was let by, None if this one is left out too.
@@ -24,8 +24,8 @@ class LogLimit:
             self._until = now + 1.0
             self._left = self._most
         if not self._left:
-            self._unsaid += 1
+            self._suppressed += 1
             return None
         self._left -= 1
-        unsaid, self._unsaid = self._unsaid, 0
-        return unsaid
+        suppressed, self._suppressed = self._suppressed, 0
+        return suppressed

@@ -18,18 +18,18 @@ class ReadPauses:
         self._reasons: set[object] = set()
 
     @property
-    def stopped(self) -> bool:
+    def paused(self) -> bool:
         """Whether somebody has a reason against reading."""
         return bool(self._reasons)
 
-    def stop(self, reason: object) -> None:
-        """Read no more until :meth:`go` was called for every reason given here."""
+    def pause(self, reason: object) -> None:
+        """Read no more until :meth:`resume` was called for every reason given here."""
         if not self._reasons:
             self._changed(False)
             self._transport.pauseProducing()
         self._reasons.add(reason)
 
-    def go(self, reason: object) -> None:
+    def resume(self, reason: object) -> None:
         """Take one reason back; one that was not given changes nothing."""
         if reason in self._reasons:
             self._reasons.remove(reason)

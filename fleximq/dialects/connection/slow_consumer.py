@@ -18,11 +18,12 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.config.settings import SlowConsumer
 from fleximq.dialects.connection.read_pauses import ReadPauses
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: Seconds for which a consumer may hold up its publishers.
 MAX_BLOCK_SECONDS = 10.0
 #: What is left out is counted under this name.
-DROPPED = "dropped: slow consumer"
+DROPPED = CountedEvent(EventFamily.DROPPED, "slow consumer")
 
 
 class ReaderBacklog(Protocol):
@@ -32,7 +33,7 @@ class ReaderBacklog(Protocol):
     cut: Callable[[bytes | memoryview, int], tuple[int, int]]
 
     @property
-    def room(self) -> int:
+    def space(self) -> int:
         """How many bytes there are up to the mark; negative above it."""
 
     @property
@@ -57,7 +58,7 @@ class PausablePublisher(Protocol):
         """Its own outbox."""
 
     @property
-    def reading(self) -> ReadPauses:
+    def readPauses(self) -> ReadPauses:
         """Whether it is read."""
 
 
@@ -65,12 +66,12 @@ class Disconnect:
     """Cuts a slow consumer off."""
 
     #: How many times the mark answers may take up.
-    patience = 1
+    answerFactor = 1
 
-    def late(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
+    def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Take what fits; more ends the connection."""
-        room = outbox.room
-        if room > 0 and (count == 1 or len(chunk) <= room):
+        space = outbox.space
+        if space > 0 and (count == 1 or len(chunk) <= space):
             outbox.hold(chunk)
         else:
             outbox.overflow()
@@ -85,19 +86,19 @@ class Drop:
     :param counted: is told how many messages were left out.
     """
 
-    patience = 2
+    answerFactor = 2
 
     def __init__(self, counted: Callable[[str, int], None]) -> None:
         self._counted = counted
 
-    def late(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
+    def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Take what fits, at the end of a message, and count the rest."""
-        room = outbox.room
-        if room > 0 and len(chunk) > room and count > 1:
-            end, taken = outbox.cut(chunk, room)
+        space = outbox.space
+        if space > 0 and len(chunk) > space and count > 1:
+            end, taken = outbox.cut(chunk, space)
             outbox.hold(chunk[:end])
             count -= taken
-        elif room > 0:
+        elif space > 0:
             outbox.hold(chunk)
             return
         self._counted(DROPPED, count)
@@ -109,23 +110,23 @@ class Block:
     :param longest: seconds for which a consumer may do that.
     """
 
-    patience = 2
+    answerFactor = 2
 
     def __init__(self, clock: IReactorTime, longest: float = MAX_BLOCK_SECONDS) -> None:
         self._clock = clock
         self._longest = longest
         self._waiting: dict[ReaderBacklog, IDelayedCall] = {}
 
-    def late(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
+    def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Take it, and read no more from whoever published it while the backlog is over the mark."""
         outbox.hold(chunk)
-        if outbox.room >= 0:
+        if outbox.space >= 0:
             return
         reader = outbox.reader
         if reader is not None and reader.outbox is not outbox:
-            reader.reading.stop(outbox)
-            outbox.whenRelieved(lambda: reader.reading.go(outbox))
-        elif -outbox.room > outbox.limit:
+            reader.readPauses.pause(outbox)
+            outbox.whenRelieved(lambda: reader.readPauses.resume(outbox))
+        elif -outbox.space > outbox.limit:
             outbox.overflow()
         if outbox not in self._waiting:
             self._waiting[outbox] = self._clock.callLater(self._longest, self._giveUp, outbox)

@@ -61,11 +61,11 @@ class WriteBacklog:
 
     def _copy(self, rest: memoryview) -> None:
         while rest:
-            room = len(self._sheet) - self._end
-            if not room:
+            space = len(self._sheet) - self._end
+            if not space:
                 self._turnOver()
-                room = _SHEET
-            size = min(room, len(rest))
+                space = _SHEET
+            size = min(space, len(rest))
             self._sheet[self._end : self._end + size] = rest[:size]
             self._end += size
             rest = rest[size:]

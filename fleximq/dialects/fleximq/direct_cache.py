@@ -26,13 +26,14 @@ class Direct(NamedTuple):
 class DirectCache:
     """Remembers headers of one connection; when it is full, it begins anew.
 
-    :param purse: what it pays from, see :mod:`fleximq.dialects.connection.envelope_cache`; :meth:`clear` pays all back.
+    :param budget: what it pays from, see :mod:`fleximq.dialects.connection.envelope_cache`; :meth:`clear` pays all
+    back.
     """
 
-    __slots__ = ("_known", "_places", "_purse", "_spent")
+    __slots__ = ("_known", "_places", "_budget", "_spent")
 
-    def __init__(self, purse: CacheBudget) -> None:
-        self._purse = purse
+    def __init__(self, budget: CacheBudget) -> None:
+        self._budget = budget
         self._spent = 0
         self._places: dict[int, tuple[int, int]] = {}
         self._known: dict[bytes, Direct] = {}
@@ -55,7 +56,7 @@ class DirectCache:
         """Forget everything."""
         self._known.clear()
         self._places.clear()
-        self._purse.left += self._spent
+        self._budget.remaining += self._spent
         self._spent = 0
 
     def remember(self, envelope: bytes, target: int, path: str, id: str) -> None:
@@ -64,10 +65,10 @@ class DirectCache:
         start = envelope.find(found)
         if not found or len(envelope) > _LONGEST or envelope.rfind(found) != start:
             return  # count() would not see that it stands there twice where the two overlap
-        if len(self._known) >= (_MOST if self._purse.left >= 0 else MIN_ENTRIES):
+        if len(self._known) >= (_MOST if self._budget.remaining >= 0 else MIN_ENTRIES):
             self.clear()
         self._spent += len(envelope) + ENTRY_BYTES
-        self._purse.left -= len(envelope) + ENTRY_BYTES
+        self._budget.remaining -= len(envelope) + ENTRY_BYTES
         end = start + len(found)
         self._places[len(envelope) << 8 | envelope[1]] = start, end
         self._known[envelope[:start] + envelope[end:]] = Direct(envelope[1], target, path, start)

@@ -45,7 +45,7 @@ from fleximq.errors import (
 )
 from fleximq.status import Status
 from fleximq.values.records import StoredBatch
-from fleximq.wire.fleximq_frame import MessageType, isStamped, payloadOf
+from fleximq.wire.fleximq_frame import MessageType, hasZeroReserved, payloadOf
 from fleximq.wire.fleximq_header import Header
 
 #: So many questions to the broker itself may be unanswered: some answers are large.
@@ -59,8 +59,8 @@ class FlexiMessages(FlexiReplies):
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
-        self._envelopes = EnvelopeCache(context.envelopes)
-        self._directs = DirectCache(context.envelopes)
+        self._envelopes = EnvelopeCache(context.envelopeBudget)
+        self._directs = DirectCache(context.envelopeBudget)
         #: How many SUBs and UNSUBs wait for publications before them.
         self._later = 0
 
@@ -77,29 +77,29 @@ class FlexiMessages(FlexiReplies):
         most = self.broker.argumentBytes(self._me, path)  # so asked first whether there is such a path
         if most and len(payload) > most:
             raise BadRequest(f"a request to the broker has at most {most} bytes of payload")
-        if self._asked >= QUESTIONS:
+        if self._requests >= QUESTIONS:
             raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
         try:
             arguments = msgpack.unpackb(payload, strict_map_key=False, timestamp=1) if payload else None
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise BadRequest("the payload is not MessagePack") from None
-        self._asked += 1
+        self._requests += 1
         try:
             self.broker.ask(self._me, path, arguments, partial(self._answered, path, header.id))
         except BrokerError:
-            self._asked -= 1
+            self._requests -= 1
             raise
 
     def _answered(self, path: str, id: str | None, value: Any) -> None:
         """Send the broker's own answer, or say why there is none; perhaps some time after it was asked."""
-        self._asked -= 1
+        self._requests -= 1
         if isinstance(value, BrokerError):
             self.counted(value)
-            self._sayError(value, path, id)
+            self._sendError(value, path, id)
         else:
             routing = self._routing({"client_id": self.id, "path": path})
             fields = {"status": int(Status.OK), "routing": routing} | correlation(id)
-            self._sayValue(fields, value)
+            self._sendValue(fields, value)
         self.requestDone()
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
@@ -137,7 +137,7 @@ class FlexiMessages(FlexiReplies):
         if audience:
             self.broker.publishNarrowed(found, frame, 1, dict.fromkeys(audience))
             return
-        if isStamped(envelope) and _PASSING.isdisjoint(header.fields):
+        if hasZeroReserved(envelope) and _PASSING.isdisjoint(header.fields):
             self._envelopes.remember(envelope, found)
         id = header.fields.get("message_id")
         if id is None:
@@ -149,14 +149,14 @@ class FlexiMessages(FlexiReplies):
         self, found: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer what is refused of it, perhaps later."""
-        kept = partial(self._kept, found.topic.name)
+        kept = partial(self._committed, found.topic.name)
         try:
             if ids is None:
                 self.broker.publish(found, frames, count, kept)
             else:
                 self.broker.publishOnce(found, frames, ids, kept)
         except NotRecorded as error:
-            self._kept(found.topic.name, error.reason, error.refused, inOrder=True)
+            self._committed(found.topic.name, error.reason, error.refused, inOrder=True)
         except NotKept as error:
             for _ in error.refused:
                 self._refused(error, envelope, found.topic.name)
@@ -240,7 +240,7 @@ class FlexiMessages(FlexiReplies):
 
     def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Remember a header that may come again with another id, unless the frame was changed on its way."""
-        if isStamped(envelope) and frame.startswith(envelope):
+        if hasZeroReserved(envelope) and frame.startswith(envelope):
             target, path = header.routing[0]
             self._directs.remember(envelope, target, path or "", header.id or "")
 

@@ -18,10 +18,10 @@ from fleximq.dialects.session import ConnectionState, StreamSession
 from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeHead, encodeMessage, words
-from fleximq.wire.fleximq_header import Entry, Header, peek, peekId, peekPath, reportsError
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrameHead, encodeMessage, words
+from fleximq.wire.fleximq_header import Header, RoutingEntry, peek, peekId, peekPath, reportsError
 from fleximq.wire.fleximq_layout_b import toLayoutB
-from fleximq.wire.large_value import packedApart
+from fleximq.wire.large_value import packLarge
 
 #: The path of the NOTIF that says that the broker stops.
 DRAINING = "/broker/draining"
@@ -38,7 +38,7 @@ class FlexiReplies(StreamSession):
         super().__init__(context, outbox, address)
         self.form: IForm = FLEXI_FORM
         self.deliver = outbox.deliver
-        self.hear: Callable[[bytes], None] = outbox.deliver
+        self.receiveBroadcast: Callable[[bytes], None] = outbox.deliver
         self.forward: Callable[[bytes], None] = outbox.take
         outbox.cut = FLEXI_FORM.cut
         self.answers: Answers = Answers(outbox)
@@ -48,7 +48,7 @@ class FlexiReplies(StreamSession):
         self._named = False
         self._keepAlive: KeepAlive | None = None
         self._inputEnded = False
-        self._asked = 0  # questions to the broker itself that are not answered yet
+        self._requests = 0  # questions to the broker itself that are not answered yet
 
     def speakLayoutB(self) -> None:
         """Send everything in layout B from now on."""
@@ -56,20 +56,20 @@ class FlexiReplies(StreamSession):
         self.form = LAYOUT_B_FORM
         self._shaped = toLayoutB
         self.forward = lambda frame: outbox.take(toLayoutB(frame))
-        self.hear = lambda frame: outbox.deliver(toLayoutB(frame))
+        self.receiveBroadcast = lambda frame: outbox.deliver(toLayoutB(frame))
         outbox.cut = LAYOUT_B_FORM.cut
 
-    def _say(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
+    def _send(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
         """Answer something, behind all that was asked before."""
         self.answers.take(self._encoded(kind, fields, payload, sender))
 
-    def _sayValue(self, fields: dict[str, Any], value: Any) -> None:
+    def _sendValue(self, fields: dict[str, Any], value: Any) -> None:
         """Answer with a value; a large view at its end goes out as it is, in a piece of its own."""
-        head, rest = packedApart(value)
+        head, rest = packLarge(value)
         if not rest or self._shaped is not bytes:
-            self._say(MessageType.REP, fields, b"".join((head, rest)))
+            self._send(MessageType.REP, fields, b"".join((head, rest)))
         else:
-            self.answers.take(encodeHead(MessageType.REP, BROKER_ID, fields, len(head) + len(rest)) + head)
+            self.answers.take(encodeFrameHead(MessageType.REP, BROKER_ID, fields, len(head) + len(rest)) + head)
             self.answers.take(rest)
 
     def _encoded(
@@ -88,14 +88,14 @@ class FlexiReplies(StreamSession):
 
     def requestDone(self) -> None:
         """End a connection that only waited for its last answer, behind the PONGs that are still due."""
-        if self._inputEnded and not self._asked and (self.client is None or not self.broker.waiting(self.client)):
+        if self._inputEnded and not self._requests and (self.client is None or not self.broker.waiting(self.client)):
             self.whenDecided(lambda: self.end("client closed"))
 
     def close(self) -> None:
         """Close when all that was published is decided, and the last PONG that is due was sent."""
         self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
 
-    def _sayError(self, error: BrokerError, path: str, id: str | None = None) -> None:
+    def _sendError(self, error: BrokerError, path: str, id: str | None = None) -> None:
         self.answers.take(self._error(error.status, errorPayload(error), path, id))
 
     def _error(self, status: int, payload: bytes, path: str, id: str | None = None) -> bytes:
@@ -103,7 +103,7 @@ class FlexiReplies(StreamSession):
         fields = {"status": int(status), "routing": routing} | correlation(id)
         return self._encoded(MessageType.REP, fields, payload)
 
-    def _kept(self, topic: str, reason: str | None, places: Sequence[int], inOrder: bool = False) -> None:
+    def _committed(self, topic: str, reason: str | None, places: Sequence[int], inOrder: bool = False) -> None:
         """Tell what the journal refused: at once, before the PONG that waits for it, or in order of what was said."""
         if reason is None:
             return
@@ -113,11 +113,11 @@ class FlexiReplies(StreamSession):
             self.counted(error)
             say(self._error(error.status, words(str(error)), topic))
 
-    def _reportLost(self, header: Header, entry: Entry) -> None:
+    def _reportLost(self, header: Header, entry: RoutingEntry) -> None:
         """A NOTIF or REP that reports an error itself is never answered."""
         if not reportsError(header.fields):
             fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
-            self._say(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
+            self._send(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
 
     def _refused(self, error: BrokerError, envelope: bytes, topic: str = "") -> None:
         """Answer an error to the message with this envelope, unless that reports one itself."""
@@ -140,9 +140,9 @@ class FlexiReplies(StreamSession):
     def answerError(self, error: BrokerError, id: str | None = None, path: str = "") -> None:
         """Send an error as a REP: after the JOIN from the broker's own id, before it from nobody."""
         if self.state is ConnectionState.WAITING:
-            self._say(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
+            self._send(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
         else:
-            self._sayError(error, path, id)
+            self._sendError(error, path, id)
 
     def warn(self) -> None:
         """Send a NOTIF with status 503 from :data:`DRAINING`; nothing before the JOIN."""
@@ -157,7 +157,7 @@ class FlexiReplies(StreamSession):
             keepalive["interval"] = int(self._keepAlive.interval)
         self.outbox.take(self._encoded(MessageType.PING, {"keepalive": keepalive}))
 
-    def _silent(self) -> None:
+    def _keepAliveExpired(self) -> None:
         self.end("keep-alive")
 
     def inputEnded(self) -> None:

@@ -35,6 +35,7 @@ from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.dialects.http_door")
 
@@ -89,7 +90,7 @@ class RequestRouter(Handover):
             head = RequestHead.parse(raw)
             self._method = head.method
             request = UpgradeRequest(head, credentialsIn(head), self._peer())
-            inner = self.factory.takerOf(request).buildProtocol(self._address)
+            inner = self.factory.factoryOf(request).buildProtocol(self._address)
         except HttpError as error:
             self._refuse(error)
             return
@@ -115,7 +116,7 @@ class RequestRouter(Handover):
         check.addErrback(lambda failure: _log.failure("a request could not be let in", failure))
 
     def _answered(
-        self, request: "UpgradeRequest", showsNothing: bool, inner: Any, outcome: "Admitted | Failure"
+        self, request: "UpgradeRequest", lacksCredentials: bool, inner: Any, outcome: "Admitted | Failure"
     ) -> None:
         if self._timer is None:
             return  # it was too late, or the connection is gone
@@ -124,7 +125,9 @@ class RequestRouter(Handover):
             transport: Any = self.transport
             transport.resumeProducing()
         try:
-            self._enter(inner, self.factory.admittedOf(request, showsNothing and hasattr(inner, "admitted"), outcome))
+            self._enter(
+                inner, self.factory.admittedOf(request, lacksCredentials and hasattr(inner, "admitted"), outcome)
+            )
         except HttpError as error:
             self._refuse(error)
 
@@ -142,7 +145,9 @@ class RequestRouter(Handover):
         self._timer = None
         self._drop()
         if not self._received:
-            self.factory.counted("refused: said nothing before the handshake deadline", 1)
+            self.factory.counted(
+                CountedEvent(EventFamily.REFUSED_CONNECTIONS, "said nothing before the handshake deadline"), 1
+            )
             _log.debug("{peer} said nothing before the handshake deadline", peer=peerAddress(self._peer()))
             self._endAll()
         elif self._method:
@@ -159,7 +164,7 @@ class RequestRouter(Handover):
     def _refuse(self, error: HttpError) -> None:
         """Answer with an error and close."""
         self._stopClock()
-        self.factory.counted(f"refused: HTTP {error.code}", 1)
+        self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {error.code}"), 1)
         _log.warn(
             "Refusing HTTP from {peer} with {code}: {sentence}",
             peer=peerAddress(self._peer()),
@@ -227,7 +232,7 @@ class RequestRouterFactory(Factory[RequestRouter]):
         """Return what decides on this request."""
         return self._behindProxy if nameProxy(request.head.fields) else self._admission
 
-    def takerOf(self, request: "UpgradeRequest") -> Any:
+    def factoryOf(self, request: "UpgradeRequest") -> Any:
         """Return the factory that takes this request.
 
         :raises HttpError: 403 for a peer or an origin that may not come, 403 or 404 for a dialect not served here.
@@ -245,14 +250,14 @@ class RequestRouterFactory(Factory[RequestRouter]):
         return self._webSockets[webSocketDialect(head, frozenset(self._webSockets))]
 
     def admittedOf(
-        self, request: "UpgradeRequest", mayShowNothing: bool, outcome: "Admitted | Failure"
+        self, request: "UpgradeRequest", mayLackCredentials: bool, outcome: "Admitted | Failure"
     ) -> Admitted | None:
         """Return who a request comes from; None for who had to show something, and has not.
 
         :raises HttpError: 401, 403 or 503 where it is not let in; 403 if its page knows of nobody's credentials.
         """
         if isinstance(outcome, Failure):
-            if mayShowNothing and not request.head.isUpgrade and isinstance(outcome.value, Unauthorized):
+            if mayLackCredentials and not request.head.isUpgrade and isinstance(outcome.value, Unauthorized):
                 return None
             raise _httpErrorOf(outcome)
         if request.head.isUpgrade and outcome.principal is None:

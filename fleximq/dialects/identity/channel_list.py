@@ -28,8 +28,8 @@ class ChannelList:
         self._context = context
         self._names: list[str] | None = None
         self._frames: dict[IRights, bytes] = {}
-        self._before: dict[IRights, bytes] = {}
-        self._noted = False
+        self._previous: dict[IRights, bytes] = {}
+        self._scheduled = False
         self._listeners: dict[Outbox, tuple[ConnectedClient, bytes]] = {}
         self._announces = context.settings.announceChannels
         if self._announces:
@@ -40,15 +40,15 @@ class ChannelList:
         names = self._topics.channels()
         if names is not self._names or len(self._frames) > _FRAMES:
             self._names = names
-            self._before, self._frames = self._frames, {}
+            self._previous, self._frames = self._frames, {}
         frame = self._frames.get(client.rights)
         if frame is None:
-            frame = self._made([name for name in names if isChannel(name) and sees(client, name)])
-            before = self._before.get(client.rights)
+            frame = self._encoded([name for name in names if isChannel(name) and sees(client, name)])
+            before = self._previous.get(client.rights)
             self._frames[client.rights] = frame = before if before == frame else frame
         return frame
 
-    def _made(self, names: list[str]) -> bytes:
+    def _encoded(self, names: list[str]) -> bytes:
         return encodeFrame(TEXT, encodeChannels(_fitting(names, self._context.settings.limits.text)))
 
     def join(self, outbox: Outbox, client: ConnectedClient) -> None:
@@ -61,8 +61,8 @@ class ChannelList:
         self._listeners.pop(outbox, None)
 
     def _changed(self) -> None:
-        if not self._noted:
-            self._noted = True
+        if not self._scheduled:
+            self._scheduled = True
             self._turn.add(self)
 
     def flush(self) -> None:
@@ -70,7 +70,7 @@ class ChannelList:
 
         A change may be none to them: of a topic whose name they cannot spell, or one undone in the same turn.
         """
-        self._noted = False
+        self._scheduled = False
         for outbox, (client, known) in self._listeners.items():
             frame = self.frame(client)
             if known is not frame and known != frame:

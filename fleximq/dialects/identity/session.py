@@ -63,7 +63,7 @@ class IdentitySession(Session):
         self._channels = channels or ChannelList(context)
         self._envelopes: dict[bytes, Envelope] = {}
         self._keepAlive: KeepAlive | None = None
-        self._words: dict[Word, Callable[[ClientText], None]] = {
+        self._actions: dict[Word, Callable[[ClientText], None]] = {
             Word.SUBSCRIBE: self._subscribe,
             Word.UNSUBSCRIBE: self._unsubscribe,
             Word.PUBLISH: self._publishFirst,
@@ -72,25 +72,25 @@ class IdentitySession(Session):
     def opened(self) -> None:
         """Let the client in; its request says who it is, or a certificate does."""
         if self.admitted is None:
-            self.admit(self.certificate(), self._welcome, self._turnedAway)
+            self.admit(self.certificate(), self._welcome, self._joinFailed)
             return
         try:
             self._welcome(self.admitted)
         except BrokerError as error:
-            self._turnedAway(error)
+            self._joinFailed(error)
 
-    def _turnedAway(self, error: BrokerError) -> None:
+    def _joinFailed(self, error: BrokerError) -> None:
         self.failed(error)
         self.end(f"error {int(error.status)}")
 
     def _welcome(self, admitted: Admitted) -> None:
         """Greet the client with its name and the channels there are."""
         self.letIn(admitted, user=True)
-        self._say(encodeIdentity(self.client.name))
+        self._send(encodeIdentity(self.client.name))
         self.outbox.take(self._channels.frame(self.client))
         self._channels.join(self.outbox, self.client)
         self._keepAlive = KeepAlive(
-            self.context.clock, self.context.settings.keepalive, self.lastHeard, self._ping, self._silent
+            self.context.clock, self.context.settings.keepalive, self.lastReceived, self._ping, self._keepAliveExpired
         )
 
     # -- the way in --------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class IdentitySession(Session):
             if envelope is not None:
                 texts.append(message[size:])
                 continue
-            self._understand(message)
+            self._perform(message)
             if self.state is ConnectionState.ENDING:
                 return
         if texts and envelope is not None:
@@ -131,56 +131,56 @@ class IdentitySession(Session):
 
     def _admitted(self, messages: Sequence[bytes]) -> Iterable[bytes]:
         """Return the messages that are within the client's rates, if what is over them is refused."""
-        if self.pace is None or not self.pace.refuses:
+        if self.rate is None or not self.rate.refuses:
             return messages
-        return admittedTexts(self.pace.meter, messages, lambda: self.failed(overRate()))
+        return admittedTexts(self.rate.meter, messages, lambda: self.failed(overRate()))
 
-    def _understand(self, message: bytes) -> None:
-        said = parseText(message)
-        if said is None:
+    def _perform(self, message: bytes) -> None:
+        request = parseText(message)
+        if request is None:
             return
         try:
-            self._words[said.word](said)
+            self._actions[request.word](request)
         except BrokerError as error:
             self.failed(error)
 
     # -- what each word does -----------------------------------------------------------------------
 
-    def _subscribe(self, said: ClientText) -> None:
+    def _subscribe(self, request: ClientText) -> None:
         """Acknowledge before subscribing, which may have something to deliver: agents insist on that order."""
-        checkChannel(said.channel)
+        checkChannel(request.channel)
         self.subscribing()
-        self.broker.checkSubscription(self.client, said.channel, literal=True)
-        self._say(encodeSubAck(said.channel))
-        if said.channel not in self.client.patterns:
-            self.broker.subscribe(self.client, self, said.channel, literal=True)
+        self.broker.checkSubscription(self.client, request.channel, literal=True)
+        self._send(encodeSubAck(request.channel))
+        if request.channel not in self.client.patterns:
+            self.broker.subscribe(self.client, self, request.channel, literal=True)
             past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, recordTexts)
-            self.broker.recall(self.client, past, said.channel, literal=True, history=self.broker.rules.history)
+            self.broker.recall(self.client, past, request.channel, literal=True, history=self.broker.rules.history)
 
-    def _unsubscribe(self, said: ClientText) -> None:
-        self.broker.unsubscribe(self.client, said.channel)
-        self._envelopes.pop(_beginning(said.channel), None)
-        self._say(encodeUnsubAck(said.channel))
+    def _unsubscribe(self, request: ClientText) -> None:
+        self.broker.unsubscribe(self.client, request.channel)
+        self._envelopes.pop(_beginning(request.channel), None)
+        self._send(encodeUnsubAck(request.channel))
 
-    def _publishFirst(self, said: ClientText) -> None:
+    def _publishFirst(self, request: ClientText) -> None:
         """Publish to a channel that no envelope is known for, and know it from now on."""
-        checkChannel(said.channel)
-        text = checkMessage(said.message)
-        if said.channel not in self.client.patterns:
+        checkChannel(request.channel)
+        text = checkMessage(request.message)
+        if request.channel not in self.client.patterns:
             raise Unauthorized("Not subscribed")
-        topic = self.broker.topicFor(self.client, said.channel)
-        envelope = Envelope(topic, self.client, IdentitySource(said.channel, self.client.name))
-        self._envelopes[_beginning(said.channel)] = envelope
+        topic = self.broker.topicFor(self.client, request.channel)
+        envelope = Envelope(topic, self.client, IdentitySource(request.channel, self.client.name))
+        self._envelopes[_beginning(request.channel)] = envelope
         self._publish(envelope, [text])
 
     def _publish(self, envelope: Envelope, texts: list[bytes]) -> None:
         try:
-            self.broker.publish(envelope, texts, len(texts), self._kept)
+            self.broker.publish(envelope, texts, len(texts), self._committed)
         except NotKept as error:
             for _ in error.refused:
                 self.failed(error)
 
-    def _kept(self, reason: str | None, places: Sequence[int]) -> None:
+    def _committed(self, reason: str | None, places: Sequence[int]) -> None:
         if reason is not None:
             error = NotRecorded(reason)
             for _ in places:
@@ -188,13 +188,13 @@ class IdentitySession(Session):
 
     # -- what the broker says ----------------------------------------------------------------------
 
-    def _say(self, text: bytes) -> None:
+    def _send(self, text: bytes) -> None:
         self.outbox.take(encodeFrame(TEXT, text))
 
     def answerError(self, error: BrokerError) -> None:
         """Send ``ERROR:<code>:<sentence>``."""
         words = "not permitted" if isinstance(error, NotPermitted) else str(error)
-        self._say(encodeError(int(_CODES.get(error.status, error.status)), words))
+        self._send(encodeError(int(_CODES.get(error.status, error.status)), words))
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Forget what envelopes mean, and answer each channel that the client does not hear any more by an ERROR."""
@@ -207,12 +207,12 @@ class IdentitySession(Session):
     def warn(self) -> None:
         """Send ``ERROR:503:...``; the close frame stands behind it."""
         if self.state is ConnectionState.OPEN:
-            self._say(encodeError(int(Status.SERVICE_UNAVAILABLE), "the broker is stopping"))
+            self._send(encodeError(int(Status.SERVICE_UNAVAILABLE), "the broker is stopping"))
 
     def _ping(self) -> None:
         self.outbox.take(encodeFrame(PING, b""))
 
-    def _silent(self) -> None:
+    def _keepAliveExpired(self) -> None:
         self.end("keep-alive")
 
     def left(self) -> None:

@@ -76,7 +76,7 @@ def renderError(error: BrokerError) -> bytes:
     return encodeError(code, "not permitted" if isinstance(error, NotPermitted) else str(error))
 
 
-def renderAnswers(topic: str, deliveries: Sequence[QueueDelivery], asked: int) -> bytes:
+def renderAnswers(topic: str, deliveries: Sequence[QueueDelivery], count: int) -> bytes:
     """Return the lines that answer so many CONSUMEs; those without a delivery are NO_MSG."""
     lines = [renderDelivery(message, topic, message.message_id or "") for _, message, _ in deliveries]
-    return b"".join(lines) + NO_MESSAGE * (asked - len(lines))
+    return b"".join(lines) + NO_MESSAGE * (count - len(lines))

@@ -28,8 +28,8 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
     delimiter = b"\n"
     session: MiniSession
 
-    def __init__(self, context: Context, speak: Callable[[Context, Outbox, IAddress], MiniSession]) -> None:
-        super().__init__(context, speak)
+    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], MiniSession]) -> None:
+        super().__init__(context, makeSession)
         self.MAX_LENGTH = context.settings.limits.line
         self._scanner = LineScanner(self.MAX_LENGTH)
         self._lines: Iterator[bytes] = iter(())
@@ -38,7 +38,7 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
     def connectionMade(self) -> None:
         """Begin the session."""
         super().connectionMade()
-        self.session.goOn = self._goOn
+        self.session.onReady = self._continue
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection is gone; what was not worked through is forgotten."""
@@ -48,13 +48,17 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         self._reads.clear()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes are kept of an unfinished line."""
-        return self._scanner.held
+        return self._scanner.buffered
 
     def lineReceived(self, line: bytes) -> None:
         """Hand one line, without its end, to the session."""
         self.session.received(line)
+
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return :meth:`feed`, which cuts reads into lines."""
+        return self.feed
 
     def resume(self) -> None:
         """Let the session take the first line, then hand it those behind."""
@@ -67,7 +71,7 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         if data:
             self._reads.append(data)
             session.traffic.messagesIn += data.count(b"\n")
-        elif session.stuck and not self.outbox.full:
+        elif session.suspended and not self.outbox.full:
             session.readerCaughtUp()
         while not session.busy:
             for line in self._lines:
@@ -80,18 +84,18 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
                 self._lines = self._admitted(self._scanner.feed(self._reads.popleft()))
         session.readEnded()
         if self._reads:
-            self.reading.stop(PullPause.UNANSWERED)
+            self.readPauses.pause(PullPause.UNANSWERED)
         else:
-            self.reading.go(PullPause.UNANSWERED)
-        if session.stuck:
+            self.readPauses.resume(PullPause.UNANSWERED)
+        if session.suspended:
             self.waitForReader()
 
     def _admitted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
         """Return the lines that are within the client's rates, if what is over them is refused."""
         session = self.session
-        if session.pace is None or not session.pace.refuses:
+        if session.rate is None or not session.rate.refuses:
             return lines
-        return admittedLines(session.pace.meter, lines, lambda: session.failed(overRate()))
+        return admittedLines(session.rate.meter, lines, lambda: session.failed(overRate()))
 
 
 class MiniFactory(StreamFactory):
@@ -100,7 +104,7 @@ class MiniFactory(StreamFactory):
     :param newId: makes the ids of v1.0 messages.
     """
 
-    face = MiniProtocol
+    protocolClass = MiniProtocol
 
     def __init__(self, context: Context, newId: Callable[[], str] = newUlid) -> None:
         super().__init__(context, lambda context, outbox, address: MiniSession(context, outbox, address, newId))

@@ -56,7 +56,7 @@ class MiniSession(StreamSession):
     def __init__(self, context: Context, outbox: Outbox, address: IAddress, newId: Callable[[], str] = newUlid) -> None:
         super().__init__(context, outbox, address)
         self.busy = False
-        self.goOn: Callable[[], None] = _nothing
+        self.onReady: Callable[[], None] = _nothing
         self.answers: Answers = Answers(outbox)
         self._newId = newId
         self._envelope: Envelope | None = None
@@ -67,10 +67,10 @@ class MiniSession(StreamSession):
         self._confirming = False
         self._repeated: bytes | None = None
         self._topic = ""
-        self._asked = 0
+        self._consumes = 0
         self._taken = 0
         self._unanswered: tuple[str, int] = "", 0
-        self._behind: bytes | None = None
+        self._pendingLine: bytes | None = None
         self._loading = False
         self._wait: WaitingConsume | None = None
         self._inputEnded = False
@@ -81,15 +81,15 @@ class MiniSession(StreamSession):
     def received(self, line: bytes) -> None:
         """Do what a line says; behind the end of the conversation, nothing."""
         try:
-            if self.state is not ConnectionState.OPEN and not self._comeIn(line):
+            if self.state is not ConnectionState.OPEN and not self._join(line):
                 return
             if line == self._repeated:
-                self._asked += 1
+                self._consumes += 1
                 return
-            if self._asked:
-                self._takeAsked()
+            if self._consumes:
+                self._answerConsumes()
                 if self.busy:
-                    self._behind = line
+                    self._pendingLine = line
                     return
             if line.startswith(_PRODUCE):
                 self._produce(line[len(_PRODUCE) :])
@@ -115,19 +115,19 @@ class MiniSession(StreamSession):
 
     def readerCaughtUp(self) -> None:
         """Go on where the session was ``stuck``."""
-        self.stuck = self.busy = False
-        topic, asked = self._unanswered
+        self.suspended = self.busy = False
+        topic, count = self._unanswered
         try:
-            self._take(topic, asked)
+            self._take(topic, count)
         except BrokerError as error:
-            for _ in range(asked):
+            for _ in range(count):
                 self.failed(error)
-        line = self._behind
+        line = self._pendingLine
         if line is not None and not self.busy:
-            self._behind = None
+            self._pendingLine = None
             self.received(line)
 
-    def _comeIn(self, line: bytes) -> bool:
+    def _join(self, line: bytes) -> bool:
         """Join with the first line, whatever it says; False if that is not known yet, or it may not."""
         if self.state is not ConnectionState.WAITING:
             return False
@@ -135,14 +135,14 @@ class MiniSession(StreamSession):
         if refusal is not None:
             raise MiniJoinRefused(refusal)
         self._first = line
-        self.admit(self.certificate(), self._cameIn, self._turnedAway)
+        self.admit(self.certificate(), self._joined, self._joinFailed)
         self.busy = self.isChecking
         return self.client is not None
 
-    def _cameIn(self, admitted: Admitted) -> None:
+    def _joined(self, admitted: Admitted) -> None:
         self._me = self.letIn(admitted)
 
-    def _turnedAway(self, error: BrokerError) -> None:
+    def _joinFailed(self, error: BrokerError) -> None:
         """Answer the first line with why nobody is let in, and close."""
         self.failed(error)
         self.end("no capacity" if isinstance(error, NoCapacity) else f"error {int(error.status)}")
@@ -155,15 +155,15 @@ class MiniSession(StreamSession):
     # -- what each command does --------------------------------------------------------------------
 
     def _produce(self, encoded: bytes) -> None:
-        said = parseProduce(decodeText(encoded), self._newId, self._topicName)
-        if said.topic != self._topicName or self._envelope is None or self._envelope.topic.gone:
+        message = parseProduce(decodeText(encoded), self._newId, self._topicName)
+        if message.topic != self._topicName or self._envelope is None or self._envelope.topic.gone:
             self._publish()
-            topic = self.broker.topicFor(self._me, said.topic)
+            topic = self.broker.topicFor(self._me, message.topic)
             self._envelope = Envelope(topic, self._me, SOURCE, 1, True)
-            self._topicName = said.topic
-        if said.reply_to and isSpellable(said.reply_to):
-            self.broker.expectReplies(self._me, said.reply_to)
-        self._run.append(said)
+            self._topicName = message.topic
+        if message.reply_to and isSpellable(message.reply_to):
+            self.broker.expectReplies(self._me, message.reply_to)
+        self._run.append(message)
 
     def _publish(self) -> None:
         """Publish the run of neighbouring PRODUCEs and answer each of them, by its id or an error.
@@ -175,10 +175,10 @@ class MiniSession(StreamSession):
             return
         batch = self._batch
         first = len(batch)
-        batch += [encodeId(said.id) for said in run]
+        batch += [encodeId(message.id) for message in run]
         self._promising = True
         try:
-            self._keep(self._envelope, run, partial(self._kept, batch, first))
+            self._keep(self._envelope, run, partial(self._committed, batch, first))
         except NotKept as error:
             if len(error.refused) == len(run) > 1 and not isinstance(error, NotRecorded):
                 del batch[first:]
@@ -189,13 +189,13 @@ class MiniSession(StreamSession):
             self._replace(batch, first, range(len(run)), error)
 
     def _keep(self, envelope: Envelope, run: list[MiniMessage], kept: OnDecided) -> None:
-        body = [said.asMessage() for said in run]
+        body = [message.asMessage() for message in run]
         if self.context.settings.minimqIdempotent:
-            self.broker.produceOnce(envelope, body, [said.id for said in run], kept)
+            self.broker.produceOnce(envelope, body, [message.id for message in run], kept)
         else:
             self.broker.produce(envelope, body, len(body), kept)
 
-    def _kept(self, batch: list[bytes], first: int, reason: str | None, places: Sequence[int]) -> None:
+    def _committed(self, batch: list[bytes], first: int, reason: str | None, places: Sequence[int]) -> None:
         if reason is not None:
             self._replace(batch, first, places, NotRecorded(reason))
 
@@ -208,8 +208,8 @@ class MiniSession(StreamSession):
 
     def _publishSingly(self, run: list[MiniMessage]) -> None:
         """Publish those messages that fit of a run that was too much as a whole."""
-        for said in run:
-            self._run = [said]
+        for message in run:
+            self._run = [message]
             self._publish()
 
     def _consume(self, line: bytes, topic: str) -> None:
@@ -218,24 +218,24 @@ class MiniSession(StreamSession):
             self._seal()
         if self.answers.waiting:
             self.busy = True
-            self.answers.whenSent(lambda: self._goOnWith(topic))
+            self.answers.whenSent(lambda: self._continueWith(topic))
         elif self.context.settings.consumeWait:
             self._take(topic, 1)
         else:
-            self._repeated, self._topic, self._asked = line, topic, 1
+            self._repeated, self._topic, self._consumes = line, topic, 1
 
-    def _takeAsked(self) -> None:
+    def _answerConsumes(self) -> None:
         """Answer the run of neighbouring CONSUMEs of one topic."""
-        asked, self._asked, self._repeated = self._asked, 0, None
-        if not asked:
+        count, self._consumes, self._repeated = self._consumes, 0, None
+        if not count:
             return
         try:
-            self._take(self._topic, asked)
+            self._take(self._topic, count)
         except BrokerError as error:
-            for _ in range(asked):
+            for _ in range(count):
                 self.failed(error)
 
-    def _goOnWith(self, topic: str) -> None:
+    def _continueWith(self, topic: str) -> None:
         """Take up a CONSUME that had to wait for this connection's own messages."""
         if self.state is not ConnectionState.OPEN:
             return
@@ -244,39 +244,39 @@ class MiniSession(StreamSession):
         except BrokerError as error:
             self.failed(error)
         if self._wait is None and not self._loading:
-            self._goOnSoon()
+            self._continueSoon()
 
-    def _take(self, topic: str, asked: int) -> None:
+    def _take(self, topic: str, count: int) -> None:
         """Answer so many CONSUMEs, or wait with the answer: only one is asked at a time where that can be.
 
         They are answered in portions. When there is no more room for what the peer does not read, the session is
         stuck.
         """
-        while asked and not self.stuck:
-            deliveries = self._deliveries(topic, asked)
+        while count and not self.suspended:
+            deliveries = self._deliveries(topic, count)
             if not deliveries:
                 break
-            asked -= len(deliveries)
+            count -= len(deliveries)
             self.traffic.messagesOut += len(deliveries)
             self._answer(renderAnswers(topic, deliveries, len(deliveries)))
             if self._taken >= CHUNK_BYTES:
                 self._taken = 0
                 self._seal()
                 self.outbox.flush()
-                self.stuck = self.busy = self.outbox.full
-                self._unanswered = topic, asked
-        if not asked or self.stuck:
+                self.suspended = self.busy = self.outbox.full
+                self._unanswered = topic, count
+        if not count or self.suspended:
             return
         loading = self.broker.loadingQueue(topic)
         if loading is not None:
             self._loading = self.busy = True
-            self._unanswered = topic, asked
+            self._unanswered = topic, count
             self._seal()
             loading.whenLoaded(lambda: self.context.clock.callLater(0, self._loaded))
             return
         seconds = self.context.settings.consumeWait
         if not seconds or self._inputEnded:
-            self._batch.append(NO_MESSAGE * asked)
+            self._batch.append(NO_MESSAGE * count)
             return
         self._seal()
         self.busy = True
@@ -291,12 +291,12 @@ class MiniSession(StreamSession):
             return
         self.readerCaughtUp()
         self._seal()
-        if self.stuck or not self.busy:
-            self.goOn()
+        if self.suspended or not self.busy:
+            self.onReady()
 
-    def _deliveries(self, topic: str, asked: int) -> Sequence[QueueDelivery]:
-        if asked > 1:
-            return self.broker.consumeMany(self._me, topic, asked, CHUNK_BYTES)
+    def _deliveries(self, topic: str, count: int) -> Sequence[QueueDelivery]:
+        if count > 1:
+            return self.broker.consumeMany(self._me, topic, count, CHUNK_BYTES)
         delivery = self.broker.consume(self._me, topic)
         return () if delivery is None else (delivery,)
 
@@ -308,23 +308,23 @@ class MiniSession(StreamSession):
         self._wait = None
         self.traffic.messagesOut += delivery is not None
         self._answer(renderAnswers(topic, [] if delivery is None else [delivery], 1))
-        self._goOnSoon()
+        self._continueSoon()
 
-    def _goOnSoon(self) -> None:
+    def _continueSoon(self) -> None:
         """Answer, and take up the lines behind in a moment: this may be the middle of somebody's publication."""
         self._seal()
-        self.context.clock.callLater(0, self._goOn)
+        self.context.clock.callLater(0, self._continue)
 
-    def _goOn(self) -> None:
+    def _continue(self) -> None:
         if self.state is ConnectionState.OPEN:
-            self.busy = self.stuck
-            self.goOn()
+            self.busy = self.suspended
+            self.onReady()
 
     # -- answers and the end -----------------------------------------------------------------------
 
     def _seal(self) -> None:
         """Pass on the answers collected so far, when the messages whose ids are among them are kept."""
-        self._takeAsked()
+        self._answerConsumes()
         self._publish()
         if not self._batch:
             return
@@ -339,7 +339,7 @@ class MiniSession(StreamSession):
 
     def answerError(self, error: BrokerError) -> None:
         """Answer by one ERROR line."""
-        self._takeAsked()
+        self._answerConsumes()
         self._publish()
         self._batch.append(renderError(error))
 
@@ -362,7 +362,7 @@ class MiniSession(StreamSession):
         self._stopWaiting()
         self._batch = []
         self._run = []
-        self._behind = None
+        self._pendingLine = None
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Forget which topic was published to, and refuse a CONSUME that waits and is not permitted any more."""
@@ -375,7 +375,7 @@ class MiniSession(StreamSession):
         except BrokerError as error:
             self._stopWaiting()
             self.failed(error)
-            self._goOnSoon()
+            self._continueSoon()
 
     def _stopWaiting(self) -> None:
         if self._wait is not None:

@@ -54,7 +54,7 @@ _CODES = {
 #: A close frame has room for so many bytes of words.
 _WORDS_BYTES = 123
 
-Speak = Callable[[Context, Any, IAddress], Session]
+MakeSession = Callable[[Context, Any, IAddress], Session]
 
 
 def closeCode(reason: str) -> int:
@@ -63,7 +63,7 @@ def closeCode(reason: str) -> int:
 
 
 @implementer(IHalfCloseableProtocol)
-class WebSocketFace(BoundedProtocol):
+class WebSocketSessionProtocol(BoundedProtocol):
     """Feeds one session with messages; subclasses say how, in :meth:`messagesReceived`.
 
     ``admitted`` is who the peer is by what its request shows, if that was looked into, and ``admission`` the rule for
@@ -103,20 +103,20 @@ class WebSocketFace(BoundedProtocol):
         address = transport.getPeer()
         self.peer = str(address)
         mark = markOf(context.settings.limits.outboxBytes)
-        self.reading = ReadPauses(transport, self._listening)
+        self.readPauses = ReadPauses(transport, self._listening)
         self.outbox = self.outboxClass(transport, self._turn, mark, self._slow, self._farewell, context.policy)
         self._connectionMade()
-        self.session = self.factory.speak(context, self.outbox, address)
+        self.session = self.factory.makeSession(context, self.outbox, address)
         self.session.admitted = self.admitted
         self.session.admission = self.admission or context.admission
         self.session.certificate = partial(certificateOf, transport)
         self.session.checking = self._checking
         if self.connectedAt is not None:
-            self.session.cameAt(self.connectedAt)
+            self.session.arrivedAt(self.connectedAt)
 
     def dataReceived(self, data: bytes) -> None:
         """Work through a read, then let every outbox it filled write once."""
-        if self.session.state is ConnectionState.WAITING and not self.session.mayGoOn(self.session.held):
+        if self.session.state is ConnectionState.WAITING and not self.session.mayReceive(self.session.buffered):
             return
         self.session.heard = began = self._seconds()
         self.session.traffic.bytesIn += len(data)
@@ -137,8 +137,8 @@ class WebSocketFace(BoundedProtocol):
         client = self.session.client
         if client is not None and self.session.broker.hasPendingPublications(client):
             pausePublisher(self.session, client, self)
-        if self.session.pace is not None:
-            self.session.pace.settle(self.reading)
+        if self.session.rate is not None:
+            self.session.rate.charge(self.readPauses)
 
     def readConnectionLost(self) -> None:
         """The peer ended its input: send what is pending, then close; no close frame of its can come."""
@@ -174,7 +174,7 @@ class WebSocketFace(BoundedProtocol):
         """Let the session begin."""
         self.session.attempt(self.session.opened)
 
-    def settle(self) -> None:
+    def deliverMessages(self) -> None:
         """Hand what arrived to the session."""
         if self.messages and not self.halted:
             messages, self.messages = self.messages, []
@@ -185,14 +185,14 @@ class WebSocketFace(BoundedProtocol):
         """Work through nothing while credentials are checked; then go on with what came behind them."""
         self.halted = waits
         if waits:
-            self.reading.stop(CredentialWait.CHECKED)
+            self.readPauses.pause(CredentialWait.CHECKED)
             return
         if self.session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             self.session.attempt(self.session.resume)
-            self.settle()
+            self.deliverMessages()
             self._parse(b"")
         if not self.halted:
-            self.reading.go(CredentialWait.CHECKED)
+            self.readPauses.resume(CredentialWait.CHECKED)
             if self._inputOver:
                 self.readConnectionLost()
 
@@ -235,18 +235,18 @@ class WebSocketFace(BoundedProtocol):
 class WebSocketFactory(WebSocketServerFactory):
     """Builds the WebSockets of one dialect for one listener.
 
-    :param speak: makes a session of context, outbox and address.
+    :param makeSession: makes a session of context, outbox and address.
     :param limit: returns the most bytes of one message, after inflation, when there is a new connection.
     """
 
     noisy = False
-    face: ClassVar[type[WebSocketFace]]
+    protocolClass: ClassVar[type[WebSocketSessionProtocol]]
     subprotocol: ClassVar[str]
 
-    def __init__(self, context: Context, speak: Speak, limit: Callable[[], int]) -> None:
+    def __init__(self, context: Context, makeSession: MakeSession, limit: Callable[[], int]) -> None:
         super().__init__(reactor=context.clock, server="")
         self.context = context
-        self.speak = speak
+        self.makeSession = makeSession
         self._limit = limit
         self.versions = [13]
         self.webStatus = False
@@ -259,4 +259,4 @@ class WebSocketFactory(WebSocketServerFactory):
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return a protocol for a new connection."""
-        return self.face(self, self._limit())
+        return self.protocolClass(self, self._limit())

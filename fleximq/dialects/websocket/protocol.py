@@ -3,7 +3,7 @@
 Autobahn does the handshake, control frames, fragments, extensions and all that is refused. What is done otherwise
 here, and why:
 
-- Batches of whole small frames are taken past its parser (:func:`fleximq.wire.websocket_frame.readWhole`).
+- Batches of whole small frames are taken past its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`).
   Everything else it is given frame by frame: on its own it copies the rest of a read for every frame in it.
 - Messages are gathered in a buffer that pieces of any size cannot swell; it keeps an object for each, empty ones too.
 - After a violation nothing is parsed any more, after a close frame only the peer's own, and that not for ever: it
@@ -20,7 +20,7 @@ from twisted.logger import Logger
 
 from fleximq.dialects.websocket.inflation import Inflation
 from fleximq.wire.receive_buffer import ReceiveBuffer
-from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readWhole
+from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readSmallFrames
 
 #: The longest head of a request.
 REQUEST_BYTES = 1 << 16
@@ -39,7 +39,8 @@ _CONTROL = 8
 class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
     """Parses what it is fed with.
 
-    Subclasses define :meth:`send`, :meth:`opened`, :meth:`settle`, :meth:`fail`, :meth:`refused` and :meth:`closed`.
+    Subclasses define :meth:`send`, :meth:`opened`, :meth:`deliverMessages`, :meth:`fail`, :meth:`refused` and
+    :meth:`closed`.
     ``messages`` are those that arrived and are not worked through yet. ``kinds`` are the first bytes of the frames
     that may be taken quickly; where :data:`TEXT` is one of them, binary messages are read as text too. ``violated``
     says that the peer broke the protocol. While subclasses set ``halted``, what is fed is kept as it came; when they
@@ -78,7 +79,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         """The handshake is done; raises nothing."""
 
     @abstractmethod
-    def settle(self) -> None:
+    def deliverMessages(self) -> None:
         """Work through ``messages``, before anything else is answered; raises nothing."""
 
     @abstractmethod
@@ -134,16 +135,16 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
                 end = offset + self.current_frame.length - self.current_frame_masker.pointer()
             else:
                 if not self.inside_message and self.state == self.STATE_OPEN:
-                    offset = readWhole(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
+                    offset = readSmallFrames(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
                 end = endOfFrame(data, offset)
-            self.settle()
+            self.deliverMessages()
             if self.halted:
                 break
             self.data = data[offset:end]
             offset = end
             while self.processData() and self.state != self.STATE_CLOSED:
                 pass
-        self.settle()
+        self.deliverMessages()
         if self.halted:
             self.data += data[offset:]
 
@@ -200,7 +201,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
 
     def onMessageFrameBegin(self, length: int) -> None:
         """Refuse a frame on its length, before its bytes arrive; a compressed one while it is inflated."""
-        if not self._isMessageCompressed and self._gathered.held + length > self._limit:
+        if not self._isMessageCompressed and self._gathered.buffered + length > self._limit:
             self._tooBig()
 
     def onMessageFrameData(self, payload: bytes) -> None:

@@ -11,18 +11,18 @@ import pyarrow as pa
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.frame_scan import Whole, framesOf
-from fleximq.journal.files.record_distance import Advance, Counter
+from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
+from fleximq.journal.files.record_distance import Distance, DistanceCounter
 from fleximq.journal.files.window import LARGE, SMALL
 from fleximq.journal.format.control_frames import decodeTransaction
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.frame import FrameKind
 from fleximq.pipeline.files.folder import End, Extent, Folder
 from fleximq.pipeline.files.frame_columns import PlacedFrame, offsetsAndTimes
 from fleximq.pipeline.files.segment_lookup import SegmentLookup, SegmentLookups
 from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics, divided
 from fleximq.pipeline.files.slice_reader import Missing, SliceReader
 
-_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class TopicBounds(NamedTuple):
@@ -65,9 +65,9 @@ class JournalFiles:
                 continue
             for found in framesOf(window, None, extent.base, atHead=True):
                 # Records in a gap are lost, but were within retention.
-                if not isinstance(found, Whole):
+                if not isinstance(found, CompleteFrame):
                     break
-                if found.header.kind in (*_RECORDS, Kind.TRANSACTION, Kind.GAP):
+                if found.header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
                     return found.header.baseOffset
         return end.offset
 
@@ -88,7 +88,7 @@ class JournalFiles:
         finally:
             self._folder.close()
 
-    def advance(self, start: int, end: int, records: int | None, size: int | None) -> Advance:
+    def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
         """Return the offset after so many records and so many bytes of frames from ``start`` on, at least one record.
 
         Counts records of all topics. Of a transaction, the bytes of all its staged frames count.
@@ -96,7 +96,7 @@ class JournalFiles:
         :param end: maximum offset of the result.
         """
         limit = self.end().position
-        counter = Counter(start, end, records, size)
+        counter = DistanceCounter(start, end, records, size)
         try:
             for extent, sketch in self._sketches.all(limit):
                 if sketch.next <= counter.reached.offset and extent.until != limit:
@@ -105,7 +105,7 @@ class JournalFiles:
                 if window is None:
                     continue
                 for found in framesOf(window, None, sketch.positionBefore(counter.reached.offset)):
-                    if not isinstance(found, Whole):
+                    if not isinstance(found, CompleteFrame):
                         continue
                     if found.header.baseOffset >= end:
                         return counter.reached._replace(offset=end)
@@ -116,10 +116,10 @@ class JournalFiles:
         finally:
             self._folder.close()
 
-    def _length(self, found: Whole, limit: int) -> int:
+    def _length(self, found: CompleteFrame, limit: int) -> int:
         """Return the number of bytes to read for a frame's records."""
         header = found.header
-        if header.kind != Kind.TRANSACTION:
+        if header.kind != FrameKind.TRANSACTION:
             return header.length
         return header.length + sum(self._stagedLength(each, limit) for each in decodeTransaction(*found).staged)
 
@@ -200,7 +200,7 @@ class JournalFiles:
             self._folder.close()
 
 
-def _sparse(found: Whole) -> Sequence[int]:
+def _sparse(found: CompleteFrame) -> Sequence[int]:
     """Return the offsets of a frame that lacks some between the first and the last."""
     offsets: list[int] = next(offsetsAndTimes(found.frame, [PlacedFrame(0)]))[0].tolist()
     return offsets

@@ -62,7 +62,7 @@ class Format(Protocol):
 
 
 def annotation(type: pa.DataType) -> Any:
-    """Return the Python type as which :mod:`msgspec` decodes a value of a type of :mod:`fleximq.pipeline.payloads.ddl`."""
+    """Return the Python type by which :mod:`msgspec` decodes a value of an Arrow type."""
     if type in _PLAIN:
         return _PLAIN[type]
     if pa.types.is_decimal(type):

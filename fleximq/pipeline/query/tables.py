@@ -144,7 +144,7 @@ class Tables:
         return history.read(self._spark, folders, self._sealed, **others)
 
     def _decoded(self, options: dict[str, str], topic: str | None) -> DataFrame:
-        """Return the source's columns with those of the payloads in place of ``value``, and ``error`` if one is wrong."""
+        """Return the source's columns with the payloads' columns instead of ``value``, and ``error`` for invalid ones."""
         if options["decode"] in STRUCTURED and "decodeSchema" not in options:
             found = schemaOf(SourceOptions.of(_plain(options)), options["decode"], topic, self._sealed)
             if not found.names:

@@ -31,14 +31,15 @@ from fleximq.limits import Limits
 from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.services.gate.Gate")
 
 #: What is counted where a connection is closed at once.
-TOO_MANY_WAIT = "refused: too many connections wait to be let in"
-TOO_MANY_THERE = "refused: too many connections from one address"
-TOO_OFTEN = "refused: too many new connections a second from one address"
-FLAPS = "refused: came and went too often"
+TOO_MANY_WAIT = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections wait to be let in")
+TOO_MANY_THERE = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections from one address")
+TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
+FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
 #: Seconds between two lines of the log about this; a flood of connections must not become one of lines.
 QUIET = 1.0
 
@@ -78,7 +79,7 @@ class ConnectionLimit:
         self.refused = 0
         self._open = 0
         self._there: Counter[Hashable] = Counter()
-        self._unsaid: Counter[str] = Counter()
+        self._suppressed: Counter[str] = Counter()
         self._quietUntil = 0.0
 
     @property
@@ -86,7 +87,7 @@ class ConnectionLimit:
         """How many connections have not been let in yet."""
         return max(0, self._open - self._clients())
 
-    def before(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
+    def limited(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
         """Return a factory that builds the same protocols while there may be more connections.
 
         :param proxied: the address of a connection is not known yet when it is accepted; whoever learns it calls
@@ -133,20 +134,20 @@ class ConnectionLimit:
         if not self._there[place]:
             del self._there[place]
 
-    def _refuse(self, reason: str, address: object) -> None:
+    def _refuse(self, reason: CountedEvent, address: object) -> None:
         self.refused += 1
         self._counted(reason, 1)
         now = self._clock.seconds()
         if now < self._quietUntil:
-            self._unsaid[reason] += 1
+            self._suppressed[reason] += 1
             return
         self._quietUntil = now + QUIET
         _log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
             peer=peerAddress(address),
-            reason=reason.removeprefix("refused: "),
+            reason=reason.label,
             option=_OPTIONS[reason],
-            more=self._unsaid.pop(reason, 0),
+            more=self._suppressed.pop(reason, 0),
         )
 
 
@@ -164,9 +165,9 @@ class _GatedFactory(Factory[Any]):
 
     noisy = False
 
-    def __init__(self, inner: IProtocolFactory, gate: ConnectionLimit, proxied: bool) -> None:
+    def __init__(self, inner: IProtocolFactory, connectionLimit: ConnectionLimit, proxied: bool) -> None:
         self._inner = inner
-        self._gate = gate
+        self._limit = connectionLimit
         self._proxied = proxied
 
     def logPrefix(self) -> str:
@@ -183,7 +184,7 @@ class _GatedFactory(Factory[Any]):
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol whose end is noticed by the gate, or one that closes at once."""
-        leave = self._gate.enter(addr, self._proxied)
+        leave = self._limit.enter(addr, self._proxied)
         if leave is None:
             return _Closed()
         protocol: Any = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address

@@ -37,29 +37,31 @@ class OpenConnections:
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self._protocols: WeakSet[Any] = WeakSet()
-        self._told: dict[Session, float] = {}
+        self._notified: dict[Session, float] = {}
         self._done: dict[Session, float] = {}
-        self.leaving = False
+        self.stopping = False
 
-    def of(self, spoken: ListenerDialects) -> ListenerDialects:
+    def of(self, dialects: ListenerDialects) -> ListenerDialects:
         """Return the same dialects with factories that note each protocol they build."""
-        return spoken._replace(streams=self._noting(spoken.streams), webSockets=self._noting(spoken.webSockets))
+        return dialects._replace(
+            streams=self._recording(dialects.streams), webSockets=self._recording(dialects.webSockets)
+        )
 
-    def note(self, protocol: Any) -> None:
+    def add(self, protocol: Any) -> None:
         """Note a protocol that no factory of a listener has built."""
         self._protocols.add(protocol)
 
-    def _noting(self, factories: Mapping[str, IProtocolFactory]) -> dict[str, IProtocolFactory]:
-        return {name: _NotingFactory(each, self) for name, each in factories.items()}
+    def _recording(self, factories: Mapping[str, IProtocolFactory]) -> dict[str, IProtocolFactory]:
+        return {name: _RecordingFactory(each, self) for name, each in factories.items()}
 
-    def dismiss(self, patience: float) -> "Deferred[None]":
+    def dismiss(self, timeout: float) -> "Deferred[None]":
         """Tell everybody that the broker stops, and end all sessions.
 
-        What is returned fires when their connections are closed, which they are after ``patience`` seconds in any case.
+        What is returned fires when their connections are closed, which they are after ``timeout`` seconds in any case.
         """
-        self.leaving = True
+        self.stopping = True
         now = self._clock.seconds()
-        return self._look(now + PART * patience, now + patience)
+        return self._look(now + PART * timeout, now + timeout)
 
     def _look(self, finish: float, deadline: float) -> "Deferred[None]":
         now = self._clock.seconds()
@@ -70,7 +72,7 @@ class OpenConnections:
                 session.outbox.abort()
             present = []
         if not present:
-            self._told.clear()
+            self._notified.clear()
             self._done.clear()
             return succeed(None)
         self._urge(present, now, finish)
@@ -82,15 +84,15 @@ class OpenConnections:
         """Tell those who do not know it yet, and end the sessions whose time has come."""
         busy = any(session.client is not None and session.broker.waiting(session.client) for session in present)
         for session in present:
-            if session not in self._told:
-                self._told[session] = now
+            if session not in self._notified:
+                self._notified[session] = now
                 session.warn()
             if now >= finish:
                 session.dismiss()
                 session.end(STOPPED)
             elif not session.mayFinish or session.state is not ConnectionState.OPEN:
                 session.dismiss()
-            elif not busy and now - max(session.lastHeard(), self._told[session]) >= QUIET:
+            elif not busy and now - max(session.lastReceived(), self._notified[session]) >= QUIET:
                 session.dismiss()
             if session.outbox.empty:
                 self._part(session, now - self._done.setdefault(session, now))
@@ -109,20 +111,20 @@ class OpenConnections:
                 yield session
 
 
-class _NotingFactory(Factory[Any]):
+class _RecordingFactory(Factory[Any]):
     """Builds what another factory builds."""
 
     noisy = False
 
-    def __init__(self, inner: IProtocolFactory, guests: OpenConnections) -> None:
+    def __init__(self, inner: IProtocolFactory, connections: OpenConnections) -> None:
         self._inner = inner
-        self._guests = guests
+        self._connections = connections
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Build a protocol and note it."""
         protocol = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
         if protocol is not None:
-            self._guests.note(protocol)
+            self._connections.add(protocol)
         return protocol
 
     def startFactory(self) -> None:

@@ -21,8 +21,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.config.settings import Settings
-from fleximq.endpoints.listen import Ground, Listen
-from fleximq.endpoints.local_sockets import makeFolder, sweep
+from fleximq.endpoints.listen import Listen, ListenDefaults
+from fleximq.endpoints.local_sockets import makeFolder, removeStaleSocket
 from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 
@@ -40,8 +40,8 @@ class ListenerService(Service):
     :param reactor: opens it.
     :param listen: where, and what for.
     :param factory: makes the protocols of its connections.
-    :param depart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
-    :param departLate: called with a sentence and the reactor, if that turns out only later.
+    :param abortStart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
+    :param abortRun: called with a sentence and the reactor, if that turns out only later.
     :param refused: how many connections were closed as soon as they came, until now.
     """
 
@@ -50,15 +50,15 @@ class ListenerService(Service):
         reactor: Any,
         listen: Listen,
         factory: IProtocolFactory,
-        depart: Callable[[str], NoReturn],
-        departLate: Callable[[str, Any], None],
+        abortStart: Callable[[str], NoReturn],
+        abortRun: Callable[[str, Any], None],
         refused: Callable[[], int] = lambda: 0,
     ) -> None:
         self.listen = listen
         self._reactor = reactor
         self._factory = factory
-        self._depart = depart
-        self._departLate = departLate
+        self._abortStart = abortStart
+        self._abortRun = abortRun
         self._refused = refused
         self._opening: Deferred[Any] | None = None
         self._waiting: list[Deferred[None]] = []
@@ -102,13 +102,13 @@ class ListenerService(Service):
         self._opening = maybeDeferred(self._begin)
         self._opening.addCallbacks(self._opened, failures.append)
         if failures:
-            self._depart(self._sentence(failures[0]))
+            self._abortStart(self._sentence(failures[0]))
         elif not self._opening.called:
             self._opening.addCallback(lambda _: self._failedLate(failures))
 
     def _failedLate(self, failures: list[Failure]) -> None:
         for failure in failures:
-            self._departLate(self._sentence(failure), self._reactor)
+            self._abortRun(self._sentence(failure), self._reactor)
 
     def _sentence(self, failure: Failure) -> str:
         return f"cannot listen on {self.listen}: {_words(failure.value)}"
@@ -118,7 +118,7 @@ class ListenerService(Service):
         if listen.socketPath is not None:
             if listen.url is not None:
                 makeFolder(listen.socketPath)
-            sweep(listen.socketPath)
+            removeStaleSocket(listen.socketPath)
         endpoint = listen.open(self._reactor)
         self.certificate = endpoint.certificate if isinstance(endpoint, TlsEndpoint) else None
         return endpoint.listen(self._factory)
@@ -216,7 +216,7 @@ class ListenerCertificates:
         :param settings: new ones, for what ``tls://`` and ``wss://`` show; None: the files are the same.
         :raises SettingError: one cannot be used; none is used then.
         """
-        files = None if settings is None or settings.tlsCertificate is None else Ground.of(settings).tlsFiles
+        files = None if settings is None or settings.tlsCertificate is None else ListenDefaults.of(settings).tlsFiles
         ready = [
             certificate.prepare(files if each.listen.url is not None else None)
             for each in self._listeners

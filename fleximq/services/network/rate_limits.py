@@ -47,7 +47,7 @@ class RateLimits:
 
         return change
 
-    def before(self, admission: IAdmission, counted: Callable[[str, int], object]) -> IAdmission:
+    def limited(self, admission: IAdmission, counted: Callable[[str, int], object]) -> IAdmission:
         """Return an admission that turns away who comes too often, and leaves all others to this one."""
         return RateLimitedAdmission(admission, self.joins, self.flapping, self.clock.seconds, counted)
 

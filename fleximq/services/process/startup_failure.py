@@ -43,7 +43,7 @@ class StartupFailure:
         self._tellParent(line)
         raise SystemExit(1)
 
-    def late(self, sentence: str, reactor: Any) -> None:
+    def duringRun(self, sentence: str, reactor: Any) -> None:
         """Say why, and let the process end with 1 after everything was stopped in good order.
 
         :param reactor: one that runs, or is about to.

@@ -22,7 +22,7 @@ _log = Logger("fleximq.services.bell")
 class Wakeup:
     """Calls functions on the reactor's thread, in the order in which they were given, from whatever thread.
 
-    Until :meth:`hang`, after :meth:`takeDown` and where there is no eventfd, ``callFromThread`` does it.
+    Until :meth:`start`, after :meth:`stop` and where there is no eventfd, ``callFromThread`` does it.
     """
 
     def __init__(self, reactor: Any) -> None:
@@ -31,13 +31,13 @@ class Wakeup:
         self._number = -1
         self._lock = Lock()
 
-    def hang(self) -> None:
+    def start(self) -> None:
         """Listen for calls; on the reactor's thread, once it is about to run."""
         if self._number < 0 and hasattr(os, "eventfd") and IReactorFDSet.providedBy(self._reactor):
             self._number = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._reactor.addReader(self)
 
-    def takeDown(self) -> None:
+    def stop(self) -> None:
         """Call what was given so far, and listen no more; when no other thread uses it."""
         if self._number >= 0:
             self._reactor.removeReader(self)

@@ -3,10 +3,15 @@
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED, UNKNOWN, Subscription, Subscriptions
+from fleximq.broker.consumers.polled_subscriptions import (
+    DROPPED_EXPIRED,
+    UNKNOWN,
+    PolledSubscription,
+    PolledSubscriptions,
+)
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
 from tests.broker.queueing import World, message, messages, names
@@ -24,19 +29,19 @@ class SubscriptionCase(SynchronousTestCase):
         self.world = World()
         self.expired: list[int] = []
         makeQueue = self.world.makeQueue(**self.limits)
-        self.subscriptions = Subscriptions(makeQueue, grace=GRACE, onExpired=self.onExpired)
+        self.subscriptions = PolledSubscriptions(makeQueue, grace=GRACE, onExpired=self.onExpired)
         self.one = self.subscriptions.open("x", "key", "t", 1)
         self.zero = self.subscriptions.open("x", "key", "t", 0)
 
-    def onExpired(self, subscription: Subscription) -> None:
+    def onExpired(self, subscription: PolledSubscription) -> None:
         self.expired.append(subscription.id)
 
-    def put(self, letters: str, into: Subscription | None = None) -> None:
+    def put(self, letters: str, into: PolledSubscription | None = None) -> None:
         """Deliver one run for each letter: small ones are QoS1, capital ones QoS0."""
         for letter in letters:
             (into or self.one).deliver(messages(letter, qos=int(letter.islower())), 1)
 
-    def poll(self, number: int, holder: str = "x", at: Subscription | None = None) -> str:
+    def poll(self, number: int, holder: str = "x", at: PolledSubscription | None = None) -> str:
         return names([(at or self.one).poll(holder) for _ in range(number)])
 
     def advance(self, seconds: float) -> None:
@@ -200,7 +205,7 @@ class BoundTests(SubscriptionCase):
         room = 2000 - 1 - 2 * OVERHEAD
         self.assertIsNone(self.one.admits(1, room))
         self.poll(1)
-        self.assertEqual([self.one.admits(1, room - HELD + more) for more in (0, 1)], [None, FULL])
+        self.assertEqual([self.one.admits(1, room - IN_FLIGHT_OVERHEAD + more) for more in (0, 1)], [None, FULL])
 
     def test_untrackedAreNoObstacle(self) -> None:
         self.put("ABCD")

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.consumers.polled_subscription import Subscription
-from fleximq.broker.consumers.polled_subscriptions import Subscriptions
+from fleximq.broker.consumers.polled_subscription import PolledSubscription
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED
-from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
 from fleximq.values.message import Message
 from tests.broker.queueing import World, message
 
 RETRY = 10.0
 MESSAGES = 6
-BYTES = 6 * OVERHEAD + 3 * HELD + 200
+BYTES = 6 * OVERHEAD + 3 * IN_FLIGHT_OVERHEAD + 200
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class _Kept:
 
     @property
     def weight(self) -> int:
-        return self.cost + (HELD if self.due is not None else 0)
+        return self.cost + (IN_FLIGHT_OVERHEAD if self.due is not None else 0)
 
 
 class SubscriptionMachine(RuleBasedStateMachine):
@@ -45,7 +45,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.subscriptions = Subscriptions(
+        self.subscriptions = PolledSubscriptions(
             self.world.makeQueue(retryAfter=RETRY, maxDeliveries=0, maxMessages=MESSAGES, maxBytes=BYTES, onDead=None),
             grace=10_000.0,
             onExpired=self.fail,
@@ -56,7 +56,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.number = 0
         self.dropped = 0
 
-    def fail(self, subscription: Subscription) -> None:
+    def fail(self, subscription: PolledSubscription) -> None:
         raise AssertionError("expired")
 
     def total(self, kept: list[_Kept]) -> int:

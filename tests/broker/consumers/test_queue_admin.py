@@ -5,7 +5,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.consumers.queue_admin import PATIENCE, Admin
+from fleximq.broker.consumers.queue_admin import MAX_READS, QueueAdmin
 from fleximq.broker.deadlines import Deadlines
 
 
@@ -55,7 +55,7 @@ class PurgeTests(SynchronousTestCase):
         """An operator."""
         self.clock = Clock()
         none: Any = None
-        self.admin = Admin(none, none, none, none, Deadlines(self.clock))
+        self.admin = QueueAdmin(none, none, none, none, Deadlines(self.clock))
         self.done: list[tuple[int, str | None]] = []
 
     def purge(self, queue: SlowQueue, loads: int) -> None:
@@ -82,7 +82,7 @@ class PurgeTests(SynchronousTestCase):
         """Where nothing comes back for long enough, it says so."""
         queue = SlowQueue(5)
         queue.depth = 7
-        self.purge(queue, PATIENCE + 2)
+        self.purge(queue, MAX_READS + 2)
         self.assertEqual(self.done, [(5, "the rest cannot be read")])
 
     def test_empty(self) -> None:

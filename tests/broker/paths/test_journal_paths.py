@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, NAME_BYTES, READ_MOST
+from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, MAX_READ_BYTES, NAME_BYTES
 from fleximq.broker.paths.path_table import ARGUMENT_BYTES
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic
 from fleximq.values.message import Content, Message
@@ -117,10 +117,10 @@ class ReadingTests(JournalPathCase):
     def test_readLimits(self) -> None:
         """A position is from 0 on, and at most 4 MiB are read."""
         for arguments in ({}, {"position": -1}, {"position": "1"}, {"position": True}, {"position": 1.0},
-                          {"position": 1 << 63}, {"position": 0, "most": READ_MOST + 1},
+                          {"position": 1 << 63}, {"position": 0, "most": MAX_READ_BYTES + 1},
                           {"position": 0, "most": None}):  # fmt: skip
             self.assertRaises(BadRequest, self.ask, "/journal/read", **arguments)
-        self.ask("/journal/read", position=(1 << 63) - 1, most=READ_MOST)
+        self.ask("/journal/read", position=(1 << 63) - 1, most=MAX_READ_BYTES)
 
     def test_advance(self) -> None:
         """How far so many records and bytes go, to the end where there is no limit."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.publishing.deduplication import ENTRY_BYTES, FORGOTTEN, REPEATED, Claim, Idempotence
+from fleximq.broker.publishing.deduplication import ENTRY_BYTES, FORGOTTEN, REPEATED, PublicationKeys, RecentIds
 from fleximq.values.message import Content, Message
 from fleximq.values.records import DIALECTS, headerOf
 from tests.journal_records import Record, batchOf
@@ -27,7 +27,7 @@ class IdempotenceCase(SynchronousTestCase):
     def begin(self, **more: Any) -> None:
         """Begin anew."""
         dialects = [DIALECTS["fleximq"]]
-        self.ids = Idempotence(_WINDOW, lambda: self.now, dialects, self.count, **more)
+        self.ids = RecentIds(_WINDOW, lambda: self.now, dialects, self.count, **more)
 
     def count(self, event: str, number: int) -> None:
         """Count."""
@@ -37,7 +37,7 @@ class IdempotenceCase(SynchronousTestCase):
         """Note what a repeat is told."""
         self.told.append((reason, tuple(places)))
 
-    def claim(self, *ids: str, topic: str = "t") -> Claim:
+    def claim(self, *ids: str, topic: str = "t") -> PublicationKeys:
         """Claim ids."""
         claim, _ = self.ids.claim(topic, ids, self.kept)
         return claim

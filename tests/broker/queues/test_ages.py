@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.queues.waiting_messages import STEPS, Ages
+from fleximq.broker.queues.waiting_messages import STEPS, MessageAges
 
 LIVES = 100.0
 
@@ -13,25 +13,25 @@ class AgesTests(SynchronousTestCase):
     """A message expires at its time, or up to a step later."""
 
     def test_atTheLimit(self) -> None:
-        ages = Ages(LIVES)
+        ages = MessageAges(LIVES)
         ages.add(3, 10.0)
         self.assertEqual([ages.before(now) for now in (109.9, 110.0, 500.0)], [0, 3, 3])
 
     def test_oneByOne(self) -> None:
-        ages = Ages(LIVES)
+        ages = MessageAges(LIVES)
         for number in range(1, 6):
             ages.add(number, 10.0 * number)
         self.assertEqual([ages.before(now) for now in (109.0, 110.0, 129.0, 150.0)], [0, 1, 2, 5])
 
     def test_fewAreKept(self) -> None:
-        ages = Ages(LIVES)
+        ages = MessageAges(LIVES)
         for number in range(10_000):
             ages.add(number, number * LIVES / 10_000)
         self.assertLessEqual(len(list(ages)), 2 * STEPS)
 
     @given(st.lists(st.floats(0, 5), min_size=1, max_size=200))
     def test_neverEarlyAndHardlyLate(self, gaps: list[float]) -> None:
-        ages, times, now = Ages(LIVES), [], 0.0
+        ages, times, now = MessageAges(LIVES), [], 0.0
         for number, gap in enumerate(gaps, 1):
             now += gap
             times.append(now)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.queues.durable_backlog import DurableBacklog
-from fleximq.broker.queues.offset_ranges import HOLE, Offsets
+from fleximq.broker.queues.offset_ranges import GAP, OffsetRanges
 from fleximq.values.message import Content, Message
 
 #: What a message of one byte costs.
@@ -29,7 +29,7 @@ class BacklogTests(SynchronousTestCase):
         self.backlog = DurableBacklog(2 * COST)
 
     def restored(self, *places: int) -> None:
-        far = Offsets()
+        far = OffsetRanges()
         for place in places:
             far.append(place)
         self.backlog.restore(far)
@@ -73,21 +73,21 @@ class BacklogTests(SynchronousTestCase):
 
     def test_droppedMeanwhile(self) -> None:
         """What was dropped is passed over, and holes behind it are not taken for what was read."""
-        self.restored(1, 2, HOLE, 3)
+        self.restored(1, 2, GAP, 3)
         wanted = self.backlog.wanted(9)
         self.assertEqual((wanted, self.backlog.dropOldest()), ([1, 2], (1, 0)))
         self.assertEqual(self.backlog.came(wanted, at(1, 2)), (COST, []))
         self.assertEqual((self.backlog.holes, self.backlog.wanted(9)), (1, [3]))
-        self.assertEqual(places(self.backlog.popMany(1)), [2, HOLE])
+        self.assertEqual(places(self.backlog.popMany(1)), [2, GAP])
 
     def test_holes(self) -> None:
-        self.restored(HOLE, 1, HOLE)
+        self.restored(GAP, 1, GAP)
         self.assertEqual((len(self.backlog), self.backlog.holes), (3, 2))
         self.assertEqual((self.backlog.wanted(9), self.backlog.near, self.backlog.holes), ([1], 1, 2))
-        self.assertEqual(self.backlog.dropOldest(), (HOLE, 0))
+        self.assertEqual(self.backlog.dropOldest(), (GAP, 0))
         self.backlog.came([1], at(1))
         self.assertEqual(self.backlog.dropOldest(), (1, COST))
-        self.assertEqual(self.backlog.dropOldest(), (HOLE, 0))
+        self.assertEqual(self.backlog.dropOldest(), (GAP, 0))
         self.assertEqual((len(self.backlog), self.backlog.holes, self.backlog.size), (0, 0, 0))
 
     def test_unkept(self) -> None:
@@ -114,7 +114,7 @@ class BacklogTests(SynchronousTestCase):
 
     def test_lowest(self) -> None:
         self.assertEqual(self.backlog.lowest(), 0)
-        self.restored(HOLE, 7, 9)
+        self.restored(GAP, 7, 9)
         self.assertEqual(self.backlog.lowest(), 7)
         self.backlog.came(self.backlog.wanted(1), at(7))
         self.assertEqual(self.backlog.lowest(), 7)

@@ -5,9 +5,9 @@ from typing import Any
 
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.consumers.state_log import Noting
+from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
-from fleximq.broker.queues.durable_queue import KEPT_BACK, LOST, DurableQueue
+from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED, LOST, DurableQueue
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import Topic
@@ -32,7 +32,7 @@ class KeptCase(QueueCase):
         self.journal = SlowJournal()
         self.buried: list[tuple[str, str]] = []
         self.kept: list[Callable[[str | None], None]] = []
-        self.noting = Noting(self.journal, self.world.deadlines, self.deadLetter)
+        self.noting = StateLog(self.journal, self.world.deadlines, self.deadLetter)
         self.topic = Topic("t")
         chosen = {"keeping": self.noting, "memory": MEMORY, "key": "s:1", "dropsOldest": False}
         made = super().make(**{**chosen, **settings})
@@ -441,7 +441,7 @@ class DeadTests(KeptCase):
         """It comes again, and is tried again when it dies once more."""
         self.die("ab")
         self.kept[0]("disk full")
-        self.assertEqual((self.take(2, "x"), self.world.counts[KEPT_BACK]), ("a-", 1))
+        self.assertEqual((self.take(2, "x"), self.world.counts[DEAD_LETTERS_REFUSED]), ("a-", 1))
         self.notes()
         self.queue.release("x")
         self.assertEqual(([name for _, name in self.buried], self.notes()), (["a", "b", "a"], []))

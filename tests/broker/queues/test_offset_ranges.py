@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.queues.offset_ranges import HOLE, UNKEPT, Offsets
+from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
 
 #: Runs of numbers that ascend, as a queue's do: how far behind the one before, and how many.
 RUNS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=30)
 
 
-def filled(runs: list[tuple[int, int]]) -> tuple[Offsets, list[int]]:
+def filled(runs: list[tuple[int, int]]) -> tuple[OffsetRanges, list[int]]:
     """Return offsets and a list of the same numbers."""
-    offsets, numbers, next = Offsets(), [], 1
+    offsets, numbers, next = OffsetRanges(), [], 1
     for gap, count in runs:
         offsets.append(next + gap, count)
         numbers += range(next + gap, next + gap + count)
@@ -40,21 +40,21 @@ class OffsetsTests(SynchronousTestCase):
     @given(RUNS)
     def test_extend(self, runs: list[tuple[int, int]]) -> None:
         _, numbers = filled(runs)
-        offsets = Offsets()
+        offsets = OffsetRanges()
         offsets.extend(numbers)
         self.assertEqual((list(offsets), len(offsets)), (numbers, len(numbers)))
 
     def test_extendWithHoles(self) -> None:
-        for numbers in ([2, HOLE, 4], [HOLE, 1, 2], [HOLE, HOLE, 2], [5, 6, HOLE], [HOLE]):
-            offsets = Offsets()
+        for numbers in ([2, GAP, 4], [GAP, 1, 2], [GAP, GAP, 2], [5, 6, GAP], [GAP]):
+            offsets = OffsetRanges()
             offsets.extend(numbers)
-            self.assertEqual((list(offsets), offsets.holes()), (numbers, numbers.count(HOLE)))
+            self.assertEqual((list(offsets), offsets.holes()), (numbers, numbers.count(GAP)))
 
     @given(RUNS)
     def test_thereAndBack(self, runs: list[tuple[int, int]]) -> None:
         offsets, numbers = filled(runs)
         offsets.take(3)
-        back = Offsets.load(msgpack.unpackb(msgpack.packb(offsets.dump())))
+        back = OffsetRanges.load(msgpack.unpackb(msgpack.packb(offsets.dump())))
         self.assertEqual((list(back), len(back)), (numbers[3:], len(numbers[3:])))
         back.append(1000)
         self.assertEqual(back.take(1 << 20), [*numbers[3:], 1000])
@@ -63,14 +63,14 @@ class OffsetsTests(SynchronousTestCase):
     def test_without(self, runs: list[tuple[int, int]], gone: set[int]) -> None:
         offsets, numbers = filled(runs)
         left = offsets.without(gone)
-        self.assertEqual(list(left), [HOLE if number in gone else number for number in numbers])
+        self.assertEqual(list(left), [GAP if number in gone else number for number in numbers])
         self.assertEqual((len(left), left.holes()), (len(numbers), len(gone.intersection(numbers))))
 
     def test_whatIsNotKept(self) -> None:
-        offsets = Offsets()
-        for number in (5, UNKEPT, UNKEPT + 1, 6):
+        offsets = OffsetRanges()
+        for number in (5, FIRST_VOLATILE, FIRST_VOLATILE + 1, 6):
             offsets.append(number)
-        self.assertEqual(offsets.take(9), [5, UNKEPT, UNKEPT + 1, 6])
+        self.assertEqual(offsets.take(9), [5, FIRST_VOLATILE, FIRST_VOLATILE + 1, 6])
 
     def test_clear(self) -> None:
         offsets, _ = filled([(0, 5)])
@@ -81,23 +81,23 @@ class OffsetsTests(SynchronousTestCase):
 class MemoryTests(SynchronousTestCase):
     """A million places."""
 
-    def size(self, offsets: Offsets) -> int:
+    def size(self, offsets: OffsetRanges) -> int:
         return sum(sys.getsizeof(part) for part in offsets.parts())
 
     def test_neighbours(self) -> None:
-        offsets = Offsets()
+        offsets = OffsetRanges()
         for number in range(100_000):
             offsets.append(number + 1)
         self.assertLess(self.size(offsets), 100)
 
     def test_scattered(self) -> None:
-        offsets = Offsets()
+        offsets = OffsetRanges()
         for number in range(100_000):
             offsets.append(2 * number + 1)
         self.assertLess(self.size(offsets), 900_000)
 
     def test_scatteredTogether(self) -> None:
-        offsets = Offsets()
+        offsets = OffsetRanges()
         offsets.extend([3 * number + extra for number in range(1, 50_000) for extra in (0, 1)])
         self.assertLess(self.size(offsets), 900_000)
         self.assertTrue(all(first < second for first, second in pairwise(offsets)))

@@ -9,13 +9,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, Queue
-from fleximq.broker.queues.waiting_messages import HELD, OVERHEAD
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
 from fleximq.values.message import Message
 from tests.broker.queueing import World, message
 
 RETRY = 10.0
 MESSAGES = 8
-BYTES = 8 * OVERHEAD + 3 * HELD + 300
+BYTES = 8 * OVERHEAD + 3 * IN_FLIGHT_OVERHEAD + 300
 DELIVERIES = 3
 
 
@@ -35,7 +35,7 @@ class _Kept:
 
     @property
     def weight(self) -> int:
-        return self.cost + (HELD if self.due is not None else 0)
+        return self.cost + (IN_FLIGHT_OVERHEAD if self.due is not None else 0)
 
 
 class QueueMachine(RuleBasedStateMachine):

@@ -5,7 +5,7 @@ from functools import partial
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.queues.waiting_consumers import Waiters
+from fleximq.broker.queues.waiting_consumers import WaitingConsumers
 
 
 def _fail() -> None:
@@ -19,7 +19,7 @@ class WaitersTests(SynchronousTestCase):
         self.errors: list[Exception] = []
         self.woken: list[str] = []
         self.things = 0
-        self.waiters = Waiters(self.errors.append)
+        self.waiters = WaitingConsumers(self.errors.append)
 
     def wait(self, names: str) -> list[Callable[[], None]]:
         return [self.waiters.add(partial(self.take, name)) for name in names]

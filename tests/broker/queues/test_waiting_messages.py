@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.queues.waiting_messages import OVERHEAD, Backlog, cost, costOf, weigh
+from fleximq.broker.queues.waiting_messages import OVERHEAD, WaitingMessages, cost, costOf, weigh
 from fleximq.values.message import Content, Message
 from tests.broker.queueing import message, messages, names
 
@@ -11,7 +11,7 @@ class BacklogTests(SynchronousTestCase):
     """First in, first out."""
 
     def setUp(self) -> None:
-        self.backlog = Backlog()
+        self.backlog = WaitingMessages()
         run = messages("abcd")
         self.backlog.append(run, cost(run))
 
@@ -50,7 +50,7 @@ class BacklogTests(SynchronousTestCase):
         self.assertEqual(names([self.backlog.popleft()]), "b")
 
     def test_dropOldestOfNothing(self) -> None:
-        self.assertEqual(Backlog().dropOldest(), 0)
+        self.assertEqual(WaitingMessages().dropOldest(), 0)
 
     def test_sizeFollowsEveryMethod(self) -> None:
         sizes = [self.backlog.size]

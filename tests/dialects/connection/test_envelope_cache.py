@@ -77,23 +77,23 @@ class EnvelopeCacheTests(SynchronousTestCase):
 
     def test_purse(self) -> None:
         """When the common purse is empty, each new one takes the place of one's own oldest; a few are kept anyway."""
-        purse = CacheBudget(40 * (ENTRY_BYTES + 2))
-        first, second = EnvelopeCache(purse), EnvelopeCache(purse)
+        budget = CacheBudget(40 * (ENTRY_BYTES + 2))
+        first, second = EnvelopeCache(budget), EnvelopeCache(budget)
         keys = [b"%02d" % number for number in range(50)]
         self.assertEqual(self.remembered(first, *keys[:40]), keys[:40])
-        self.assertEqual(purse.left, 0)
+        self.assertEqual(budget.remaining, 0)
         self.assertEqual(self.remembered(first, *keys[40:]), keys[10:])
         self.assertEqual(self.remembered(second, *keys), keys[-MIN_ENTRIES:])
 
     def test_payingBack(self) -> None:
         """What is forgotten, pushed out and cleared is paid back."""
-        purse = CacheBudget(1_000_000)
-        cache = EnvelopeCache(purse, entries=3)
+        budget = CacheBudget(1_000_000)
+        cache = EnvelopeCache(budget, entries=3)
         self.remembered(cache, b"a", b"bb", b"ccc", b"dddd")
         cache.forget(b"bb")
-        self.assertEqual(purse.left, 1_000_000 - 2 * ENTRY_BYTES - 7)
+        self.assertEqual(budget.remaining, 1_000_000 - 2 * ENTRY_BYTES - 7)
         cache.clear()
-        self.assertEqual((purse.left, cache.size, len(cache)), (1_000_000, 0, 0))
+        self.assertEqual((budget.remaining, cache.size, len(cache)), (1_000_000, 0, 0))
 
     @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=6))), st.integers(1, 5), st.integers(1, 20))
     def test_always(self, steps: list[tuple[bool, bytes]], entries: int, size: int) -> None:

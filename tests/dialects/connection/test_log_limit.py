@@ -10,21 +10,21 @@ class SeldomTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Nothing was said so far."""
-        self.seldom = LogLimit(2)
+        self.logLimit = LogLimit(2)
 
     def test_first(self) -> None:
         """As many as may are let by, the others are not."""
-        self.assertEqual([self.seldom.passes(5.0) for _ in range(4)], [0, 0, None, None])
+        self.assertEqual([self.logLimit.passes(5.0) for _ in range(4)], [0, 0, None, None])
 
     def test_later(self) -> None:
         """In the next second the first line says how many were left out."""
         for _ in range(5):
-            self.seldom.passes(5.0)
-        self.assertIsNone(self.seldom.passes(5.9))
-        self.assertEqual([self.seldom.passes(6.0) for _ in range(3)], [4, 0, None])
+            self.logLimit.passes(5.0)
+        self.assertIsNone(self.logLimit.passes(5.9))
+        self.assertEqual([self.logLimit.passes(6.0) for _ in range(3)], [4, 0, None])
 
     def test_clockSetBack(self) -> None:
         """A clock that goes back silences nothing."""
         for _ in range(3):
-            self.seldom.passes(100.0)
-        self.assertEqual(self.seldom.passes(50.0), 1)
+            self.logLimit.passes(100.0)
+        self.assertEqual(self.logLimit.passes(50.0), 1)

@@ -25,7 +25,7 @@ class Publisher:
     def __init__(self, outbox: Outbox | None = None) -> None:
         self.listened: list[bool] = []
         self.transport = StringTransport()
-        self.reading = ReadPauses(self.transport, self.listened.append)
+        self.readPauses = ReadPauses(self.transport, self.listened.append)
         self.outbox = outbox
 
     @property
@@ -48,7 +48,7 @@ class PolicyCase(SynchronousTestCase):
     def outboxWith(self, policy: Disconnect | Drop | Block) -> Outbox:
         """Return an outbox that holds what it is given."""
         outbox = Outbox(self.transport, self.turn, 1000, self.overflow, policy)
-        outbox.cut = lambda chunk, room: (room // 100 * 100, room // 100)
+        outbox.cut = lambda chunk, space: (space // 100 * 100, space // 100)
         outbox.pauseProducing()
         return outbox
 
@@ -126,7 +126,7 @@ class DropTests(PolicyCase):
     def test_nothingFits(self) -> None:
         """A run of which no message fits holds nothing up: what comes when the peer has read is sent."""
         outbox = self.outboxWith(Drop(self.counted))
-        outbox.cut = lambda chunk, room: (0, 0)
+        outbox.cut = lambda chunk, space: (0, 0)
         outbox.deliver(bytes(1001), 2)
         self.assertEqual((outbox.waiting, self.counts), (0, {DROPPED: 2}))
         outbox.resumeProducing()

@@ -283,10 +283,10 @@ class WebSocketTests(ConversationCase):
 
     def arrive(self, admitted: Admitted | None = None) -> FlexiWebSocketPeer:
         """Return a client whose request said who it is."""
-        self.factory.face.admitted, before = admitted, self.factory.face.admitted
-        self.addCleanup(setattr, self.factory.face, "admitted", before)
+        self.factory.protocolClass.admitted, before = admitted, self.factory.protocolClass.admitted
+        self.addCleanup(setattr, self.factory.protocolClass, "admitted", before)
         peer = FlexiWebSocketPeer(self.factory, piece=self.piece)
-        self.factory.face.admitted = before
+        self.factory.protocolClass.admitted = before
         peer.upgrade()
         return peer
 

@@ -72,14 +72,14 @@ class CacheTests(SynchronousTestCase):
 
     def test_emptyPurse(self) -> None:
         """When the purse that connections share is empty, a few are held; all is paid back."""
-        purse = CacheBudget(1000)
-        cache = DirectCache(purse)
+        budget = CacheBudget(1000)
+        cache = DirectCache(budget)
         for target in range(2000, 2100):
             cache.remember(request("id-1", target=target), target, "/api", "id-1")
             self.assertLessEqual(len(cache._known), MIN_ENTRIES)
         self.assertIsNotNone(cache.find(request("id-2", target=2099)))
         cache.clear()
-        self.assertEqual((purse.left, cache.find(request("id-2", target=2099))), (1000, None))
+        self.assertEqual((budget.remaining, cache.find(request("id-2", target=2099))), (1000, None))
 
     @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=8))
     def test_anyId(self, first: str, second: str, path: str) -> None:

@@ -70,7 +70,7 @@ class GateTests(SynchronousTestCase):
         self.clients = 0
         self.counted: list[tuple[str, int]] = []
         self.said: list[LogEvent] = []
-        self.gate = ConnectionLimit(
+        self.connectionLimit = ConnectionLimit(
             self.clock,
             Limits(waiting=3, clientsPerAddress=2),
             lambda: self.clients,
@@ -80,7 +80,7 @@ class GateTests(SynchronousTestCase):
         )
         self.connects, self.flapping = connects, flapping
         self.doors = _Doors()
-        self.factory: Any = self.gate.before(self.doors)
+        self.factory: Any = self.connectionLimit.limited(self.doors)
         globalLogPublisher.addObserver(self.said.append)
         self.addCleanup(globalLogPublisher.removeObserver, self.said.append)
 
@@ -98,14 +98,14 @@ class GateTests(SynchronousTestCase):
         """As many may wait as are allowed, one more is closed, which is counted."""
         self.assertEqual([self.isIn() for _ in range(4)], [True, True, True, False])
         self.assertEqual(self.counted, [(TOO_MANY_WAIT, 1)])
-        self.assertEqual(self.gate.refused, 1)
+        self.assertEqual(self.connectionLimit.refused, 1)
 
     def test_letIn(self) -> None:
         """Who was let in waits no longer."""
         for _ in range(3):
             self.come()
         self.clients = 1
-        self.assertEqual(self.gate.waiting, 2)
+        self.assertEqual(self.connectionLimit.waiting, 2)
         self.assertTrue(self.isIn())
 
     def test_gone(self) -> None:
@@ -116,7 +116,7 @@ class GateTests(SynchronousTestCase):
             self.come()
         first.handOver(noting, b"")
         first.connectionLost(LOST)
-        self.assertEqual((noting.lost, self.gate.waiting), (1, 2))
+        self.assertEqual((noting.lost, self.connectionLimit.waiting), (1, 2))
         self.assertTrue(self.isIn())
 
     def test_handedOverTwice(self) -> None:
@@ -126,12 +126,12 @@ class GateTests(SynchronousTestCase):
         first.handOver(second, b"")
         second.handOver(_Noting(), b"")
         first.connectionLost(LOST)
-        self.assertEqual(self.gate.waiting, 0)
+        self.assertEqual(self.connectionLimit.waiting, 0)
 
     def test_neverHandedOver(self) -> None:
         """A connection that ends at the door is noticed as well."""
         self.come()[0].connectionLost(LOST)
-        self.assertEqual(self.gate.waiting, 0)
+        self.assertEqual(self.connectionLimit.waiting, 0)
 
     def test_address(self) -> None:
         """One address has as many connections as allowed, let in or not; others are not concerned."""
@@ -180,13 +180,13 @@ class GateTests(SynchronousTestCase):
 
     def test_proxied(self) -> None:
         """Behind a proxy, a connection is counted as waiting at first, and by its address when that is known."""
-        self.factory = self.gate.before(self.doors, proxied=True)
+        self.factory = self.connectionLimit.limited(self.doors, proxied=True)
         self.assertEqual([self.isIn(peer(1)) for _ in range(4)], [True, True, True, False])
-        leaves = [self.gate.enterFrom(peer(1)) for _ in range(2)]
-        self.assertIsNone(self.gate.enterFrom(peer(1)))
+        leaves = [self.connectionLimit.enterFrom(peer(1)) for _ in range(2)]
+        self.assertIsNone(self.connectionLimit.enterFrom(peer(1)))
         assert leaves[0] is not None
         leaves[0]()
-        self.assertIsNotNone(self.gate.enterFrom(peer(1)))
+        self.assertIsNotNone(self.connectionLimit.enterFrom(peer(1)))
 
     def test_logged(self) -> None:
         """A flood is one line a second, which names the option and says how many there were."""
@@ -203,7 +203,7 @@ class GateTests(SynchronousTestCase):
         """A factory that wants no more connections does not take a place."""
         self.doors.buildProtocol = lambda addr: None  # type: ignore[method-assign]
         self.assertIsNone(self.factory.buildProtocol(LOCAL))
-        self.assertEqual(self.gate.waiting, 0)
+        self.assertEqual(self.connectionLimit.waiting, 0)
 
     def test_calledByName(self) -> None:
         """Where Twisted logs that a port was opened, it is FlexiMQ's."""

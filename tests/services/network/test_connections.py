@@ -26,7 +26,7 @@ class GuestsTests(SynchronousTestCase):
         """Nobody is there."""
         self.clock = Clock()
         self.context = makeContext(self.clock, consumeWait=5.0)
-        self.guests = OpenConnections(self.clock)
+        self.connections = OpenConnections(self.clock)
         streams: dict[str, Any] = {
             "fleximq": FlexiFactory(self.context),
             "blipmq": BlipFactory(self.context),
@@ -34,7 +34,7 @@ class GuestsTests(SynchronousTestCase):
             "plain": Factory.forProtocol(Protocol),
         }
         spoken = ListenerDialects(streams, {"identity": IdentityFactory(self.context)}, {}, ())
-        self.factories: dict[str, Any] = dict(self.guests.of(spoken).streams)
+        self.factories: dict[str, Any] = dict(self.connections.of(spoken).streams)
 
     def come(self) -> Peer:
         """Return a MiniMQ client that has said a word."""
@@ -50,7 +50,7 @@ class GuestsTests(SynchronousTestCase):
 
     def dismiss(self) -> Any:
         """Let the broker stop."""
-        dismissed = self.guests.dismiss(PATIENCE)
+        dismissed = self.connections.dismiss(PATIENCE)
         self.clock.advance(0)
         return dismissed
 
@@ -60,9 +60,9 @@ class GuestsTests(SynchronousTestCase):
 
     def test_nobody(self) -> None:
         """Nobody is not waited for."""
-        self.assertFalse(self.guests.leaving)
+        self.assertFalse(self.connections.stopping)
         self.assertIsNone(self.successResultOf(self.dismiss()))
-        self.assertTrue(self.guests.leaving)
+        self.assertTrue(self.connections.stopping)
 
     def test_ended(self) -> None:
         """Everybody's connection is ended; it is over when they are closed."""
@@ -165,7 +165,7 @@ class GuestsTests(SynchronousTestCase):
     def test_noTime(self) -> None:
         """Where there is no time, everybody is cut off."""
         peer = self.come()
-        self.assertIsNone(self.successResultOf(self.guests.dismiss(0)))
+        self.assertIsNone(self.successResultOf(self.connections.dismiss(0)))
         self.assertTrue(peer.transport.disconnected)
 
     def test_notJoined(self) -> None:
@@ -199,7 +199,7 @@ class GuestsTests(SynchronousTestCase):
         told: list[str] = []
         inner.startFactory = lambda: told.append("started")  # type: ignore[method-assign]
         inner.stopFactory = lambda: told.append("stopped")  # type: ignore[method-assign]
-        factory: Any = self.guests.of(ListenerDialects({"plain": inner}, {}, {}, ())).streams["plain"]
+        factory: Any = self.connections.of(ListenerDialects({"plain": inner}, {}, {}, ())).streams["plain"]
         factory.doStart()
         factory.doStop()
         self.assertEqual(told, ["started", "stopped"])

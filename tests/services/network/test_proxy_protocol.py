@@ -97,12 +97,12 @@ class ProxiedTests(SynchronousTestCase):
         self.servers = _Servers()
         self.flapping = FlappingLimit(1, 60.0, self.clock.seconds)
         counted = lambda event, number: self.counted.append(event)  # noqa: E731
-        self.gate = ConnectionLimit(
+        self.connectionLimit = ConnectionLimit(
             self.clock, Limits(clientsPerAddress=2), lambda: 0, counted, KeyedBuckets(Rate(1, 3)), self.flapping
         )
-        door = ProxiedFactory(self.servers, self.gate.enterFrom, self.clock, DEADLINE, counted)
+        door = ProxiedFactory(self.servers, self.connectionLimit.enterFrom, self.clock, DEADLINE, counted)
         reactor = MemoryReactorClock()
-        serverFromString(reactor, "haproxy:tcp:7890").listen(self.gate.before(door, proxied=True))
+        serverFromString(reactor, "haproxy:tcp:7890").listen(self.connectionLimit.limited(door, proxied=True))
         self.factory: Any = reactor.tcpServers[0][1]
 
     def come(self, *said: bytes) -> tuple[Any, StringTransport]:
@@ -171,7 +171,7 @@ class ProxiedTests(SynchronousTestCase):
         for said in ((header1(),), (header1() + b"x",), ()):
             self.lose(self.come(*said)[0])
             self.clock.advance(1)
-        self.assertEqual((self.gate.waiting, self.counted), (0, []))
+        self.assertEqual((self.connectionLimit.waiting, self.counted), (0, []))
         self.assertEqual([self.come(header1() + b"x")[1].disconnecting for _ in range(3)], [False, False, True])
         self.assertEqual([each.ends for each in self.servers.built], [["all"], [], []])
 
@@ -199,7 +199,9 @@ class ProxiedTests(SynchronousTestCase):
             self.clock.advance(0.2)
             self.assertTrue(transport.disconnecting)
             self.lose(protocol)
-        self.assertEqual((self.counted, self.gate.waiting, self.clock.getDelayedCalls()), ([SILENT] * 3, 0, []))
+        self.assertEqual(
+            (self.counted, self.connectionLimit.waiting, self.clock.getDelayedCalls()), ([SILENT] * 3, 0, [])
+        )
 
     def test_afterDeadline(self) -> None:
         """What comes after it is dropped."""
@@ -234,7 +236,7 @@ class ProxiedTests(SynchronousTestCase):
             protocol, transport = self.come(header1() + b"x")
             self.assertTrue(transport.disconnecting)
             self.lose(protocol)
-        self.assertEqual((self.gate.waiting, self.counted), (0, []))
+        self.assertEqual((self.connectionLimit.waiting, self.counted), (0, []))
 
     def test_startAndStop(self) -> None:
         """The factory behind is started and stopped with the port."""

@@ -40,9 +40,9 @@ class PacesTests(SynchronousTestCase):
         self.clock = Clock()
         self.slow, self.free = Settings.of(RATES), Settings()
 
-    def refused(self, paces: RateLimits) -> list[bool]:
+    def refused(self, rateLimits: RateLimits) -> list[bool]:
         """Try to join twice at once, and tell which attempts are refused."""
-        admission = paces.before(OPEN, lambda event, number: None)
+        admission = rateLimits.limited(OPEN, lambda event, number: None)
         outcomes: list[object] = []
         for _ in range(2):
             admission.admit(None, FAR).addBoth(outcomes.append)
@@ -55,23 +55,23 @@ class PacesTests(SynchronousTestCase):
 
     def test_of(self) -> None:
         """So do those of addresses."""
-        paces = RateLimits.of(self.slow, self.clock)
-        self.assertEqual((paces.connects.rate, paces.joins.rate), (Rate(7, 7), Rate(1, 1)))
-        self.assertEqual((paces.flapping.most, paces.flapping.wait), (1, 9.0))
-        self.assertEqual(self.refused(paces), [False, True])
+        rateLimits = RateLimits.of(self.slow, self.clock)
+        self.assertEqual((rateLimits.connects.rate, rateLimits.joins.rate), (Rate(7, 7), Rate(1, 1)))
+        self.assertEqual((rateLimits.flapping.most, rateLimits.flapping.wait), (1, 9.0))
+        self.assertEqual(self.refused(rateLimits), [False, True])
         self.assertEqual(self.refused(RateLimits.of(self.free, self.clock)), [False, False])
 
     def test_reload(self) -> None:
         """What is prepared changes nothing before it is done, and everything then."""
-        paces = RateLimits.of(self.free, self.clock)
-        change = paces.prepare(self.slow)
-        self.assertFalse(paces.rates.rules.on)
-        self.assertEqual(self.refused(paces), [False, False])
+        rateLimits = RateLimits.of(self.free, self.clock)
+        change = rateLimits.prepare(self.slow)
+        self.assertFalse(rateLimits.rates.rules.on)
+        self.assertEqual(self.refused(rateLimits), [False, False])
         change()
-        self.assertEqual(paces.rates.rules, rulesOf(self.slow))
-        self.assertEqual(self.refused(paces), [False, True])
-        paces.flapping.left("who", 1.0)
-        self.assertEqual(paces.flapping.waits("who"), 9.0)
-        paces.prepare(self.free)()
-        self.assertEqual(self.refused(paces), [False, False])
-        self.assertEqual(paces.flapping.waits("who"), 0.0)
+        self.assertEqual(rateLimits.rates.rules, rulesOf(self.slow))
+        self.assertEqual(self.refused(rateLimits), [False, True])
+        rateLimits.flapping.left("who", 1.0)
+        self.assertEqual(rateLimits.flapping.waits("who"), 9.0)
+        rateLimits.prepare(self.free)()
+        self.assertEqual(self.refused(rateLimits), [False, False])
+        self.assertEqual(rateLimits.flapping.waits("who"), 0.0)

@@ -15,7 +15,7 @@ from fleximq.services.process.startup_failure import STATUS_BYTES, StartupFailur
 class DepartureTests(SynchronousTestCase):
     """What is said and what is left behind."""
 
-    def depart(self, sentence: str = "cannot listen on x: taken", **configuration: object) -> str:
+    def abortStart(self, sentence: str = "cannot listen on x: taken", **configuration: object) -> str:
         """Return what is said on standard error."""
         stderr = io.StringIO()
         error = self.assertRaises(SystemExit, StartupFailure(configuration, stderr), sentence)
@@ -24,7 +24,7 @@ class DepartureTests(SynchronousTestCase):
 
     def test_sentence(self) -> None:
         """One line on standard error, and exit code 1."""
-        self.assertEqual(self.depart(), "fleximq: cannot listen on x: taken\n")
+        self.assertEqual(self.abortStart(), "fleximq: cannot listen on x: taken\n")
 
     def test_closedStderr(self) -> None:
         """A standard error that takes nothing keeps nobody here."""
@@ -37,7 +37,7 @@ class DepartureTests(SynchronousTestCase):
         path = self.mktemp()
         with open(path, "w") as file:
             file.write(str(os.getpid()))
-        self.depart(pidfile=path)
+        self.abortStart(pidfile=path)
         self.assertFalse(os.path.exists(path))
 
     def test_foreignPidfile(self) -> None:
@@ -45,15 +45,15 @@ class DepartureTests(SynchronousTestCase):
         path = self.mktemp()
         with open(path, "w") as file:
             file.write("1")
-        self.depart(pidfile=path)
+        self.abortStart(pidfile=path)
         self.assertTrue(os.path.exists(path))
-        self.depart(pidfile=self.mktemp())
-        self.depart(pidfile="")
+        self.abortStart(pidfile=self.mktemp())
+        self.abortStart(pidfile="")
 
     def told(self, sentence: str) -> bytes:
         """Return what the parent of a daemon reads."""
         reading, writing = os.pipe()
-        self.depart(sentence, statusPipe=writing)
+        self.abortStart(sentence, statusPipe=writing)
         with os.fdopen(reading, "rb") as pipe:
             return pipe.read()
 
@@ -74,7 +74,7 @@ class DepartureTests(SynchronousTestCase):
             "from twisted.logger import globalLogBeginner\n"
             "globalLogBeginner.beginLoggingTo([], redirectStandardIO=False)\n"
             "from fleximq.services.process.startup_failure import StartupFailure\n"
-            "reactor.callLater(0, StartupFailure({}).late, 'cannot listen on x: taken', reactor)\n"
+            "reactor.callLater(0, StartupFailure({}).duringRun, 'cannot listen on x: taken', reactor)\n"
             "reactor.addSystemEventTrigger('after', 'shutdown', print, 'stopped')\n"
             "reactor.run()\n"
             "print('in good order')\n"

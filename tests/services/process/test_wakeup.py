@@ -34,55 +34,55 @@ class BellTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Hung, and taken down in the end."""
         self.reactor: Any = Slow()
-        self.bell = Wakeup(self.reactor)
+        self.wakeup = Wakeup(self.reactor)
         self.said: list[int] = []
 
     def test_interface(self) -> None:
         """It is something to read from."""
-        verifyObject(IReadDescriptor, self.bell)
-        self.assertEqual((self.bell.fileno(), self.bell.logPrefix()), (-1, "journal"))
-        self.bell.connectionLost(Failure(Exception()))
+        verifyObject(IReadDescriptor, self.wakeup)
+        self.assertEqual((self.wakeup.fileno(), self.wakeup.logPrefix()), (-1, "journal"))
+        self.wakeup.connectionLost(Failure(Exception()))
 
     def test_notHung(self) -> None:
         """Then the reactor's own way is used."""
-        self.bell.call(self.said.append, 1)
+        self.wakeup.call(self.said.append, 1)
         self.assertEqual(self.said, [])
         self.reactor.asked.pop()()
         self.assertEqual(self.said, [1])
 
     def test_rings(self) -> None:
         """One read does all that was asked for, in order; what asks again has to wait for the next."""
-        self.bell.hang()
-        self.addCleanup(self.bell.takeDown)
-        self.bell.call(self.bell.call, self.said.append, 3)
-        self.bell.call(self.said.append, 1)
-        self.bell.call(self.said.append, 2)
-        self.assertEqual((self.said, self.reactor.getReaders(), self.reactor.asked), ([], [self.bell], []))
-        self.bell.doRead()
+        self.wakeup.start()
+        self.addCleanup(self.wakeup.stop)
+        self.wakeup.call(self.wakeup.call, self.said.append, 3)
+        self.wakeup.call(self.said.append, 1)
+        self.wakeup.call(self.said.append, 2)
+        self.assertEqual((self.said, self.reactor.getReaders(), self.reactor.asked), ([], [self.wakeup], []))
+        self.wakeup.doRead()
         self.assertEqual(self.said, [1, 2])
-        self.bell.doRead()
+        self.wakeup.doRead()
         self.assertEqual(self.said, [1, 2, 3])
 
     def test_errors(self) -> None:
         """What one call raises is logged, and hurts no other."""
-        self.bell.hang()
-        self.addCleanup(self.bell.takeDown)
-        self.bell.call(int, "x")
-        self.bell.call(self.said.append, 1)
-        self.bell.doRead()
+        self.wakeup.start()
+        self.addCleanup(self.wakeup.stop)
+        self.wakeup.call(int, "x")
+        self.wakeup.call(self.said.append, 1)
+        self.wakeup.doRead()
         self.assertEqual((self.said, len(self.flushLoggedErrors(ValueError))), ([1], 1))
 
     def test_takeDown(self) -> None:
         """What was asked for is done; what comes later goes the other way."""
-        self.bell.hang()
-        number = self.bell.fileno()
-        self.bell.call(self.said.append, 1)
-        self.bell.takeDown()
+        self.wakeup.start()
+        number = self.wakeup.fileno()
+        self.wakeup.call(self.said.append, 1)
+        self.wakeup.stop()
         self.assertEqual((self.said, self.reactor.getReaders()), ([1], []))
         self.assertRaises(OSError, os.fstat, number)
-        self.bell.call(self.said.append, 2)
+        self.wakeup.call(self.said.append, 2)
         self.assertEqual(len(self.reactor.asked), 1)
-        self.bell.takeDown()
+        self.wakeup.stop()
         self.assertEqual(self.said, [1, 2])
 
 
@@ -91,9 +91,9 @@ class ThreadTests(TestCase):
 
     async def test_order(self) -> None:
         """Each thread's calls come in its order, and none is lost."""
-        bell = Wakeup(reactor)
-        bell.hang()
-        self.addCleanup(bell.takeDown)
+        wakeup = Wakeup(reactor)
+        wakeup.start()
+        self.addCleanup(wakeup.stop)
         said: list[tuple[int, int]] = []
         done: Deferred[None] = Deferred()
 
@@ -104,7 +104,7 @@ class ThreadTests(TestCase):
 
         def ask(thread: int) -> None:
             for number in range(1000):
-                bell.call(hear, thread, number)
+                wakeup.call(hear, thread, number)
 
         threads = [Thread(target=ask, args=(thread,)) for thread in range(4)]
         for each in threads:
