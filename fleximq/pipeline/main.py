@@ -101,13 +101,13 @@ def _one(action: argparse.Action, name: str, value: Any) -> Any:
 PROGRAM = "fleximq-pipeline"
 #: The help text of each job, in the order of the help; each is the module of its name.
 JOBS = {
-    "sql": "Ask the topics a question in SQL, and print the answer.",
-    "describe": "Show journals, topics, what their payloads look like, and how far readers are.",
-    "ingest": "Keep topics as lake tables, once or for ever.",
-    "stats": "Count what topics get in each window of time.",
-    "replay": "Publish again what a lake or a journal has.",
-    "seal": "Turn the finished segments of a journal into Parquet.",
-    "compact": "Join the small files of lake tables into large ones.",
+    "sql": "Query topics in SQL, and print the result.",
+    "describe": "Show journals, topics, the shape of their payloads, and the progress of readers.",
+    "ingest": "Write topics to lake tables, once or continuously.",
+    "stats": "Count the messages of each topic in windows of time.",
+    "replay": "Publish the messages of a lake or a journal again.",
+    "seal": "Write the finished segments of a journal to Parquet.",
+    "compact": "Merge the small files of lake tables into large ones.",
     "expire": "Remove old days from lake tables.",
 }
 
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: for invalid arguments (1), and after help or version were shown (0).
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over what the broker's journal keeps.")
+    parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over the broker's journal.")
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
     jobs = parser.add_subparsers(metavar="JOB", required=True)
     for name, does in JOBS.items():
@@ -184,14 +184,14 @@ def _sentence(error: BaseException) -> str:
 def _addCommon(parser: ArgumentParser) -> None:
     """Add the options that every job has."""
     group = parser.add_argument_group("how it runs")
-    group.add_argument("--config", metavar="FILE", help="a settings file; the command line comes before it")
+    group.add_argument("--config", metavar="FILE", help="a settings file; the command line overrides it")
     option(
         group,
         "--master",
         section="spark",
         read=option_values.text,
         metavar="MASTER",
-        help="where Spark runs; local[*], this machine, if nothing is said",
+        help="the master of Spark; local[*], this machine, by default",
     )
     option(
         group,
@@ -207,10 +207,10 @@ def _addCommon(parser: ArgumentParser) -> None:
         "--no-cache",
         section="spark",
         action="store_true",
-        help="neither use nor make the archive of classes in ~/.cache/fleximq that lets Spark start sooner",
+        help="neither use nor make the archive of classes in ~/.cache/fleximq for a quicker start",
     )
     option(
-        group, "--verbose", section="spark", action="store_true", help="show Spark's own log, and where errors arose"
+        group, "--verbose", section="spark", action="store_true", help="show Spark's own log, and tracebacks of errors"
     )
 
 

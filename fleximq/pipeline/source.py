@@ -121,7 +121,7 @@ class FlexiMQSource(DataSource):
         """
         if overwrite:
             raise OptionRefused(
-                "what a topic has cannot be overwritten: write with the output mode 'append' or 'update'"
+                "messages of a topic cannot be overwritten: write with the output mode 'append' or 'update'"
             )
         return StreamSink(self.options, schema)
 

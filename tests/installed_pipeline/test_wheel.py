@@ -161,7 +161,7 @@ class InstalledTests(SynchronousTestCase):
         first = self.sql(*words, XDG_CACHE_HOME=str(cache))
         self.assertEqual((first.returncode, first.stdout), (0, "m\n20000\n"), first.stderr)
         (line,) = told(first.stderr)
-        self.assertIn("making Spark start sooner", line)
+        self.assertIn("archiving Java's classes for quicker starts", line)
         (archive,) = (cache / "fleximq").iterdir()
         self.assertEqual(archive.suffix, ".jsa")
         before = archive.stat().st_size

@@ -31,7 +31,9 @@ def checkSource(options: Mapping[str, str]) -> None:
         from fleximq.pipeline.reader.journals import Journals
         from fleximq.pipeline.reader.source_options import SourceOptions
     except ImportError as error:
-        raise PipelineError(f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it") from error
+        raise PipelineError(
+            f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' installs it"
+        ) from error
     arguments = SourceOptions.of(options)
     if not arguments.brokers:
         Journals(arguments).find()
@@ -61,7 +63,7 @@ def duration(name: str, value: object) -> int:
         return value * 1_000_000
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     if found is None or not int(found[1]):
-        raise SettingError(f"{name} is {value!r}, but must be a time such as 500ms, 10s, 5m, 1h or 7d")
+        raise SettingError(f"{name} is {value!r}, but must be a duration, e.g. 500ms, 10s, 5m, 1h or 7d")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -193,7 +195,7 @@ def streamStart(name: str, value: object) -> str:
 
 def addSource(parser: ArgumentParser) -> None:
     """Add the options of the source: journals or brokers, and topics."""
-    group = parser.add_argument_group("what is read")
+    group = parser.add_argument_group("source")
 
     def add(name: str, metavar: str, words: str, **more: Any) -> None:
         option(group, name, metavar=metavar, help=words, section=SOURCE, **{"read": option_values.text, **more})
@@ -202,14 +204,14 @@ def addSource(parser: ArgumentParser) -> None:
     add(
         "--url",
         "URL",
-        "a broker that is asked instead, e.g. tcp://localhost:7890; may be repeated",
+        "a broker to read from instead, e.g. tcp://localhost:7890; may be repeated",
         action="append",
         read=place,
     )
-    add("--token", "TOKEN", "what lets in at the broker")
-    add("--ca-file", "FILE", "the certificates that the broker's is to be signed by, as PEM")
-    add("--cert-file", "FILE", "the own certificate, as PEM")
-    add("--key-file", "FILE", "the key of it, as PEM")
+    add("--token", "TOKEN", "a token for the broker")
+    add("--ca-file", "FILE", "the certificates of the broker's authority, as PEM")
+    add("--cert-file", "FILE", "the client certificate, as PEM")
+    add("--key-file", "FILE", "the key of the client certificate, as PEM")
     add("--subscribe", "TOPIC", "only this topic; may be repeated", action="append")
     add("--topics", "PATTERN", "only topics that match, e.g. news.*; may be repeated", action="append")
 
@@ -226,7 +228,7 @@ def sourceOptions(arguments: Namespace) -> dict[str, str]:
     if arguments.journal:
         options["path"] = arguments.journal[0] if len(arguments.journal) == 1 else json.dumps(arguments.journal)
     elif not arguments.url:
-        raise OptionRefused("--journal FOLDER or --url URL is needed: it says what is to be read")
+        raise OptionRefused("--journal FOLDER or --url URL is needed: the source to read")
     for name in ("subscribe", "topics"):
         if getattr(arguments, name):
             options[name] = ",".join(getattr(arguments, name))

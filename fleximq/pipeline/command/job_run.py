@@ -130,7 +130,7 @@ class JobRun:
             if self._session is not None:
                 if self._session.isRecording and not (self.stopping.is_set() or self.failed or raised[0]):
                     self.writeLine(
-                        "making Spark start sooner from now on, this takes some seconds once (--no-cache: never)"
+                        "archiving Java's classes for quicker starts, this takes some seconds once (--no-cache: never)"
                     )
                     self._session.end(keep=True)
                 else:
@@ -146,7 +146,7 @@ class JobRun:
                 from fleximq.pipeline.command.spark_session import SparkLauncher
             except ImportError as error:
                 raise PipelineError(
-                    f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it"
+                    f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' installs it"
                 ) from error
             arguments = self._chosen
             self._session = SparkLauncher(

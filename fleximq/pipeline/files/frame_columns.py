@@ -31,7 +31,7 @@ _LONG = 32
 _SHORT, _SAME = 40, _RECORDS
 #: Maximum bytes of a column of strings.
 _MOST = 0x7FFFFFFF
-_DISORDER = "the ends of what stands in a frame do not ascend"
+_DISORDER = "the ends in a frame do not ascend"
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
 Numbers = npt.NDArray[Any]
@@ -137,7 +137,7 @@ class _Portion:
         """Find the start of each column of each frame."""
         views, counts = self._views, self._counts
         if (shape + _SHAPE_BYTES > end).any():
-            raise FrameError("the frame is too short for what it should hold")
+            raise FrameError("the frame is too short for its content")
         numbers = [views.u32[shape // 4 + place].astype(np.int64) for place in range(4)]
         self._topics, topicBytes, self._publishers, publisherBytes = numbers
         headerBytes, payloadBytes = views.i64[shape // 8 + 2], views.i64[shape // 8 + 3]

@@ -215,7 +215,7 @@ class SliceReader:
             counts = [self._stagedAndWhole(position) for position in transaction.staged]
         offsets, gap = assignOffsets(counts, header.baseOffset, header.count)
         if gap is not None:
-            self._lost(*gap, "what was staged there is damaged or gone")
+            self._lost(*gap, "the records staged there are damaged or gone")
         held: list[memoryview] = []
         places: list[PlacedFrame] = []
         size = 0

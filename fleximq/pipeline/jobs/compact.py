@@ -17,7 +17,7 @@ def _prepare(parser: ArgumentParser) -> None:
         read=option_values.size,
         metavar="SIZE",
         default=128 << 20,
-        help="what a large file has, about; files of less than half of it are joined (128MiB)",
+        help="approximate size of merged files; files of less than half of it are merged (128MiB)",
     )
     option(
         parser,
@@ -25,7 +25,7 @@ def _prepare(parser: ArgumentParser) -> None:
         read=duration,
         metavar="AGE",
         default=3_600_000_000,
-        help="leave partitions alone in which something changed since, such as 1h (the default)",
+        help="skip partitions that changed more recently, e.g. 1h (the default)",
     )
     option(
         parser,
@@ -59,4 +59,4 @@ def _run(arguments: Namespace, run: JobContext) -> None:
             break
 
 
-COMPACT = Job("compact", "Join the small files of lake tables into large ones.", _prepare, _run)
+COMPACT = Job("compact", "Merge the small files of lake tables into large ones.", _prepare, _run)

@@ -27,7 +27,7 @@ _FORMATS = ("table", "json")
 def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
     option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, described as well")
-    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="how it is written")
+    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="the output format")
 
 
 def _lower(name: str, value: object) -> str:
@@ -40,7 +40,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise PipelineError(f"{error.name} is not installed: pip install 'fleximq[spark]' brings it") from error
+        raise PipelineError(f"{error.name} is not installed: pip install 'fleximq[spark]' installs it") from error
     facts: Facts = {}
     if arguments.lake is None or arguments.journal or arguments.url:
         facts |= _journals(sourceOptions(arguments), run)
@@ -193,5 +193,5 @@ def _section(run: JobContext, title: str, names: Sequence[str], rows: Sequence[F
 
 #: The job.
 DESCRIBE = Job(
-    "describe", "Show journals, topics, what their payloads look like, and how far readers are.", _prepare, _run, True
+    "describe", "Show journals, topics, the shape of their payloads, and the progress of readers.", _prepare, _run, True
 )

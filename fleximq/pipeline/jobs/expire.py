@@ -35,7 +35,7 @@ def keep(name: str, value: object) -> Keep:
     except SettingError:
         seconds = 0.0
     if not seconds or (separator and not pattern):
-        raise SettingError(f"{name} is {value!r}, but must be an age such as 90d, or PATTERN=AGE such as news.*=30d")
+        raise SettingError(f"{name} is {value!r}, but must be an age, e.g. 90d, or PATTERN=AGE, e.g. news.*=30d")
     return Keep(pattern or None, seconds)
 
 
@@ -61,7 +61,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
     from fleximq.pipeline.lake.expiration import expireDays
 
     if not arguments.keep:
-        raise OptionRefused("--keep AGE is needed: it says what stays, such as 90d")
+        raise OptionRefused("--keep AGE is needed: the retention, e.g. 90d")
     rules = [(each.pattern, each.seconds) for each in arguments.keep]
     tables = tablesOf(arguments.lake, arguments.table)
     _sayUnmatched(rules, tables, run)

@@ -40,8 +40,8 @@ _BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
-    _addTables(parser.add_argument_group("what it becomes"))
-    _addPace(parser.add_argument_group("how it goes on"))
+    _addTables(parser.add_argument_group("tables"))
+    _addPace(parser.add_argument_group("progress"))
 
 
 def _addTables(group: Any) -> None:
@@ -56,14 +56,14 @@ def _addTables(group: Any) -> None:
         help="a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be "
         "repeated; without any, all topics become the table 'messages'",
     )
-    option(group, "--decode", read=text, metavar="FORMAT", help="how payloads are read where a table does not say it")
+    option(group, "--decode", read=text, metavar="FORMAT", help="the format of payloads, for tables without one")
     option(
         group,
         "--schema",
         read=text,
         metavar="DDL",
-        help="the columns of payloads, where a table does not say it, e.g. 'at TIMESTAMP, celsius DOUBLE'; without "
-        "it they are found out",
+        help="the columns of payloads, for tables without a schema, e.g. 'at TIMESTAMP, celsius DOUBLE'; by "
+        "default they are inferred",
     )
     option(group, "--format", read=_format, default="parquet", metavar="FORMAT", help=f"{', '.join(FORMATS)} (parquet)")
 
@@ -75,7 +75,7 @@ def _addPace(group: Any) -> None:
         "--checkpoint",
         read=text,
         metavar="FOLDER",
-        help="where Spark remembers what is done (_fleximq/checkpoint in the lake)",
+        help="the folder of Spark's checkpoint (_fleximq/checkpoint in the lake)",
     )
     option(
         group,
@@ -85,7 +85,7 @@ def _addPace(group: Any) -> None:
         metavar="TIME",
         help="how often it looks for messages (1s)",
     )
-    option(group, "--once", action="store_true", help="end when all is in that is there now")
+    option(group, "--once", action="store_true", help="end after the messages that exist now")
     option(group, "--max-offsets", read=positiveNumber, metavar="NUMBER", help="the most messages of a batch")
     option(
         group,
@@ -101,17 +101,21 @@ def _addPace(group: Any) -> None:
         read=streamStart,
         default="earliest",
         metavar="WHERE",
-        help="where it begins the first time: earliest, latest or an offset (earliest)",
+        help="the start of a new query: earliest, latest or an offset (earliest)",
     )
     option(
         group,
         "--allow-data-loss",
         action="store_true",
-        help="go on where messages are damaged, or were removed before they could be read; they are gaps then",
+        help="continue after messages that are damaged or removed before they were read, and record gaps",
     )
-    option(group, "--consumer-group", read=text, metavar="NAME", help="let the brokers know how far it is, as NAME")
+    option(group, "--consumer-group", read=text, metavar="NAME", help="report progress to the brokers as group NAME")
     option(
-        group, "--lag-url", read=place, metavar="URL", help="the broker to tell, where its journal is read as folder"
+        group,
+        "--lag-url",
+        read=place,
+        metavar="URL",
+        help="the broker to report to, if its journal is read as a folder",
     )
 
 
@@ -230,8 +234,8 @@ def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | N
     brokers = brokerOptions(arguments)
     urls = [arguments.lag_url] if arguments.lag_url else arguments.url
     if not urls:
-        raise OptionRefused("--consumer-group needs --url or --lag-url: the broker that is told")
+        raise OptionRefused("--consumer-group needs --url or --lag-url: the broker to report to")
     return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
 
 
-INGEST = Job("ingest", "Keep topics as lake tables, once or for ever.", prepare, run)
+INGEST = Job("ingest", "Write topics to lake tables, once or continuously.", prepare, run)

@@ -46,32 +46,32 @@ def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
     add = option
-    group = parser.add_argument_group("what is replayed")
+    group = parser.add_argument_group("source")
     text = option_values.text
     add(
         group,
         "--lake",
         read=text,
         metavar="TABLE",
-        help="the folder of a table that ingest has made, to be read instead",
+        help="the folder of a table that ingest has made, to read instead",
     )
     add(group, "--sealed", read=text, metavar="FOLDER", help="sealed history, read together with the journal")
     add(group, "--from", read=_point, metavar="WHERE", help="the first: an offset, or a time as in ISO 8601 (earliest)")
-    add(group, "--to", read=_point, metavar="WHERE", help="before this offset or time (what is there at the beginning)")
+    add(group, "--to", read=_point, metavar="WHERE", help="before this offset or time (the present end)")
     add(group, "--where", read=text, metavar="SQL", help='only rows for which this holds, e.g. "publisher = 1004"')
-    group = parser.add_argument_group("where it goes, and when")
-    add(group, "--into", read=place, metavar="URL", help="the broker at which it is published; needed")
-    add(group, "--into-token", read=text, metavar="TOKEN", help="what lets in there")
-    add(group, "--into-ca-file", read=text, metavar="FILE", help="the certificates that its own is to be signed by")
-    add(group, "--into-cert-file", read=text, metavar="FILE", help="the own certificate there")
-    add(group, "--into-key-file", read=text, metavar="FILE", help="the key of it")
+    group = parser.add_argument_group("destination and schedule")
+    add(group, "--into", read=place, metavar="URL", help="the broker to publish at; required")
+    add(group, "--into-token", read=text, metavar="TOKEN", help="a token for that broker")
+    add(group, "--into-ca-file", read=text, metavar="FILE", help="the certificates of its authority, as PEM")
+    add(group, "--into-cert-file", read=text, metavar="FILE", help="the client certificate for it, as PEM")
+    add(group, "--into-key-file", read=text, metavar="FILE", help="the key of that certificate, as PEM")
     add(group, "--to-topic", read=text, default="{topic}", metavar="TOPIC",
-        help="where a message is published; {topic} is where it was ({topic})")  # fmt: skip
-    add(group, "--rate", read=_number, metavar="N", help="so many messages a second, and not as fast as can be")
-    add(group, "--speed", read=_number, metavar="N", help="in the rhythm in which they came, 1, or N times as fast")
-    add(group, "--name", read=text, metavar="NAME", help="of the replay (made of what is replayed)")
+        help="the topic to publish to; {topic} is the original one ({topic})")  # fmt: skip
+    add(group, "--rate", read=_number, metavar="N", help="messages a second; as fast as possible by default")
+    add(group, "--speed", read=_number, metavar="N", help="in the original rhythm, 1, or N times as fast")
+    add(group, "--name", read=text, metavar="NAME", help="of the replay (derived from its options)")
     add(group, "--state", read=text, metavar="FOLDER",
-        help="where it remembers how far it is (fleximq/replay in $XDG_STATE_HOME, or in ~/.local/state)")  # fmt: skip
+        help="the folder of its progress (fleximq/replay in $XDG_STATE_HOME, or in ~/.local/state)")  # fmt: skip
 
 
 def _point(name: str, written: object) -> Point:
@@ -81,9 +81,7 @@ def _point(name: str, written: object) -> Point:
     try:
         return read(name, text, EARLIEST).others
     except OptionRefused:
-        raise SettingError(
-            f"{name} is {text!r}, but must be an offset or a time such as 2026-01-31T12:00:00Z"
-        ) from None
+        raise SettingError(f"{name} is {text!r}, but must be an offset or a time, e.g. 2026-01-31T12:00:00Z") from None
 
 
 def _number(name: str, written: object) -> float:
@@ -99,19 +97,19 @@ def run(arguments: Namespace, run: JobContext) -> None:
     :raises OptionRefused: an option is missing or invalid.
     """
     if not arguments.into:
-        raise OptionRefused("--into URL is needed: it says where the messages are published")
+        raise OptionRefused("--into URL is needed: the broker to publish at")
     if arguments.rate and arguments.speed:
         raise OptionRefused("--rate and --speed exclude each other")
     if "{topic}" not in arguments.to_topic and not arguments.to_topic:
         raise OptionRefused("--to-topic is empty")
     if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
-        raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} stands for something")
+        raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} is replaced")
     source = {} if arguments.lake else _source(arguments)
     if arguments.lake and (arguments.journal or arguments.url or arguments.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
     start, end = getattr(arguments, "from") or EARLIEST, arguments.to or LATEST
     if start.kind is end.kind and start.value >= end.value and end.kind in (StartKind.OFFSET, StartKind.TIME):
-        raise OptionRefused("--from is not before --to: there is nothing between them")
+        raise OptionRefused("--from is not before --to: no message is between them")
     into = _into(arguments)
     what = {
         "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or arguments.lake,
@@ -174,7 +172,9 @@ def _look(into: Mapping[str, str], run: JobContext) -> None:
     """
     with BrokerLink(Place.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
-            run.writeLine(f"the broker at {into['url']} has no journal: messages may come twice if this is interrupted")
+            run.writeLine(
+                f"the broker at {into['url']} has no journal: messages may be published twice if this is interrupted"
+            )
 
 
 class Replay:
@@ -205,16 +205,14 @@ class Replay:
         self._run.writeLine(f"{left} messages to {self._into['url']}")
         for piece in pieces:
             if not self._piece(piece, pace):
-                self._run.writeLine(f"stopped after {progress.rows} messages; the same command goes on")
+                self._run.writeLine(f"stopped after {progress.rows} messages; the same command continues")
                 return
         progress.over = True
         self._state.write(progress)
         self._run.writeLine(f"{progress.rows} messages were published")
         if progress.rows < progress.total:
             missing = progress.total - progress.rows
-            self._run.writeLine(
-                f"{missing} that were there at the beginning are not any more: they were removed meanwhile"
-            )
+            self._run.writeLine(f"{missing} messages of the beginning were removed in the meantime")
 
     def _again(self) -> None:
         """Repeat the transaction that may have been published already."""
@@ -251,4 +249,4 @@ class Replay:
         sink.commit([sink.write(iter(table.to_batches()))])
 
 
-REPLAY = Job("replay", "Publish again what a lake or a journal has.", prepare, run)
+REPLAY = Job("replay", "Publish the messages of a lake or a journal again.", prepare, run)

@@ -65,7 +65,7 @@ class ReplayState:
             os.close(self._lock)
             raise OptionRefused(f"the replay {self._name} is running already") from None
         except OSError as error:
-            raise PipelineError(f"the state in {self._folder} cannot be kept: {error.strerror or error}") from error
+            raise PipelineError(f"the state in {self._folder} cannot be stored: {error.strerror or error}") from error
         try:
             return self._read()
         except BaseException:
@@ -86,7 +86,7 @@ class ReplayState:
         except (OSError, ValueError, TypeError) as error:
             raise OptionRefused(f"the state of the replay in {path} cannot be read: {error}") from error
         if found.what != self._what:
-            raise OptionRefused(f"the replay {self._name} was begun for something else: choose another --name")
+            raise OptionRefused(f"the replay {self._name} was begun with other options: choose another --name")
         return found
 
     def write(self, progress: ReplayProgress) -> None:
@@ -97,4 +97,4 @@ class ReplayState:
         try:
             replaceFile(Files(), str(self._folder), f"{self._name}.json", json.dumps(asdict(progress)).encode())
         except OSError as error:
-            raise PipelineError(f"the state in {self._folder} cannot be kept: {error.strerror or error}") from error
+            raise PipelineError(f"the state in {self._folder} cannot be stored: {error.strerror or error}") from error

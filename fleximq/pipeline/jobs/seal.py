@@ -40,20 +40,20 @@ def _prepare(parser: ArgumentParser) -> None:
         parser,
         "--sealed",
         metavar="FOLDER",
-        help="where the sealed segments stand, in a folder for each journal",
+        help="the folder of sealed segments, with a folder for each journal",
         read=option_values.text,
     )
     option(
         parser,
         "--unfinished",
         action="store_true",
-        help="seal what the last segment has by now, too; what it gets later becomes another file",
+        help="also seal the present records of the last segment; later ones become another file",
     )
     option(
         parser,
         "--damaged",
         action="store_true",
-        help="seal segments of which something is damaged, too, without that; else they are left out",
+        help="also seal damaged segments, without the damaged part; else they are skipped",
     )
 
 
@@ -66,7 +66,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
     from fleximq.pipeline.lake.sealed_segments import sealedFiles
 
     if not arguments.journal or not arguments.sealed:
-        raise OptionRefused("--journal FOLDER and --sealed FOLDER are needed: they say what is sealed, and where")
+        raise OptionRefused("--journal FOLDER and --sealed FOLDER are needed: the source and the target")
     target = os.path.abspath(os.path.expanduser(arguments.sealed))
     failed = sealed = left = 0
     for journal in _journals(arguments.journal):
@@ -80,7 +80,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
         sealed, failed, left = sealed + done, failed + wrong, left + len(todo) - done - wrong
     run.writeLine(f"{sealed} segments sealed" + (f", {left} left" if left else ""))
     if failed:
-        raise PipelineError(f"{failed} segments are not sealed, for something of them is missing")
+        raise PipelineError(f"{failed} segments are not sealed, because records are missing")
 
 
 def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
@@ -175,4 +175,4 @@ def _sealing(folder: str) -> Iterator[None]:
         files.close(descriptor)
 
 
-SEAL = Job("seal", "Turn the finished segments of a journal into Parquet.", _prepare, _run)
+SEAL = Job("seal", "Write the finished segments of a journal to Parquet.", _prepare, _run)

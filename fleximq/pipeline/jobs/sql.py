@@ -33,15 +33,15 @@ def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
     option(parser, "--sealed", read=option_values.text, metavar="FOLDER", help="sealed history, read with the journal")
     option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, by their names")
-    option(parser, "--decode", read=_lower, choices=_DECODED, help="turn payloads into columns; text without it")
-    option(parser, "--schema", read=option_values.text, metavar="DDL", help="their columns; found by a look without it")
-    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="how the answer is written")
+    option(parser, "--decode", read=_lower, choices=_DECODED, help="decode payloads into columns; text by default")
+    option(parser, "--schema", read=option_values.text, metavar="DDL", help="their columns; inferred by default")
+    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="the output format")
     option(
         parser,
         "--limit",
         read=positiveNumber,
         metavar="ROWS",
-        help=f"the most rows that are written; {LIMIT} for a table if nothing is said",
+        help=f"the most rows that are written; {LIMIT} for a table by default",
     )
 
 
@@ -123,4 +123,4 @@ def _cancelled(spark: "SparkSession", stopping: Event) -> Event:
 
 
 #: The job.
-SQL = Job("sql", "Ask the topics a question in SQL, and print the answer.", _prepare, _run, brief=True)
+SQL = Job("sql", "Query topics in SQL, and print the result.", _prepare, _run, brief=True)

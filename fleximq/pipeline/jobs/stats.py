@@ -39,7 +39,7 @@ _PATIENCE = 10.0
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
-    group = parser.add_argument_group("what is counted")
+    group = parser.add_argument_group("source")
     add = option
     add(group, "--window", read=duration, default=60_000_000, metavar="TIME", help="the length of a window (1m)")
     add(
@@ -48,7 +48,7 @@ def prepare(parser: ArgumentParser) -> None:
         read=duration,
         default=10_000_000,
         metavar="TIME",
-        help="a window is over when a message is so much later than its end (10s)",
+        help="the allowed lateness of messages (10s)",
     )
     add(
         group,
@@ -71,23 +71,23 @@ def prepare(parser: ArgumentParser) -> None:
         read=streamStart,
         default="earliest",
         metavar="WHERE",
-        help="where it begins the first time: earliest, latest or an offset (earliest)",
+        help="the start of a new query: earliest, latest or an offset (earliest)",
     )
-    group = parser.add_argument_group("where it goes")
+    group = parser.add_argument_group("destination")
     add(group, "--table", read=option_values.text, metavar="FOLDER", help="the table, a folder of Parquet files")
     add(
         group,
         "--publish",
         read=place,
         metavar="URL",
-        help="the broker at which each row is published, to $stats/ and the topic's name",
+        help="the broker to publish each row at, to $stats/ and the topic's name",
     )
     add(
         group,
         "--checkpoint",
         read=option_values.text,
         metavar="FOLDER",
-        help="where it remembers what is done (_checkpoint in the table's folder)",
+        help="the folder of Spark's checkpoint (_checkpoint in the table's folder)",
     )
     add(
         group,
@@ -97,7 +97,7 @@ def prepare(parser: ArgumentParser) -> None:
         metavar="TIME",
         help="how often it looks for messages (10s)",
     )
-    add(group, "--once", action="store_true", help="end when everything is counted that is there now")
+    add(group, "--once", action="store_true", help="end after the messages that exist now")
 
 
 def run(arguments: Namespace, run: JobContext) -> None:
@@ -183,4 +183,4 @@ def _settle(query: "StreamingQuery") -> None:
         time.sleep(_LOOK / 10)
 
 
-STATS = Job("stats", "Count what topics get in each window of time.", prepare, run)
+STATS = Job("stats", "Count the messages of each topic in windows of time.", prepare, run)

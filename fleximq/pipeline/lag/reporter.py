@@ -191,13 +191,13 @@ class _Teller:
         try:
             answer = link.ask("/pipeline/lag", {"groups": words})
         except PipelineError as error:
-            self._warn(f"consumer group {words[0]['group']} could not be told: {error}")
+            self._warn(f"consumer group {words[0]['group']} could not be reported: {error}")
             return False
         if answer["taken"]:
             self._warned = False
         else:
             group, journal = words[0]["group"], answer["journal"]
-            self._warn(f"consumer group {group} reads nothing of journal {journal} at {self._place.url}")
+            self._warn(f"consumer group {group} does not read journal {journal} at {self._place.url}")
         return True
 
     def _warn(self, sentence: str) -> None:

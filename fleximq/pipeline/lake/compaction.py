@@ -101,7 +101,7 @@ def _compacted(
         # It has expired in the meantime.
         return None
     except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
+        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
     groups = groupsOf(parts, goal.target)
     joined = sum(map(len, groups))
     if goal.skips(joined, now - changed):

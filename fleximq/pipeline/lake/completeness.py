@@ -48,7 +48,7 @@ def dataFiles(table: str) -> Iterator[DataFile]:
                 found = pq.read_metadata(path)
                 topic, spans = spansOf(found.metadata or {})
             except (OSError, ValueError, KeyError) as error:
-                raise LakeRefused(f"the table {table} has a file that is none of its own: {within}: {error}") from error
+                raise LakeRefused(f"the table {table} has a file of another origin: {within}: {error}") from error
             yield DataFile(within, topic, spans, found.num_rows)
 
 

@@ -72,7 +72,7 @@ def _partsOf(table: str, partition: str) -> list[MergePart]:
     try:
         return partsOf(f"{table}/{partition}")
     except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
+        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
 
 
 def _agedOutOfLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
@@ -103,7 +103,7 @@ def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> R
     try:
         age = _age(name.removeprefix(_DATE), now)
     except ValueError:
-        raise LakeRefused(f"the table {table} has a folder that is none of its own: {partition}") from None
+        raise LakeRefused(f"the table {table} has a folder of another origin: {partition}") from None
     # Skip reading the files of young days, which are most of them.
     if all(age < seconds for _, seconds in rules):
         return None

@@ -176,7 +176,7 @@ class Ingest:
             told = TaskReports.of(row.told for row in batch.collect())
             with self._busy:
                 if self._run.stopping.is_set():
-                    raise InterruptedError("nobody may take the batch for done")
+                    raise InterruptedError("the batch must not count as done")
                 if self._feeding.evolve(told):
                     continue
                 syncOffsets(self._checkpoint, number)
@@ -185,7 +185,7 @@ class Ingest:
                 lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
                 self._reporter.report(told.end, {id: number for id, number in lost.items() if number})
             return
-        raise LakeRefused(f"the columns of {', '.join(told.fields)} come to no end: give the table a schema")
+        raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
     def follow(self) -> None:
         """Report progress until the query has ended or the job is stopped.

@@ -175,7 +175,7 @@ def _addition(tokens: _Tokens, name: str) -> None:
             f"the column {name!r} cannot be NOT NULL: where a payload does not fit, all columns are null"
         )
     if tokens.skip("COMMENT") and not tokens.take().text.startswith("'"):
-        raise OptionRefused(f"the comment of {name!r} does not stand in quotes")
+        raise OptionRefused(f"the comment of {name!r} is not in backquotes")
 
 
 def _type(tokens: _Tokens, depth: int) -> pa.DataType:
@@ -189,7 +189,7 @@ def _type(tokens: _Tokens, depth: int) -> pa.DataType:
     if word == "ARRAY":
         tokens.expect("<", "behind ARRAY")
         element = _type(tokens, depth + 1)
-        tokens.expect(">", "behind an ARRAY's type")
+        tokens.expect(">", "after an ARRAY's type")
         return pa.list_(element)
     if word == "MAP":
         return _map(tokens, depth)
@@ -206,9 +206,9 @@ def _map(tokens: _Tokens, depth: int) -> pa.DataType:
     tokens.expect("<", "behind MAP")
     if _type(tokens, depth + 1) != pa.string():
         raise OptionRefused("the keys of a MAP of the schema must be of type STRING")
-    tokens.expect(",", "behind a MAP's first type")
+    tokens.expect(",", "after a MAP's first type")
     item = _type(tokens, depth + 1)
-    tokens.expect(">", "behind a MAP's types")
+    tokens.expect(">", "after a MAP's types")
     return pa.map_(pa.string(), item)
 
 
@@ -218,11 +218,11 @@ def _decimal(tokens: _Tokens) -> pa.DataType:
         precision = _number(tokens)
         if tokens.skip(","):
             scale = _number(tokens)
-        tokens.expect(")", "behind a DECIMAL's digits")
+        tokens.expect(")", "after a DECIMAL's digits")
     if not 1 <= precision <= DIGITS or scale > precision:
         raise OptionRefused(
             f"the schema has a DECIMAL({precision},{scale}): it has 1 to {DIGITS} digits, and no more "
-            "of them behind the point"
+            "of them after the point"
         )
     return pa.decimal128(precision, scale)
 
@@ -230,5 +230,5 @@ def _decimal(tokens: _Tokens) -> pa.DataType:
 def _number(tokens: _Tokens) -> int:
     text = tokens.name("a number of digits").text
     if not text.isascii() or not text.isdigit() or len(text) > 4:
-        raise OptionRefused(f"the schema has {_shown(text)} where a number of digits should stand")
+        raise OptionRefused(f"the schema has {_shown(text)} instead of a number of digits")
     return int(text)

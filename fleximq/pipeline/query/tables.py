@@ -112,7 +112,7 @@ class Tables:
         if name != ALL and not isThere(chosen, name, self._sealed):
             known = topicsOf(chosen, self._sealed)
             some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
-            dotted = "; a name with a dot has to stand in double quotes" if any("." in each for each in known) else ""
+            dotted = "; a name with a dot must be in double quotes" if any("." in each for each in known) else ""
             raise OptionRefused(f"there is no topic {name!r}, only {some or 'none at all'}{dotted}")
         return self._read(None if name == ALL else name, columns)
 
@@ -144,13 +144,13 @@ class Tables:
         return history.read(self._spark, folders, self._sealed, **others)
 
     def _decoded(self, options: dict[str, str], topic: str | None) -> DataFrame:
-        """Return the source's columns with the payloads' columns instead of ``value``, and ``error`` for invalid ones."""
+        """Return the source's columns, those of payloads instead of ``value``, and ``error`` for invalid ones."""
         if options["decode"] in STRUCTURED and "decodeSchema" not in options:
             found = schemaOf(SourceOptions.of(_plain(options)), options["decode"], topic, self._sealed)
             if not found.names:
                 raise OptionRefused(
                     f"no payload of {'any topic' if topic is None else repr(topic)} is {options['decode']}; "
-                    "--schema can say what there will be"
+                    "--schema can give the columns"
                 )
             options["decodeSchema"] = written(found)
         rows = self._load(options)
@@ -187,7 +187,7 @@ def lakeTable(spark: SparkSession, table: str) -> DataFrame:
         files = _deltaFiles(table) if form["format"] == DELTA else _icebergFiles(table, form.get("catalog"))
     except ImportError as error:
         raise OptionRefused(
-            f"{error.name} is not installed: pip install 'fleximq[{form['format']}]' brings it"
+            f"{error.name} is not installed: pip install 'fleximq[{form['format']}]' installs it"
         ) from error
     if not files:
         raise OptionRefused(f"the table {table} has no files yet")

@@ -350,7 +350,7 @@ class _RemoteReader:
         counts = [None if staged is None else staged[0].count for staged in found]
         offsets, gap = assignOffsets(counts, offset, behind - offset)
         if gap is not None:
-            self._lost(*gap, "what was staged there is damaged or gone")
+            self._lost(*gap, "the records staged there are damaged or gone")
         for staged, first in zip(found, offsets, strict=True):
             if staged is not None and first is not None:
                 yield from self._within(staged, first)

@@ -126,7 +126,7 @@ def _time(name: str, written: Any) -> Point:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise OptionRefused(
-            f"the option {name!r} has {written!r}, but must have milliseconds since 1970 or a time such as "
+            f"the option {name!r} has {written!r}, but must have milliseconds since 1970 or a time, e.g. "
             "2026-01-31T12:00:00Z"
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

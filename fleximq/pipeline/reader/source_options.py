@@ -133,7 +133,9 @@ def _group(options: Mapping[str, str], brokers: tuple[Place, ...]) -> tuple[str 
         return None, ()
     if "lagUrl" in options:
         if brokers:
-            raise OptionRefused("the options 'url' and 'lagUrl' exclude each other: who is asked is told, too")
+            raise OptionRefused(
+                "the options 'url' and 'lagUrl' exclude each other: reports go to the brokers that are read"
+            )
         brokers = tuple(Place.of(options, url) for url in _list(options, "lagUrl"))
     if not brokers:
         raise OptionRefused("the option 'consumerGroup' needs 'lagUrl', the broker that is to know of it, or 'url'")

@@ -116,7 +116,7 @@ class _Sink:
             except PayloadTooLarge as error:
                 raise PayloadTooLarge(
                     f"batch {batch} has {len(tokens)} portions, which is more than the broker at "
-                    f"{self._options.place.url} takes in one transaction, see its --max-message: let the batch be "
+                    f"{self._options.place.url} takes in one transaction, see its --max-message: make the batch "
                     f"smaller, or portionBytes larger"
                 ) from error
         if batch:
@@ -133,7 +133,7 @@ class _Sink:
             with BrokerLink(replace(self._options.place, patience=0)) as link:
                 link.ask("/sink/abort", {"query": query, "batch": batch})
         except PipelineError as error:
-            _log.warning("What was staged for batch %s, and not published, is forgotten later: %s", batch, error)
+            _log.warning("Unpublished rows staged for batch %s are discarded later: %s", batch, error)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -175,7 +175,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool = False) -> None:
         if overwrite:
-            raise OptionRefused("what a topic has cannot be overwritten: write with the mode 'append'")
+            raise OptionRefused("messages of a topic cannot be overwritten: write with the mode 'append'")
         self._sink = _Sink(options, schema)
         asked = self._sink._options
         self._query, self._batch = asked.query or f"batch-{uuid.uuid4()}", asked.batch

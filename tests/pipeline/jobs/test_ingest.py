@@ -432,7 +432,7 @@ class OptionTests(IngestCase):
             (("--table", "x"), "must be NAME=PATTERN"),
             (("--table", "x=#", "--table", "x=y"), "--table names 'x' twice"),
             (("--decode", "xml"), "has payloads as 'xml', but there are only"),
-            (("--schema", "a INT"), "has a schema, which goes with messagepack and json"),
+            (("--schema", "a INT"), "has a schema, which is only for messagepack and json"),
             (("--consumer-group", "g"), "--consumer-group needs --url or --lag-url"),
         ):
             run = FakeRun()

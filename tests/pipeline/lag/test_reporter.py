@@ -95,7 +95,7 @@ class BrokerTests(SynchronousTestCase):
                 reporter.report({OTHER: next})
                 self.assertTrue(reporter.flush(20))
         self.assertEqual(len(logged.output), 1)
-        self.assertIn(f"consumer group g reads nothing of journal {self.journal}", logged.output[0])
+        self.assertIn(f"consumer group g does not read journal {self.journal}", logged.output[0])
         self.assertEqual(groups(self.place), [])
 
     def test_deaf(self) -> None:
@@ -105,7 +105,9 @@ class BrokerTests(SynchronousTestCase):
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
             reporter.report({self.journal: 2})
             self.assertFalse(reporter.flush(20))
-        self.assertIn("consumer group g could not be told: the broker at tcp://127.0.0.1:1 is away", logged.output[0])
+        self.assertIn(
+            "consumer group g could not be reported: the broker at tcp://127.0.0.1:1 is away", logged.output[0]
+        )
         reporter.flush(20)
         self.assertEqual([group.next for group in groups(self.place)], [2])
         began = time.monotonic()

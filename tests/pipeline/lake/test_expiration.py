@@ -85,4 +85,4 @@ class AgingTests(SynchronousTestCase):
         folder.mkdir()
         (folder / "x").touch()
         error = self.assertRaises(LakeRefused, self.age, (None, 1))
-        self.assertIn("has a folder that is none of its own: topic=c/other", str(error))
+        self.assertIn("has a folder of another origin: topic=c/other", str(error))

@@ -402,7 +402,7 @@ class SinkTests(SinkCase):
         """A transaction may name as many portions as fit into a message of the broker, and no more."""
         sink = BatchSink({"url": self.url}, self.schema)
         messages = [StagedRows("q", 0, 0, 1, ("x" * 95,) * 180_000)]
-        self.assertIn("let the batch be smaller", str(self.assertRaises(PayloadTooLarge, sink.commit, messages)))
+        self.assertIn("make the batch smaller", str(self.assertRaises(PayloadTooLarge, sink.commit, messages)))
         most = [StagedRows("q", 0, 0, 1, ("x" * 95,) * 160_000)]
         self.assertIn("409 conflict", str(self.assertRaises(BrokerRefused, sink.commit, most)))
 
@@ -412,7 +412,7 @@ class SinkTests(SinkCase):
         self.broker.stop()
         with self.assertLogs("fleximq.pipeline", "WARNING") as logged:
             sink.abort([None, StagedRows("q", 0, 0, 1, ("1",))])
-        self.assertIn("is forgotten later", logged.output[0])
+        self.assertIn("are discarded later", logged.output[0])
 
     def test_gone(self) -> None:
         """Tasks wait for a broker that is away when the sink is made, and find out by themselves what it promises."""

@@ -87,7 +87,7 @@ def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
 def _check(table: str, found: Table) -> None:
     if rowsAreDeleted(found):
         raise LakeRefused(
-            f"the table {table} has rows that another engine has deleted one by one: let it join the files"
+            f"the table {table} has rows that another engine has deleted one by one: compact the table with that engine"
         )
 
 

@@ -53,7 +53,7 @@ class TableSpec:
             )
         if self.schema is not None:
             if self.decode not in STRUCTURED:
-                raise OptionRefused(f"the table {self.name} has a schema, which goes with {' and '.join(STRUCTURED)}")
+                raise OptionRefused(f"the table {self.name} has a schema, which is only for {' and '.join(STRUCTURED)}")
             Decoder(self.decode, ddl.parsed(self.schema), self.identity)
 
     @property

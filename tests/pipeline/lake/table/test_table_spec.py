@@ -42,7 +42,7 @@ class WrittenTests(SynchronousTestCase):
             ({"topics": "a"}, "table has no name"),
             ({"name": "x", "topic": "a"}, "table has 'topic', but there are only name, topics"),
             ({"name": "x", "decode": "xml"}, "has payloads as 'xml'"),
-            ({"name": "x", "schema": "a INT"}, "has a schema, which goes with messagepack and json"),
+            ({"name": "x", "schema": "a INT"}, "has a schema, which is only for messagepack and json"),
             ({"name": "x", "decode": "json", "schema": "a FOO"}, "FOO"),
             ({"name": "x", "topics": 5}, "table.topics is 5"),
             (5, "table is 5, but must be a text"),
