@@ -66,7 +66,7 @@ def decide(first: bytes, allowed: frozenset[str], claims: Mapping[bytes, str] = 
 
 
 def mayBeClaimed(beginning: bytes) -> bool:
-    """Return whether a plug-in may claim this beginning: neither the broker's own dialects nor HTTP can start with it."""
+    """Return whether a plug-in may claim this beginning: neither the broker's own dialects nor HTTP can start so."""
     return len(beginning) <= LONGEST_CLAIM and _recognised(beginning) is Decision.NONE
 
 

@@ -118,7 +118,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
         """Work through a read, then let every outbox it filled write once."""
         if self.session.state is ConnectionState.WAITING and not self.session.mayReceive(self.session.held):
             return
-        self.session.heard = began = self._seconds()
+        self.session.receivedAt = began = self._seconds()
         self.session.traffic.bytesIn += len(data)
         turn = self._turn
         turn.open = True
@@ -226,7 +226,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
 
     def _listening(self, listening: bool) -> None:
         self.session.listening = listening
-        self.session.heard = self._seconds()
+        self.session.receivedAt = self._seconds()
 
     def _slow(self) -> None:
         self.session.slow()
