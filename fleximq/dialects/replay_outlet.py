@@ -53,7 +53,7 @@ class ReplayOutlet:
         return self._outbox.waiting > LOW_WATER
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call in a later reactor turn, once the connection has sent its output; relief may be reported during a write."""
+        """Call in a later reactor turn, once the connection has sent its output, because a write may be in progress."""
         self._outbox.whenRelieved(lambda: self.soon(call))
 
     def soon(self, call: Callable[[], None]) -> None:

@@ -310,7 +310,7 @@ class MiniSession(StreamSession):
         self._continueSoon()
 
     def _continueSoon(self) -> None:
-        """Answer now and process the following lines in the next reactor turn: this may be called during a publication."""
+        """Answer now and process later lines in the next reactor turn, because a publication may be in progress."""
         self._seal()
         self.context.clock.callLater(0, self._continue)
 
