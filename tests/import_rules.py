@@ -89,8 +89,6 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
 #: Imports against the ladder or the steps that stand for now, as "importer > imported"; only ever taken out.
 KNOWN_BREACHES: frozenset[str] = frozenset(
     {
-        "fleximq.client.settings > fleximq.client.protocol.conversation.packed",
-        "fleximq.client.settings > fleximq.client.protocol.inbox.FULL",
         "fleximq.journal.files.open_segments > fleximq.journal.writing.active_segment.segmentName",
         "fleximq.pipeline.files.folder > fleximq.journal.writing.active_segment.segmentName",
     }

@@ -18,8 +18,8 @@ from tests.certificates import makeCertificate
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "client.rst").read_text()
 FORMS = ("blocking", "asyncio", "twisted")
-CALLS = ("publish(", "publishMany(", "subscribe(", "request(", "serve(", "flush(")
-WISHES = ("Tls(", "credentials=", "reconnect=", "onState=")
+CALLS = ("publish(", "publish_many(", "subscribe(", "request(", "serve(", "flush(")
+WISHES = ("Tls(", "credentials=", "reconnect=", "on_state=")
 
 
 class ExamplesTests(SynchronousTestCase):

@@ -54,7 +54,7 @@ class OurBlocking(FlexiMQ, Library):
 
         with connect(self.url) as client:
             begun = time.perf_counter()
-            client.publishMany(_NOBODY, payloads)
+            client.publish_many(_NOBODY, payloads)
             client.flush(_PATIENCE)
             return time.perf_counter() - begun
 
@@ -137,7 +137,7 @@ class OurAsyncio(FlexiMQ, Awaited):
 
         async with connect(self.url) as client:
             begun = time.perf_counter()
-            await client.publishMany(_NOBODY, payloads)
+            await client.publish_many(_NOBODY, payloads)
             await client.flush(_PATIENCE)
             return time.perf_counter() - begun
 

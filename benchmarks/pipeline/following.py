@@ -87,7 +87,7 @@ def _publish(stand: Stand, url: str, before: float, seconds: float, watch: "_Wat
     with connect(url) as client:
         while next < begun + before + seconds:
             now = time.time()
-            client.publishMany("rate", [[now, bytes(80)]] * _BURST)
+            client.publish_many("rate", [[now, bytes(80)]] * _BURST)
             sent += _BURST
             next += pause
             time.sleep(max(0.0, next - time.monotonic()))

@@ -10,7 +10,7 @@ import msgpack
 import numpy as np
 
 from fleximq.client.blocking import Client
-from fleximq.client.protocol.conversation import Packed
+from fleximq.client.payloads import Packed
 
 TOPICS = 10
 #: Neighbouring messages of one topic.
@@ -43,7 +43,7 @@ class Material:
         values = islice(self._left, round(self.rows * share))
         while payloads := [Packed(msgpack.packb(value)) for value in islice(values, _RUN)]:
             self.crc += sum(map(crc32, payloads))
-            client.publishMany(next(self._topics), payloads)
+            client.publish_many(next(self._topics), payloads)
         client.flush(None)
 
     def values(self) -> Iterator[dict[str, Any]]:

@@ -361,11 +361,11 @@ class Broker:
 
     def arePublicationsDecided(self, client: ConnectedClient) -> bool:
         """Tell whether :meth:`whenPublicationsDecided` would call at once."""
-        return client.lastRun <= self.journal.safe  # type: ignore[no-any-return]
+        return client.lastRun <= self.journal.decided  # type: ignore[no-any-return]
 
     def hasPendingPublications(self, client: ConnectedClient) -> bool:
         """Tell whether something that a client has published may wait for the disk, or for a transaction before it."""
-        return client.lastRun > self.journal.safe or self.transactions.holds(client)
+        return client.lastRun > self.journal.decided or self.transactions.holds(client)
 
     @property
     def overloaded(self) -> bool:
@@ -446,7 +446,7 @@ class Broker:
         permit(sender, Action.BROADCAST, "")
         for client, peer in tuple(self.clients.peers.values()):
             if client is not sender or self.rules.echoBroadcast:
-                peer.hear(message)
+                peer.receiveBroadcast(message)
 
     def waiting(self, client: ConnectedClient) -> int:
         """Return how many answers a client waits for."""

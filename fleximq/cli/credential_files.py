@@ -1,8 +1,11 @@
 """``fleximq apikey`` and ``fleximq token``: the secrets of ``--auth apikeys:FILE`` and ``tokens:FILE``.
 
 What the commands have in common that change a file of passwords, keys or tokens.
+
+``fleximq passwd FILE NAME``: makes, changes and deletes passwords in a file for ``--auth passwords:FILE``.
 """
 
+import getpass
 import secrets
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -12,7 +15,7 @@ from functools import partial
 from fleximq.cli.command import Command
 from fleximq.errors import SettingError
 from fleximq.security import secret_files
-from fleximq.security.checkers.hashed_secrets import LONGEST, faultOfHash, hashOf
+from fleximq.security.checkers import hashed_secrets, passwords
 from fleximq.security.principal import isRole
 from fleximq.security.secret_files import CredentialEntry, CredentialFile
 
@@ -115,7 +118,7 @@ def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None =
     :param beside: the old ones stay.
     :raises SettingError: somebody has this secret already, or the file cannot be read or written.
     """
-    hash = hashOf(secret)
+    hash = hashed_secrets.hashOf(secret)
 
     def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
         old = [entry for entry in found.all() if entry.name == name]
@@ -125,7 +128,7 @@ def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None =
                 raise SettingError(f"{entry.name} has just this secret already")
         return (*others, CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ()))
 
-    change(path, faultOfHash, lines)
+    change(path, hashed_secrets.faultOfHash, lines)
 
 
 def deleteSecrets(path: str, name: str) -> None:
@@ -133,17 +136,17 @@ def deleteSecrets(path: str, name: str) -> None:
 
     :raises SettingError: there is nobody of that name, or the file cannot be read or written.
     """
-    change(path, faultOfHash, lambda found: without(found, path, name))
+    change(path, hashed_secrets.faultOfHash, lambda found: without(found, path, name))
 
 
-def _run(what: str, prefix: str, arguments: Namespace) -> int:
+def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
     if arguments.delete:
         deleteSecrets(arguments.file, arguments.name)
         print(f"{arguments.name} is not in {arguments.file} any more")
         return 0
     secret = lineOfInput(what) if arguments.stdin else prefix + secrets.token_urlsafe(32)
-    if len(secret) > LONGEST:
-        raise SettingError(f"the {what} has more than {LONGEST} characters")
+    if len(secret) > hashed_secrets.LONGEST:
+        raise SettingError(f"the {what} has more than {hashed_secrets.LONGEST} characters")
     setSecret(arguments.file, arguments.name, secret, arguments.roles, arguments.beside)
     if arguments.stdin:
         if len(secret) < SHORT:
@@ -154,7 +157,7 @@ def _run(what: str, prefix: str, arguments: Namespace) -> int:
     return 0
 
 
-def _prepare(what: str, scheme: str, parser: ArgumentParser) -> None:
+def _prepareSecret(what: str, scheme: str, parser: ArgumentParser) -> None:
     addArguments(parser, f"the file, as for --auth {scheme}:FILE; made if it is not there")
     parser.add_argument("--beside", action="store_true", help="keep what NAME has already, so that both are good")
     parser.add_argument("--stdin", action="store_true", help=f"take the {what} from standard input")
@@ -164,10 +167,73 @@ def _prepare(what: str, scheme: str, parser: ArgumentParser) -> None:
 APIKEY, TOKEN = (
     Command(
         name, f"Make or delete {words}, which is printed once: the file has only its hash.",
-        partial(_prepare, what, scheme), inOneSentence(partial(_run, what, prefix)),
+        partial(_prepareSecret, what, scheme), inOneSentence(partial(_runSecret, what, prefix)),
     )
     for name, what, words, scheme, prefix in (
         ("apikey", "API key", "an API key", "apikeys", "fmqk_"),
         ("token", "token", "a token", "tokens", "fmqt_"),
     )
+)  # fmt: skip
+
+
+def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | None = None) -> None:
+    """Give somebody a password, in the place of the old one if there is one.
+
+    :param roles: the roles from now on; None: those of before.
+    :raises SettingError: the file cannot be read or written, or is not as it must be.
+    """
+    hash = passwords.hashOf(password)
+
+    def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
+        old = next((entry for entry in found.all() if entry.name == name), CredentialEntry(name, hash))
+        new = CredentialEntry(name, hash, old.roles if roles is None else roles)
+        return (*(new if each is old else each for each in found.lines), *(() if old in found.lines else (new,)))
+
+    change(path, passwords.faultOfHash, lines)
+
+
+def deletePassword(path: str, name: str) -> None:
+    """Take somebody out of a file.
+
+    :raises SettingError: there is nobody of that name, or the file cannot be read or written.
+    """
+    change(path, passwords.faultOfHash, lambda found: without(found, path, name))
+
+
+def _runPasswd(arguments: Namespace) -> int:
+    if arguments.delete:
+        deletePassword(arguments.file, arguments.name)
+        print(f"{arguments.name} is not in {arguments.file} any more")
+    else:
+        setPassword(arguments.file, arguments.name, _password(arguments.name), arguments.roles)
+        print(f"the password of {arguments.name} is set in {arguments.file}")
+    return 0
+
+
+def _password(name: str) -> str:
+    """Return the password: asked for twice at a terminal, else the first line of standard input.
+
+    :raises SettingError: there is none, it is too long, or it was not the same twice.
+    """
+    if sys.stdin.isatty():
+        password = getpass.getpass(f"Password for {name}: ")
+        if password != getpass.getpass("The same again: "):
+            raise SettingError("the two passwords differ; nothing was changed")
+        if not password:
+            raise SettingError("the password is empty; nothing was changed")
+    else:
+        password = lineOfInput("password")
+    if len(password.encode(errors="surrogateescape")) > passwords.LONGEST:
+        raise SettingError(f"the password has more than {passwords.LONGEST} bytes")
+    return password
+
+
+def _preparePasswd(parser: ArgumentParser) -> None:
+    addArguments(parser, "the file, as for --auth passwords:FILE; made if it is not there")
+
+
+#: The command.
+PASSWD = Command(
+    "passwd", "Make, change or delete a password; it is asked for, or read from standard input.", _preparePasswd,
+    inOneSentence(_runPasswd),
 )  # fmt: skip

@@ -12,18 +12,15 @@ from fleximq import __version__
 from fleximq.cli.bench.command import BENCH
 from fleximq.cli.check_config import CHECK_CONFIG
 from fleximq.cli.client_commands.broker_command import PIPE_CLOSED
-from fleximq.cli.client_commands.notify import NOTIFY
 from fleximq.cli.client_commands.ping import PING
 from fleximq.cli.client_commands.pub import PUB
-from fleximq.cli.client_commands.req import REQ
+from fleximq.cli.client_commands.req import NOTIFY, REQ
 from fleximq.cli.client_commands.serve import SERVE
-from fleximq.cli.client_commands.sub import SUB
-from fleximq.cli.client_commands.tail import TAIL
+from fleximq.cli.client_commands.sub import SUB, TAIL
 from fleximq.cli.client_commands.top import TOP
 from fleximq.cli.command import Command
-from fleximq.cli.credential_files import APIKEY, TOKEN
+from fleximq.cli.credential_files import APIKEY, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
-from fleximq.cli.passwd import PASSWD
 from fleximq.config.argument_parser import Words
 
 #: What shtab writes scripts for.

@@ -1,4 +1,4 @@
-"""The client for programs on asyncio: its own transports, and nothing of Twisted.
+"""The client for programs on asyncio. Uses asyncio's own transports, without Twisted.
 
 ::
 
@@ -7,33 +7,72 @@
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any
 
+from fleximq.client.backoff import Backoff
 from fleximq.client.loops.asyncio_loop import AsyncioLoop
-from fleximq.client.loops.loop_client import AwaitedClient, AwaitedSubscription
-from fleximq.client.settings import ClientSettings, Wishes
+from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
+from fleximq.client.settings import (
+    BACKOFF,
+    BUFFER_BYTES,
+    KEEP_ALIVE,
+    MESSAGEPACK,
+    PREFETCH_BYTES,
+    TIMEOUT,
+    ClientSettings,
+    Codec,
+    Tls,
+    Watcher,
+)
 from fleximq.client.sockets import checkTls
 from fleximq.values.urls import Url
 
-Client = AwaitedClient
-Subscription = AwaitedSubscription
+Client = LoopClient
+Subscription = LoopSubscription
 
 __all__ = ["Client", "Connecting", "Subscription", "connect"]
 
 
-def connect(url: str = "tcp://localhost:7890", **wishes: Unpack[Wishes]) -> "Connecting":
-    """Connect and join: use it in ``async with``, which closes in the end, or await it.
+def connect(
+    url: str = "tcp://localhost:7890",
+    *,
+    credentials: Mapping[str, str] | None = None,
+    name: str | None = None,
+    timeout: float = TIMEOUT,
+    tls: Tls | SSLContext | None = None,
+    reconnect: Backoff | None = BACKOFF,
+    buffer: int = BUFFER_BYTES,
+    prefetch: int = PREFETCH_BYTES,
+    keep_alive: float | None = KEEP_ALIVE,
+    codec: Codec = MESSAGEPACK,
+    on_state: Watcher | None = None,
+) -> "Connecting":
+    """Connect and join. Use the result in ``async with``, which closes the client at the end, or await it.
+
+    The keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
 
     :param url: ``tcp://``, ``tls://``, ``ipc://``, ``ws://``, ``wss://``, or ``stdio://`` in a program that the broker
         has started.
-    :param wishes: see :class:`~fleximq.client.settings.ClientSettings`; ``tls`` may be an ``ssl.SSLContext``.
-    :raises SettingError: the URL or a wish makes no sense. Errors of :meth:`AwaitedClient.open` come when awaited.
+    :raises SettingError: the URL or a setting is invalid. The errors of :meth:`LoopClient.open` are raised on awaiting.
     """
-    place, settings = Url.parse(url), ClientSettings(**wishes)
-    checkTls(place, settings)
-    return Connecting(place, settings)
+    address = Url.parse(url)
+    settings = ClientSettings(
+        credentials=credentials,
+        name=name,
+        timeout=timeout,
+        tls=tls,
+        reconnect=reconnect,
+        buffer=buffer,
+        prefetch=prefetch,
+        keep_alive=keep_alive,
+        codec=codec,
+        on_state=on_state,
+    )
+    checkTls(address, settings)
+    return Connecting(address, settings)
 
 
 class Connecting:
@@ -44,22 +83,25 @@ class Connecting:
         self._settings = settings
         self._client: Client | None = None
 
+    def __repr__(self) -> str:
+        return f"<Connecting to {self._url.withoutQuery}>"
+
     def __await__(self) -> Generator[Any, Any, Client]:
         return self._open().__await__()
 
     async def _open(self) -> Client:
-        self._client = AwaitedClient(AsyncioLoop(asyncio.get_running_loop()), self._url, self._settings)
+        self._client = LoopClient(AsyncioLoop(asyncio.get_running_loop()), self._url, self._settings)
         return await self._client.open()
 
     async def __aenter__(self) -> Client:
         return await self._open()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close; if the block failed, at once and without a flush."""
         assert self._client is not None
         if error is None:
             await self._client.close()
         else:
-            self._client.hangUp()
+            self._client.hang_up()

@@ -1,77 +1,74 @@
-"""How what a program uses in ``with`` or ``async with`` ends with the block.
-
-Iteration over what comes from a broker, with ``async for``.
-"""
+"""Base classes for ``with``, ``async with`` and ``async for``."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 
-class Leaving(ABC):
-    """A client that is closed behind a ``with`` block."""
+class ClosedOnExit(ABC):
+    """A client that is closed at the end of a ``with`` block."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close; if the block failed, at once and without a flush."""
         if error is None:
             self.close()
         else:
-            self.hangUp()
+            self.hang_up()
 
     @abstractmethod
     def close(self) -> None:
-        """See that what was sent is done, and end."""
+        """Flush, and end the connection."""
 
     @abstractmethod
-    def hangUp(self) -> None:
-        """End at once."""
+    def hang_up(self) -> None:
+        """End the connection at once."""
 
 
-class Closing(ABC):
-    """Something that is closed behind an ``async with`` block, and has nothing to wait for."""
+class AsyncClosedOnExit(ABC):
+    """An object that is closed at the end of an ``async with`` block, without waiting."""
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
     @abstractmethod
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more messages."""
 
 
 T = TypeVar("T")
 
 
-class Iterating(Closing, Generic[T]):
-    """Something to iterate over, or to take from one by one."""
+class MessageIterator(AsyncClosedOnExit, Generic[T]):
+    """A source of messages, read by iterating or by calling :meth:`next`."""
 
     @property
     @abstractmethod
     def waiting(self) -> int:
-        """How many came and were not taken."""
+        """The number of unread messages."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        """Return the next one, waiting as long as it takes; the iteration ends when this or the client is closed.
+        """Return the next message, waiting without a limit; the iteration ends when this or the client is closed.
 
-        Raises what :meth:`next` raises.
+        Raises the errors of :meth:`next`.
         """
-        found = await self.next()
-        if found is None:
+        message = await self.next()
+        if message is None:
             raise StopAsyncIteration
-        return found
+        return message
 
     @abstractmethod
     async def next(self, timeout: float | None = None) -> T | None:
-        """Return the next one; None if none came within ``timeout`` seconds, or if this was closed."""
+        """Return the next message; None after ``timeout`` seconds without one, or if this is closed."""

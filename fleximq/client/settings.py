@@ -1,61 +1,69 @@
-"""What a client may be told when it connects; the same words in all three forms."""
+"""Settings of a connection; the keyword arguments of every ``connect``."""
 
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypedDict
+from typing import Any
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.events import unpacked
-from fleximq.client.protocol.conversation import packed
-from fleximq.client.protocol.inbox import FULL
+from fleximq.client.payloads import packed, unpacked
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 
-#: Seconds that joining, a request or a flush may take unless told otherwise.
-PATIENCE = 30.0
-#: Seconds of silence after which a client asks whether the broker is there; after three times as long it is not.
+#: Default limit in seconds for joining, a request or a flush.
+TIMEOUT = 30.0
+#: Seconds of silence after which a client pings the broker; it gives up after three times as long.
 KEEP_ALIVE = 30.0
-#: FlexiMQ document 3.7 and docs/dialects.rst: what the broker takes for an interval, in seconds.
-_SHORTEST, _LONGEST = 5, 300
-#: Where a subscription may begin: "first", "last", an offset, or ``{"time": milliseconds}``.
+#: Bytes of publications that are buffered while the broker is unreachable.
+BUFFER_BYTES = 8 * MEBIBYTE
+#: Bytes of unread deliveries at which a client pauses reading.
+PREFETCH_BYTES = 64 * MEBIBYTE
+#: How a client reconnects by default.
+BACKOFF = Backoff()
+#: FlexiMQ document 3.7 and docs/dialects.rst: the intervals that the broker accepts, in seconds.
+_MIN_INTERVAL, _MAX_INTERVAL = 5, 300
+#: Start of a subscription: "first", "last", an offset, or ``{"time": milliseconds since 1970}``.
 Start = str | int | Mapping[str, int]
 
 
 class State(Enum):
-    """Where a client stands."""
+    """The state of a client's connection."""
 
     JOINED = "joined"
-    """There is a connection, and all subscriptions are in place."""
+    """Connected, with all subscriptions restored."""
     AWAY = "away"
-    """The connection was lost, and another one is being made; the error's ``missing`` names who misses something."""
+    """The connection was lost and the client is reconnecting; the error's ``missing`` lists affected subscriptions."""
     CLOSED = "closed"
-    """There is no connection, and there will be none."""
+    """Not connected; the client will not reconnect."""
 
 
-#: Is told each new state, and why, if it was an error.
+#: Called with each new state, and the error that led to it or None.
 Watcher = Callable[[State, Exception | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How values become payloads and payloads values; by default MessagePack.
+    """How values become payloads and payloads become values; MessagePack by default.
 
-    Whatever is no MessagePack reaches subscribers of other dialects as bytes. ``unpack`` raises ValueError for what it
-    cannot read.
+    Payloads in another format reach subscribers of other dialects as bytes. ``unpack`` raises ValueError for a payload
+    that it cannot read.
     """
 
     pack: Callable[[Any], bytes] = packed
     unpack: Callable[[bytes | memoryview], Any] = unpacked
 
 
+#: MessagePack.
+MESSAGEPACK = Codec()
+
+
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom to trust and what to show inside TLS, as paths of PEM files.
+    """Certificates for TLS, as paths of PEM files.
 
-    ``authority``: trust these certificates and no others, instead of the system's. ``certificate``: show this one,
-    whose private key is in ``key``, or in the same file.
+    ``authority``: certificates to trust instead of the system's. ``certificate``: the client's own certificate, whose
+    private key is in ``key``, or in the same file.
     """
 
     authority: str | None = None
@@ -63,7 +71,7 @@ class Tls:
     key: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return what the standard library makes of it: the certificate must be for the host of the URL.
+        """Return an SSL context that also checks the host name.
 
         :raises SettingError: a file cannot be read or used.
         """
@@ -76,52 +84,36 @@ class Tls:
         return context
 
 
-class Wishes(TypedDict, total=False):
-    """The keyword arguments of every ``connect``, see :class:`ClientSettings`."""
-
-    credentials: Mapping[str, str] | None
-    name: str | None
-    timeout: float
-    tls: Any
-    reconnect: Backoff | None
-    buffer: int
-    prefetch: int
-    keepAlive: float | None
-    codec: Codec
-    onState: Watcher | None
-    threads: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What a client was told.
+    """Checked settings of one client.
 
-    ``credentials``: who this is, e.g. ``{"type": "token", "token": "..."}`` (FlexiMQ document 5.2). ``name``: the
-    client's own name for itself. ``timeout``: seconds for a connection, and again for joining. ``tls``: a :class:`Tls`,
-    or the context of the form's own library. ``reconnect``: how to connect again when the connection is lost; None: do
-    not. ``buffer``: the most bytes of payload to keep for the broker while it is away. ``prefetch``: while more bytes
-    than this wait to be taken, read no more. ``keepAlive``: seconds of silence after which to ask whether the broker is
-    there; None: do not ask. ``codec``: how values are written. ``onState``: is told each new state. ``threads``: in the
-    blocking form, how many requests to served paths are answered at once; the others know no such bound.
+    ``credentials``: the client's identity, e.g. ``{"type": "token", "token": "..."}`` (FlexiMQ document 5.2). ``name``:
+    a name for the client. ``timeout``: seconds for connecting, and again for joining. ``tls``: a :class:`Tls`, or the
+    context of the form's own library. ``reconnect``: delays between attempts to reconnect; None: do not reconnect.
+    ``buffer``: limit in bytes of payload for publications buffered while the broker is unreachable. ``prefetch``:
+    pause reading while more bytes than this are unread. ``keep_alive``: seconds of silence before the client pings the
+    broker; None: do not ping. ``codec``: how values are encoded. ``on_state``: called with each new state. ``threads``:
+    requests to served paths answered at once by the blocking form; the others have no limit.
 
-    :raises SettingError: for a value that makes no sense.
+    :raises SettingError: a value is out of range.
     """
 
     credentials: Mapping[str, str] | None = field(default=None, repr=False)
     name: str | None = None
-    timeout: float = PATIENCE
+    timeout: float = TIMEOUT
     tls: Any = None
-    reconnect: Backoff | None = Backoff()
-    buffer: int = 8 * MEBIBYTE
-    prefetch: int = FULL
-    keepAlive: float | None = KEEP_ALIVE
-    codec: Codec = Codec()
-    onState: Watcher | None = None
+    reconnect: Backoff | None = BACKOFF
+    buffer: int = BUFFER_BYTES
+    prefetch: int = PREFETCH_BYTES
+    keep_alive: float | None = KEEP_ALIVE
+    codec: Codec = MESSAGEPACK
+    on_state: Watcher | None = None
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.timeout <= 0 or (self.keepAlive is not None and self.keepAlive <= 0):
-            raise SettingError("timeout and keepAlive must be more than 0 seconds")
+        if self.timeout <= 0 or (self.keep_alive is not None and self.keep_alive <= 0):
+            raise SettingError("timeout and keep_alive must be more than 0 seconds")
         if self.buffer < 0 or self.prefetch < 1:
             raise SettingError("buffer must be at least 0 bytes and prefetch at least 1")
         if self.threads < 1:
@@ -129,9 +121,11 @@ class ClientSettings:
 
     @property
     def interval(self) -> int:
-        """The seconds of silence after which the broker is asked to ping; it gives up after three times as long."""
-        return _LONGEST if self.keepAlive is None else min(max(round(self.keepAlive), _SHORTEST), _LONGEST)
+        """The interval to request from the broker, in seconds; it gives up after three times as long."""
+        return (
+            _MAX_INTERVAL if self.keep_alive is None else min(max(round(self.keep_alive), _MIN_INTERVAL), _MAX_INTERVAL)
+        )
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for TLS with the standard library."""
+        """Return the standard library's context for TLS."""
         return self.tls if isinstance(self.tls, ssl.SSLContext) else (self.tls or Tls()).context()

@@ -1,4 +1,4 @@
-"""The client for programs on Twisted: Deferreds, async iteration, and the reactor that it is given.
+"""The client for programs on Twisted: Deferreds and asynchronous iteration.
 
 ::
 
@@ -6,68 +6,138 @@
     await client.publish("news", {"rain": True})
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from ssl import SSLContext
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
+from fleximq.client.backoff import Backoff
+from fleximq.client.events import Delivery, Notification
 from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription
-from fleximq.client.loops.loop_client import AwaitedClient, AwaitedSubscription, Function
+from fleximq.client.loops.loop_client import Function, LoopClient, LoopSubscription
 from fleximq.client.loops.reactor import ReactorLoop
-from fleximq.client.settings import PATIENCE, ClientSettings, Start, Wishes
+from fleximq.client.settings import (
+    BACKOFF,
+    BUFFER_BYTES,
+    KEEP_ALIVE,
+    MESSAGEPACK,
+    PREFETCH_BYTES,
+    TIMEOUT,
+    ClientSettings,
+    Codec,
+    Start,
+    Tls,
+    Watcher,
+)
 from fleximq.client.sockets import checkTls
 from fleximq.values.urls import Url
 
 __all__ = ["Client", "Subscription", "connect"]
 
+M = TypeVar("M", bound=Delivery | Notification)
 
-def connect(reactor: Any, url: str = "tcp://localhost:7890", **wishes: Unpack[Wishes]) -> "Deferred[Client]":
-    """Connect and join; close the client in the end, or use it in ``async with``.
+
+def connect(
+    reactor: Any,
+    url: str = "tcp://localhost:7890",
+    *,
+    credentials: Mapping[str, str] | None = None,
+    name: str | None = None,
+    timeout: float = TIMEOUT,
+    tls: Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
+    reconnect: Backoff | None = BACKOFF,
+    buffer: int = BUFFER_BYTES,
+    prefetch: int = PREFETCH_BYTES,
+    keep_alive: float | None = KEEP_ALIVE,
+    codec: Codec = MESSAGEPACK,
+    on_state: Watcher | None = None,
+) -> "Deferred[Client]":
+    """Connect and join. Close the client at the end, or use it in ``async with``.
+
+    The keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
 
     :param url: ``tcp://``, ``tls://``, ``ipc://``, ``ws://``, ``wss://``, or ``stdio://`` in a program that the broker
         has started.
-    :param wishes: see :class:`~fleximq.client.settings.ClientSettings`; ``tls`` may be what Twisted calls an
-        ``IOpenSSLClientConnectionCreator``.
-    :raises SettingError: the URL or a wish makes no sense; like all errors, in the Deferred.
-    :raises ConnectionLost: nobody listens there, or nobody who speaks FlexiMQ.
+    :raises SettingError: the URL or a setting is invalid. All errors are in the Deferred.
+    :raises ConnectionLost: no FlexiMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.
     :raises JoinRefused: the broker does not let this client in.
     """
 
     async def opened() -> Client:
-        place, settings = Url.parse(url), ClientSettings(**wishes)
-        checkTls(place, settings)
-        return Client(await AwaitedClient(ReactorLoop(reactor), place, settings).open())
+        address = Url.parse(url)
+        settings = ClientSettings(
+            credentials=credentials,
+            name=name,
+            timeout=timeout,
+            tls=tls,
+            reconnect=reconnect,
+            buffer=buffer,
+            prefetch=prefetch,
+            keep_alive=keep_alive,
+            codec=codec,
+            on_state=on_state,
+        )
+        checkTls(address, settings)
+        return Client(await LoopClient(ReactorLoop(reactor), address, settings).open())
 
     return Deferred.fromCoroutine(opened())
 
 
-class Client(DeferredClient[AwaitedClient]):
-    """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
+class Client(DeferredClient[LoopClient]):
+    """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    Values may be whatever MessagePack can hold, or the ``codec``; others raise TypeError, ValueError or OverflowError.
-    What is published while the broker is away is kept for it, up to ``buffer`` bytes; whoever waits for an answer when
-    the connection is lost gets :class:`~fleximq.client.errors.ConnectionLost`. All errors come in the Deferreds.
+    Values are anything that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    OverflowError. While the broker is unreachable, publications are buffered up to ``buffer`` bytes. When the
+    connection is lost, calls that wait for an answer fail with :class:`~fleximq.client.errors.ConnectionLost`. All
+    errors are in the Deferreds.
     """
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def id(self) -> int:
-        """The id that the broker gave to this connection; another one after the next."""
+        """The id that the broker assigned to this connection; it changes when the client reconnects."""
         return self._inner.id
 
-    def publish(self, topic: str, value: object, /, **keys: Any) -> "Deferred[None]":
-        """Publish a value, see :meth:`AwaitedClient.publish
-        <fleximq.client.loops.loop_client.AwaitedClient.publish>`."""
-        self._inner.claim()
-        return Deferred.fromCoroutine(self._inner.publish(topic, value, **keys))
+    def publish(
+        self,
+        topic: str,
+        value: object,
+        /,
+        *,
+        key: str | bytes | None = None,
+        message_id: str | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> "Deferred[None]":
+        """Publish a value.
 
-    def publishMany(self, topic: str, values: Iterable[object]) -> "Deferred[None]":
-        """Publish many values at once, which is much quicker than one by one; errors as :meth:`publish`."""
+        Parameters and errors as :meth:`LoopClient.publish <fleximq.client.loops.loop_client.LoopClient.publish>`.
+        """
         self._inner.claim()
-        return Deferred.fromCoroutine(self._inner.publishMany(topic, values))
+        published = self._inner.publish(
+            topic,
+            value,
+            key=key,
+            message_id=message_id,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+            headers=headers,
+        )
+        return Deferred.fromCoroutine(published)
+
+    def publish_many(self, topic: str, values: Iterable[object]) -> "Deferred[None]":
+        """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`."""
+        self._inner.claim()
+        return Deferred.fromCoroutine(self._inner.publish_many(topic, values))
 
     def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> "Deferred[None]":
-        """Send a notification to one client or several; nobody answers it."""
+        """Send a notification, which has no answer, to one or more clients."""
         self._inner.claim()
         return Deferred.fromCoroutine(self._inner.notify(targets, path, value))
 
@@ -76,73 +146,70 @@ class Client(DeferredClient[AwaitedClient]):
         self._inner.claim()
         return Deferred.fromCoroutine(self._inner.broadcast(value))
 
-    def flush(self, timeout: float | None = PATIENCE) -> "Deferred[None]":
-        """Fire when all that was sent is done and, on durable topics, on disk.
+    def flush(self, timeout: float | None = TIMEOUT) -> "Deferred[None]":
+        """Fire when the broker has processed everything sent so far and, on durable topics, written it to disk.
 
-        :raises PublishFailed: something was refused since the last flush; of several who flush, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived. Each
-            coroutine of whose publications that is so is told once, and so is the first of all others.
+        :raises PublishFailed: a message sent since the last flush was refused; raised by one of concurrent flushes.
+        :raises ConnectionLost: the connection was lost since the last flush, so messages may be lost. Raised once in
+            each coroutine that has sent such messages, and once in the first other one that flushes.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         return Deferred.fromCoroutine(self._inner.flush(timeout))
 
-    def request(
-        self, target: int, path: str, value: object = None, timeout: float | None = PATIENCE
-    ) -> "Deferred[Any]":
-        """Ask another client and fire with its answer's value.
+    def request(self, target: int, path: str, value: object = None, timeout: float | None = TIMEOUT) -> "Deferred[Any]":
+        """Send a request to another client and fire with the value of its answer.
 
-        :param target: its id.
-        :raises RequestFailed: it answered with an error, or the broker could not reach it.
-        :raises TimeoutError: there was no answer in so many seconds.
-        :raises ConnectionLost: the connection ended; whether the request arrived is not known.
-        :raises ValueError: the answer cannot be read.
+        :param target: the client's id.
+        :raises RequestFailed: the answer is an error, or the broker could not reach the client.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        :raises ConnectionLost: the connection ended; the request may have arrived.
+        :raises ValueError: the answer cannot be decoded.
         """
         return Deferred.fromCoroutine(self._inner.request(target, path, value, timeout))
 
-    def ask(self, path: str, value: object = None, timeout: float | None = PATIENCE) -> "Deferred[Any]":
-        """Ask the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
+    def ask(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> "Deferred[Any]":
+        """Send a request to the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
         return Deferred.fromCoroutine(self._inner.ask(path, value, timeout))
 
     def subscribe(
-        self, topic: str, from_: Start | None = None, timeout: float | None = PATIENCE
-    ) -> "Deferred[Subscription]":
-        """Subscribe to a topic or pattern, and fire when the broker has done it.
+        self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT
+    ) -> "Deferred[Subscription[Delivery]]":
+        """Subscribe to a topic or pattern, and fire when the broker has confirmed it.
 
-        Parameters and errors as :meth:`AwaitedClient.subscribe
-        <fleximq.client.loops.loop_client.AwaitedClient.subscribe>`.
+        Parameters and errors as :meth:`LoopClient.subscribe
+        <fleximq.client.loops.loop_client.LoopClient.subscribe>`.
         """
 
-        async def subscribed() -> Subscription:
+        async def subscribed() -> Subscription[Delivery]:
             return Subscription(await self._inner.subscribe(topic, from_, timeout))
 
         return Deferred.fromCoroutine(subscribed())
 
-    def notifications(self) -> "Subscription":
-        """Return what iterates over what comes from now on to this client itself: notifications and broadcasts."""
+    def notifications(self) -> "Subscription[Notification]":
+        """Return a subscription to the notifications and broadcasts that this client receives from now on."""
         return Subscription(self._inner.notifications())
 
     def serve(self, path: str, function: Function) -> None:
-        """Answer requests to a path with what a function returns for each; it may return a Deferred or a coroutine.
+        """Answer requests to a path with the result of a function, which may return a Deferred or a coroutine.
 
-        An :class:`~fleximq.client.errors.Answered` that it raises is the answer, with its status and words; any other
-        exception is logged, and answered with 500. A path is served until the client is closed, over every connection.
+        If it raises :class:`~fleximq.client.errors.Answered`, that status and text are the answer; other exceptions are
+        logged and answered with 500. The path is served until the client is closed, also after a reconnect.
 
-        :raises ValueError: the path is served already.
+        :raises ValueError: the path is already served.
         """
         self._inner.serve(path, function)
 
 
-class Subscription(DeferredSubscription[AwaitedSubscription]):
-    """What is published to a topic or pattern, in order: iterate over it, or take one by one."""
+class Subscription(DeferredSubscription[LoopSubscription[M], M]):
+    """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
+
+    Errors as :meth:`LoopSubscription.next <fleximq.client.loops.loop_client.LoopSubscription.next>`.
+    """
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def topic(self) -> str:
-        """The topic or pattern."""
+        """The topic or pattern; "" for notifications."""
         return self._inner.topic
-
-    def next(self, timeout: float | None = None) -> "Deferred[Any]":
-        """Fire with the next delivery; None if none came within ``timeout`` seconds, or if this was closed.
-
-        Errors as :meth:`AwaitedSubscription.next <fleximq.client.loops.loop_client.AwaitedSubscription.next>`.
-        """
-        return Deferred.fromCoroutine(self._inner.next(timeout))

@@ -22,7 +22,7 @@ _INTERVAL = re.compile(r"interval:([0-9]{1,9})", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?", re.ASCII)
 
 
-class Retention(NamedTuple):
+class RetentionRule(NamedTuple):
     """How long the messages of the topics that match are kept: seconds and bytes of each topic, 0 for no bound."""
 
     pattern: str
@@ -59,7 +59,7 @@ def checkPattern(name: str, value: str, pattern: str) -> None:
         raise SettingError(f"{name} is {value!r}, but what the broker says of itself is not kept")
 
 
-def retentionOf(line: str) -> Retention:
+def retentionOf(line: str) -> RetentionRule:
     """Read ``PATTERN=AGE[,SIZE]``, or ``PATTERN=SIZE``: ``orders.#=7d,10GiB``.
 
     An age is a number and one of the letters s, m, h, d and w.
@@ -71,7 +71,7 @@ def retentionOf(line: str) -> Retention:
         raise _noRetention(line)
     pattern, number, unit, most = found[1], found[2] or 0, found[3] or "s", found[4] or found[5] or 0
     try:
-        retention = Retention(pattern, int(number) * _UNITS[unit], size("retention", most))
+        retention = RetentionRule(pattern, int(number) * _UNITS[unit], size("retention", most))
     except SettingError:
         raise _noRetention(line) from None
     if retention.age > OLDEST or not (retention.age or retention.bytes):

@@ -117,7 +117,7 @@ class Session(metaclass=ABCMeta):
         return 0 if self.answers is None else self.answers.size
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes buffered of an incomplete message."""
         return 0
 
@@ -139,12 +139,12 @@ class Session(metaclass=ABCMeta):
     def opened(self) -> None:
         """The connection is up; called once, before any input."""
 
-    def mayReceive(self, held: int) -> bool:
+    def mayReceive(self, buffered: int) -> bool:
         """Return whether a peer may send more before it has joined; refuses input that is too long for credentials.
 
-        :param held: bytes buffered of an incomplete message.
+        :param buffered: bytes buffered of an incomplete message.
         """
-        if held > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
+        if buffered > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
             self.attempt(_raiseTooLarge)
         return self.state is ConnectionState.WAITING
 

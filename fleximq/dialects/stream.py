@@ -104,16 +104,16 @@ class StreamProtocol(Protocol):
         self.session.resume()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes buffered of an incomplete message; overridden by protocols that split input."""
-        return self.session.held
+        return self.session.buffered
 
     def _mayWork(self, data: bytes) -> bool:
         """Return whether a read may be processed now; it is buffered during a credential check."""
         if self._early is not None:
             self._early.keep(data)
             return False
-        return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.held)
+        return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.buffered)
 
     def _checking(self, waits: bool) -> None:
         """Pause during a credential check, then continue with the buffered input."""

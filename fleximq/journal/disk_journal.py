@@ -17,22 +17,21 @@ from zope.interface import implementer
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
-from fleximq.journal.files.durable_end import DurableEnd
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.folder_files import Lock, checkFolder, identify
-from fleximq.journal.files.segment_table import Weights
-from fleximq.journal.format.control_frames import Lost
-from fleximq.journal.reading.reader_thread import Reader
-from fleximq.journal.recovery.recovered_state import Found, Keeper, NothingToKeep, sentenceOf
+from fleximq.journal.files.folder_files import DurableEnd, Lock, checkFolder, identify
+from fleximq.journal.files.segment_table import BacklogTotals
+from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
-from fleximq.journal.retention.capacity import Room
-from fleximq.journal.retention.cleaner_thread import Cleaner
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed
-from fleximq.journal.writing.commit import Commit, Opening, Snapshot
+from fleximq.journal.retention.capacity import Capacity
+from fleximq.journal.retention.cleaner_thread import CleanerThread
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace
+from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
-from fleximq.journal.writing.staged_records import Staging
-from fleximq.journal.writing.writer_thread import Log, Worker, WriterThread, reasonOf
+from fleximq.journal.writing.staged_records import StagingArea
+from fleximq.journal.writing.writer_thread import CommitWriter, Worker, WriterThread, reasonOf
 from fleximq.limits import MEBIBYTE
 from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
@@ -40,15 +39,12 @@ from fleximq.values.records import BacklogSize, TopicBounds
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 
 #: The longest that a stop waits for the disk, in seconds.
-PATIENCE = 30.0
+STOP_TIMEOUT = 30.0
 #: A segment with so many frames is followed by another though it has not its size yet: a start looks at each frame
 #: behind the last checkpoint, 25 us each, and where messages came one by one there are many.
 SEGMENT_FRAMES = 40_000
 
 _ALWAYS = Fsync("always")
-
-#: What :meth:`DiskJournal.open` returns.
-Recovered = Found
 
 
 @implementer(IJournal)
@@ -80,14 +76,14 @@ class DiskJournal:
         segmentBytes: int = 64 * MEBIBYTE,
         maxBytes: int = 0,
         crowdedAt: int = 32 * MEBIBYTE,
-        rules: Rules | None = None,
-        makeWorker: Callable[[Log, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
+        rules: RetentionPolicy | None = None,
+        makeWorker: Callable[[CommitWriter, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
         onEvent: Callable[[str, int], None] = lambda event, number: None,
         log: Callable[[str], None] = lambda sentence: None,
         onError: Callable[[Exception], None] | None = None,
     ) -> None:
         self.id = ""
-        self.keeper: Keeper = NothingToKeep()
+        self.keeper: IQueueStateOwner = NoQueueState()
         self.commits = Commits()
         self._folder = directory
         self._files = files or Files()
@@ -122,7 +118,7 @@ class DiskJournal:
 
     # -- opening and closing -----------------------------------------------------------------------
 
-    def open(self) -> Recovered:
+    def open(self) -> RecoveredJournal:
         """Lock and check the folder, cut off a torn tail, and say what is there. Blocks.
 
         :raises JournalError: it cannot be used.
@@ -141,14 +137,14 @@ class DiskJournal:
             raise
         self._found = found
         self._segments = found.segments
-        self._weights = Weights(found.segments)
+        self._weights = BacklogTotals(found.segments)
         self._clientIds = found.nextClientId
         self._group = self._newGroup(found.nextOffset)
-        self._staging = Staging(self._group, self._segments, found.transactions, self._now)
-        self._reader = Reader(
+        self._staging = StagingArea(self._group, self._segments, found.transactions, self._now)
+        self._reader = ReaderThread(
             self._files, self._folder, self._segments, self._callFromThread, lost=self._foundLost, log=self._say
         )
-        self._room = Room(
+        self._room = Capacity(
             self._maxBytes,
             self._segments,
             self._newCleaner(),
@@ -160,10 +156,10 @@ class DiskJournal:
         self._count("journal: lost range", len(found.lost))
         return found
 
-    def _newCleaner(self) -> Cleaner | None:
+    def _newCleaner(self) -> CleanerThread | None:
         if self._rules is None:
             return None
-        return Cleaner(
+        return CleanerThread(
             self._files,
             self._folder,
             self._segments,
@@ -185,7 +181,7 @@ class DiskJournal:
         self._count("journal: expired unread", records)
         self._say(sentence)
 
-    def _foundLost(self, lost: Lost, why: str) -> None:
+    def _foundLost(self, lost: LostRange, why: str) -> None:
         sentence = sentenceOf(lost, f"damaged ({why})")
         self._found.lost.append(sentence)
         self._count("journal: lost range", 1)
@@ -197,8 +193,8 @@ class DiskJournal:
         :raises JournalError: nothing can be written.
         """
         found = self._found
-        log = Log(self._files, self._folder, self._fsync, found.end, _randomId)
-        opening = Opening(self.id, self._snapshot(), found.lastOffset)
+        log = CommitWriter(self._files, self._folder, self._fsync, found.end, _randomId)
+        opening = SegmentOpening(self.id, self._snapshot(), found.lastOffset)
         commit = Commit(last=0, next=self._group.next, time=self._now(), opening=opening)
         log.carryOut(commit)
         if commit.reason is not None:
@@ -220,7 +216,7 @@ class DiskJournal:
         if self._closed:
             return
         self._closed = True
-        ended = not self._began or self._finish(time.monotonic() + PATIENCE)
+        ended = not self._began or self._finish(time.monotonic() + STOP_TIMEOUT)
         if self._began:
             self._room.close()
             self._reader.stop()
@@ -265,7 +261,7 @@ class DiskJournal:
     def _rollDue(self) -> bool:
         return self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES
 
-    def _openingHere(self) -> Opening | None:
+    def _openingHere(self) -> SegmentOpening | None:
         """Return the beginning of a new segment, or None if the keeper fails; then the present one goes on."""
         self._staging.expire()
         try:
@@ -277,7 +273,7 @@ class DiskJournal:
             return None
         # What waits already has its offsets; the checkpoint stands before it.
         snapshot.offset = self._segments.nextOffset
-        return Opening(self.id, snapshot, snapshot.offset)
+        return SegmentOpening(self.id, snapshot, snapshot.offset)
 
     def _settled(self, commit: Commit) -> None:
         segments = self._segments
@@ -310,7 +306,7 @@ class DiskJournal:
             self._rollAt = 0
             self._group.roll()
 
-    def clean(self, done: Callable[[Freed], None] = lambda freed: None) -> bool:
+    def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
         """Take out what the rules let go, elsewhere and bit by bit; False if that is going on, or there are none."""
         return self._began and not self._closed and self._room.clean(done)
 
@@ -346,8 +342,8 @@ class DiskJournal:
         return self._group.appended
 
     @property
-    def safe(self) -> int:
-        return self._group.safe
+    def decided(self) -> int:
+        return self._group.decided
 
     @property
     def overloaded(self) -> bool:
@@ -368,14 +364,14 @@ class DiskJournal:
     def whenRelieved(self, call: Callable[[], None]) -> None:
         self._group.whenRelieved(call)
 
-    def note(self, event: StateRecord) -> None:
+    def appendState(self, event: StateRecord) -> None:
         if isinstance(event, ClientIdsReserved):
             self._clientIds = max(self._clientIds, event.until)
-        self._group.note(event)
+        self._group.appendState(event)
 
     def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
         """Note that client ids below ``until`` may be given out, and call when that is on disk."""
-        self.note(ClientIdsReserved(until))
+        self.appendState(ClientIdsReserved(until))
         self._group.whenCommitted(safe)
 
     def stage(
@@ -412,8 +408,8 @@ class DiskJournal:
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()
 
-    def behind(self, offset: int) -> BacklogSize:
-        return self._weights.behind(offset)
+    def backlogFrom(self, offset: int) -> BacklogSize:
+        return self._weights.backlogFrom(offset)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         self._reader.offsetAt(time, found)
@@ -452,9 +448,9 @@ class DiskJournal:
             found(reason)
             return
         skipped = self._segments.nextOffset
-        self._group.next = behindGap(max(self._group.next, skipped))
+        self._group.next = offsetAfterGap(max(self._group.next, skipped))
         try:
-            opening = Opening(self.id, self._snapshot(), skipped)
+            opening = SegmentOpening(self.id, self._snapshot(), skipped)
         except Exception as error:
             self._onError(error)
             found(reasonOf(error))
@@ -474,7 +470,7 @@ class DiskJournal:
         }
 
 
-def behindGap(offset: int) -> int:
+def offsetAfterGap(offset: int) -> int:
     """Return the offset at which numbering goes on if nobody knows whether this one was given."""
     return (offset // SKIP + 1) * SKIP
 

@@ -22,7 +22,7 @@ class MemoryJournal:
 
     onDisk = False
     id = ""
-    appended = safe = 0
+    appended = decided = 0
     overloaded = False
     end = 1
 
@@ -39,7 +39,7 @@ class MemoryJournal:
         """Call before returning."""
         call()
 
-    def note(self, event: Any) -> None:
+    def appendState(self, event: Any) -> None:
         """Nothing outlives the process, so there is nothing to note."""
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
@@ -56,7 +56,7 @@ class MemoryJournal:
         """No topic has anything."""
         return {}
 
-    def behind(self, offset: int) -> BacklogSize:
+    def backlogFrom(self, offset: int) -> BacklogSize:
         """Nothing is kept."""
         return BacklogSize(0, 0)
 

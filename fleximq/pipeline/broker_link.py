@@ -95,7 +95,7 @@ class Place:
                 name="pipeline",
                 tls=self._tls(),
                 reconnect=None,
-                keepAlive=None,
+                keep_alive=None,
             )
         except SettingError as error:
             raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
@@ -197,7 +197,7 @@ class BrokerLink:
 
     def askLarge(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """Do the same; a large last value of the map that is answered is a view, not a copy, of what came."""
-        return unpackedApart(self._again(lambda client: client.askPacked(path, arguments)))
+        return unpackedApart(self._again(lambda client: client.ask_packed(path, arguments)))
 
     def _again(self, use: Callable[[Client], T]) -> T:
         deadline, pause = self._now() + self.place.patience, _PAUSE

@@ -23,14 +23,15 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.interfaces import IJournal
 from fleximq.journal.memory_journal import MemoryJournal
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.patterns import anyOf
 from fleximq.values.state_records import ClientIdsReserved
 
 if TYPE_CHECKING:
-    from fleximq.journal.disk_journal import DiskJournal, Recovered
+    from fleximq.journal.disk_journal import DiskJournal
+    from fleximq.journal.recovery.recovered_state import RecoveredJournal
 
 _log = Logger("fleximq.services.journal")
 
@@ -61,9 +62,9 @@ def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Ca
     )
 
 
-def _rulesOf(settings: Settings) -> Rules:
+def _rulesOf(settings: Settings) -> RetentionPolicy:
     """Return how long what is kept."""
-    return Rules(
+    return RetentionPolicy(
         durable=anyOf((*settings.durable, *settings.retain)),
         retained=anyOf(settings.retain),
         retentions=tuple(map(retentionOf, settings.retention)),
@@ -84,7 +85,7 @@ class JournalService(MultiService):
         self,
         reactor: Any,
         journal: "DiskJournal",
-        restore: Callable[["Recovered"], None],
+        restore: Callable[["RecoveredJournal"], None],
         abortStart: Callable[[str], NoReturn],
         wakeup: Wakeup,
         onSignal: Callable[[int, Any], Any] = signal.signal,
@@ -131,7 +132,7 @@ class JournalService(MultiService):
         """Let the journal keep things again after a fault, and say in the log whether it does."""
         self.journal.reopen(_reopened)
 
-    def _begin(self, found: "Recovered") -> None:
+    def _begin(self, found: "RecoveredJournal") -> None:
         try:
             self._restore(found)
             self.journal.begin()
@@ -164,11 +165,11 @@ class JournalService(MultiService):
         self._reactor.callFromThread(self.reopen)  # a signal comes anywhere in the code, this in its own turn
 
 
-def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
+def restore(broker: Broker, journal: "DiskJournal", found: "RecoveredJournal") -> None:
     """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
     journal.keeper = broker.keeper
     broker.keeper.restore(found)
-    broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIdsReserved(until)))
+    broker.clients.goOn(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:
@@ -188,7 +189,7 @@ def _failed(error: Exception) -> None:
     _log.failure("What was told by the journal failed", failure=Failure(error))
 
 
-def _cleaned(freed: Freed) -> None:
+def _cleaned(freed: FreedSpace) -> None:
     if freed.bytes:
         _log.info("What has expired was taken out of the journal: {bytes} bytes", bytes=freed.bytes)
 

@@ -14,10 +14,10 @@ from fleximq.services.health import Health, LagService
 from fleximq.web.api import Api
 from fleximq.web.health_pages import HealthPage
 from fleximq.web.metrics import Metrics
-from fleximq.web.queue_survey import Surveyor
+from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import Page
 from fleximq.web.site import WebSite
-from fleximq.web.welcome_page import Way
+from fleximq.web.welcome_page import WelcomeEntry
 
 
 class Web:
@@ -40,7 +40,7 @@ class Web:
         self._reactor = reactor
         self._settings = settings
         self._security = security
-        surveyor = Surveyor(broker, reactor)
+        surveyor = QueueSurveyor(broker, reactor)
         metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
         self._pages = {
             "/metrics": Page(metrics.answer, Action.READ),
@@ -49,7 +49,7 @@ class Web:
             **Api(broker, settings).pages(),
         }
 
-    def site(self, ways: tuple[Way, ...]) -> IProtocolFactory:
+    def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener that speaks these dialects."""
         renewed = self._security.renewed
         return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed)

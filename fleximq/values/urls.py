@@ -76,6 +76,11 @@ class Url:
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
     @property
+    def withoutQuery(self) -> str:
+        """The text of the URL without the query of a WebSocket, which may contain credentials."""
+        return str(self).partition("?")[0] if self.isWebSocket else str(self)
+
+    @property
     def isWebSocket(self) -> bool:
         """Whether WebSocket is what is spoken there."""
         return self.scheme in ("ws", "wss")

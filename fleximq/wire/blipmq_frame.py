@@ -66,9 +66,9 @@ class BlipScanner:
         self._limit = limit
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """The number of bytes of an unfinished frame that wait for the rest."""
-        return self._buffer.held
+        return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[BlipRun]:
         """Yield the runs that ``data`` completes, in order. Iterate to the end before feeding again.

@@ -47,9 +47,9 @@ class LayoutScanner:
         return self._settled
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return self._buffer.held if self._settled is None else self._settled.held
+        return self._buffer.buffered if self._settled is None else self._settled.buffered
 
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
@@ -102,9 +102,9 @@ class LayoutBScanner:
         self._buffer = ReceiveBuffer()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return self._buffer.held
+        return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""

@@ -56,9 +56,9 @@ class FlexiScanner:
         self._buffer = ReceiveBuffer()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return self._buffer.held
+        return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[Run]:
         """Yield ``(envelope, frames, count)`` for each run that is complete, in order.
@@ -79,7 +79,7 @@ class FlexiScanner:
         ``source`` is ``data``, or a frame that began in an earlier read. Neighbours can so be cut out together.
         """
         start = 0
-        if self._buffer.held:
+        if self._buffer.buffered:
             start = yield from self._finish(data)
         size = len(data)
         limit = self._limit
@@ -128,7 +128,7 @@ class FlexiScanner:
     def _finish(self, data: bytes) -> Generator[Span, None, int]:
         """Complete the unfinished frame with no more of a read than it takes; the rest need not be copied."""
         start = 0
-        while self._buffer.held:
+        while self._buffer.buffered:
             piece = data[start : start + self._buffer.missing]
             start += len(piece)
             frame = self._buffer.take(piece)

@@ -36,9 +36,9 @@ class LineScanner:
         self._isOver = False
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """The number of bytes of an unfinished line that wait for the rest."""
-        return self._buffer.held
+        return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the lines that ``data`` completes, without their ends. Iterate to the end before feeding again.
@@ -48,7 +48,7 @@ class LineScanner:
         if self._isOver:
             raise self._over()
         if b"\n" in data:
-            if self._buffer.held:
+            if self._buffer.buffered:
                 self._buffer.add(data)
                 data = self._buffer.drain()
             lines = data.split(b"\n")
@@ -59,7 +59,7 @@ class LineScanner:
             else:
                 yield from map(self._ended, lines)
         self._buffer.add(data)
-        if data and not self._fits(self._buffer.held, data):
+        if data and not self._fits(self._buffer.buffered, data):
             self._buffer.drain()
             raise self._over()
 

@@ -108,7 +108,7 @@ class Friend(Collector):
         """Keep a direct message."""
         self.told.append(message)
 
-    def hear(self, message: Any) -> None:
+    def receiveBroadcast(self, message: Any) -> None:
         """Keep a broadcast."""
         self.told.append(message)
 

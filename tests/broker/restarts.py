@@ -31,9 +31,9 @@ class LoggedJournal(SlowJournal):
         self.pending: list[Any] = []
         self.checkpoint: tuple[bytes | None, int] = None, 0
 
-    def note(self, event: Any) -> None:
+    def appendState(self, event: Any) -> None:
         """Keep a note for the next commit."""
-        super().note(event)
+        super().appendState(event)
         self.pending.append(event)
 
     def commit(self, reason: str | None = None, runs: int | None = None) -> None:

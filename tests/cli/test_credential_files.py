@@ -1,7 +1,140 @@
-"""``fleximq apikey`` and ``fleximq token``."""
+"""``fleximq passwd``, ``fleximq apikey`` and ``fleximq token``."""
 
+import contextlib
+import getpass
+import io
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.cli.main import main
+from fleximq.security.checkers import passwords
 from fleximq.security.checkers.hashed_secrets import LONGEST, hashOf
-from tests.cli.test_passwd import CommandCase, Input
+from fleximq.security.checkers.passwords import isRight
+from tests.security.secrets_on_disk import CHEAP
+
+
+class Input(io.StringIO):
+    """Standard input, at a terminal or not."""
+
+    def __init__(self, text: str = "", terminal: bool = False) -> None:
+        super().__init__(text)
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return self._terminal
+
+
+class CommandCase(SynchronousTestCase):
+    """A command, run in this process on a file of the test."""
+
+    def setUp(self) -> None:
+        """Have no file yet."""
+        self.patch(passwords, "_HASHER", CHEAP)
+        self.path = Path(self.mktemp()).absolute()
+
+    def run_(self, *words: str, input: Input | None = None) -> tuple[int, str, str]:
+        """Return the exit code and what is printed."""
+        self.patch(sys, "stdin", input or Input())
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(words)
+        return code, out.getvalue(), err.getvalue()
+
+
+class PasswdTests(CommandCase):
+    """Passwords."""
+
+    def passwd(self, *words: str, input: str = "one\n") -> tuple[int, str, str]:
+        """Run it with a line at standard input."""
+        return self.run_("passwd", str(self.path), *words, input=Input(input))
+
+    def lines(self) -> list[str]:
+        """Return the lines of the file, hashes left out where they are good for ``one``."""
+        found = []
+        for line in self.path.read_text().splitlines():
+            name, hash, *roles = line.split(":")
+            found.append(":".join([name, "one" if isRight(hash, b"one") else "other", *roles]))
+        return found
+
+    def test_made(self) -> None:
+        """The file is made, for its owner only; the password is not shown."""
+        self.assertEqual(self.passwd("alice"), (0, f"the password of alice is set in {self.path}\n", ""))
+        self.assertEqual(self.lines(), ["alice:one"])
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o600)
+
+    def test_changed(self) -> None:
+        """The old entry gives way in its place, with its roles unless others are given."""
+        for words, password in ((("alice", "--roles", "ops,dev"), "old"), (("bob",), "old"), (("alice",), "one")):
+            self.passwd(*words, input=f"{password}\n")
+        self.assertEqual(self.lines(), ["alice:one:ops,dev", "bob:other"])
+        self.passwd("alice", "--roles", "ops")
+        self.passwd("bob", "--roles", "dev")
+        self.assertEqual(self.lines(), ["alice:one:ops", "bob:one:dev"])
+        self.passwd("alice", "--roles", "")
+        self.assertEqual(self.lines(), ["alice:one", "bob:one:dev"])
+
+    def test_deleted(self) -> None:
+        """Somebody can be taken out, once."""
+        self.passwd("alice")
+        self.passwd("bob")
+        self.assertEqual(self.passwd("alice", "--delete"), (0, f"alice is not in {self.path} any more\n", ""))
+        self.assertEqual(self.lines(), ["bob:one"])
+        self.assertEqual(
+            self.passwd("alice", "--delete"), (1, "", f"fleximq: there is nobody named alice in {self.path}\n")
+        )
+
+    def test_comments(self) -> None:
+        """What else stands in the file stays."""
+        self.path.write_text("# people\n\n")
+        self.passwd("alice")
+        self.assertEqual(self.path.read_text().splitlines()[:2], ["# people", ""])
+
+    def test_asked(self) -> None:
+        """At a terminal it is asked for, twice."""
+        for answers, code, words in (
+            (["one", "one"], 0, ""),
+            (["one", "two"], 1, "fleximq: the two passwords differ; nothing was changed\n"),
+            (["", ""], 1, "fleximq: the password is empty; nothing was changed\n"),
+        ):
+            said = iter(answers)
+            self.patch(getpass, "getpass", lambda prompt, said=said: next(said))
+            outcome = self.run_("passwd", str(self.path), "alice", input=Input(terminal=True))
+            self.assertEqual((outcome[0], outcome[2]), (code, words))
+        self.assertEqual(self.lines(), ["alice:one"])
+
+    def test_interrupted(self) -> None:
+        """Ctrl-C at the question changes nothing."""
+
+        def interrupt(prompt: str) -> Any:
+            raise KeyboardInterrupt
+
+        self.patch(getpass, "getpass", interrupt)
+        outcome = self.run_("passwd", str(self.path), "alice", input=Input(terminal=True))
+        self.assertEqual(outcome, (1, "", "fleximq: nothing was changed\n"))
+        self.assertFalse(self.path.exists())
+
+    def test_wrong(self) -> None:
+        """What cannot be is one sentence, and the file stays as it is."""
+        self.path.write_text("alice:secret\n")
+        code, _, err = self.passwd("bob")
+        self.assertEqual(
+            (code, err), (1, f"fleximq: {self.path} cannot be understood: line 1, for alice, has no Argon2 hash\n")
+        )
+        self.assertEqual(self.path.read_text(), "alice:secret\n")
+        self.path.unlink()
+        for input, words in (("\n", "is empty"), ("", "is empty"), ("x" * 1025 + "\n", "has more than 1024 bytes")):
+            self.assertIn(words, self.passwd("bob", input=input)[2])
+        for name in ("", "a:b", "#a", "anonymous", "spawn:x", " a"):
+            self.assertIn("argument NAME", str(self.assertRaises(SystemExit, self.passwd, name)))
+        self.assertIn("argument --roles", str(self.assertRaises(SystemExit, self.passwd, "bob", "--roles", "a,,b")))
+        self.path = Path("/none/such")
+        self.assertEqual(self.passwd("bob")[2], "fleximq: /none/such cannot be written: no such file or directory\n")
 
 
 class KeysTests(CommandCase):

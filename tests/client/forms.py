@@ -25,11 +25,11 @@ from twisted.internet.epollreactor import EPollReactor
 from fleximq.client import asyncio as onAsyncio
 from fleximq.client import blocking
 from fleximq.client import twisted as onTwisted
-from fleximq.client.loops.loop_client import AwaitedClient, AwaitedSubscription
+from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
 
 #: Seconds that any call may take; they cost nothing while the client does as it should.
 PATIENCE = 60.0
-_WRAPPED = (AwaitedClient, AwaitedSubscription, onTwisted.Client, onTwisted.Subscription)
+_WRAPPED = (LoopClient, LoopSubscription, onTwisted.Client, onTwisted.Subscription)
 
 
 class Waiting:

@@ -74,7 +74,7 @@ class FormCase(SynchronousTestCase):
     def connectedTo(self, url: str, **wishes: Any) -> Any:
         """Return a client."""
         client = self.form.connect(url, **wishes)
-        self.addCleanup(client.hangUp)
+        self.addCleanup(client.hang_up)
         return client
 
     def values(self, subscription: Any, count: int) -> list[Any]:
@@ -112,7 +112,7 @@ class Conversations(FormCase):
         values = [None, True, 5, -1, 1.5, "text", b"bytes", [1, [2]], {"a": {"b": 1}}]
         for each in values:
             one.publish(self.topic, each)
-        one.publishMany(self.topic, values)
+        one.publish_many(self.topic, values)
         one.flush()
         self.assertEqual(self.values(subscription, 2 * len(values)), 2 * values)
 
@@ -129,7 +129,7 @@ class Conversations(FormCase):
         """Large ones and many come through, both ways."""
         one = self.connected()
         subscription = one.subscribe(self.topic)
-        one.publishMany(self.topic, [bytes(LARGE), b"x" * LARGE, *range(20_000)])
+        one.publish_many(self.topic, [bytes(LARGE), b"x" * LARGE, *range(20_000)])
         one.flush()
         got = self.values(subscription, 2)
         self.assertEqual([(len(each), each[:1]) for each in got], [(LARGE, b"\0"), (LARGE, b"x")])
@@ -176,7 +176,7 @@ class Conversations(FormCase):
         url, more = ROUTES[self.scheme]
         # In a thread of its own: a function that sleeps would stop the loop of a client that has one.
         slow, two = blocking.connect(url(), **more()), self.connected()
-        self.addCleanup(slow.hangUp)
+        self.addCleanup(slow.hang_up)
         slow.serve("/slow", lambda request: time.sleep(0.3))
         self.assertRaises(TimeoutError, two.request, slow.id, "/slow", timeout=0.05)
         self.assertIsNone(two.request(slow.id, "/slow"))
@@ -196,7 +196,7 @@ class Conversations(FormCase):
         """A client whose deliveries nobody takes reads no more; they come when they are taken."""
         one, two = self.connected(), self.connected(prefetch=200_000)
         subscription = two.subscribe(self.topic)
-        one.publishMany(self.topic, ([n, bytes(1000)] for n in range(20_000)))
+        one.publish_many(self.topic, ([n, bytes(1000)] for n in range(20_000)))
         one.flush()
         self.assertLess(subscription.waiting, 5_000)
         self.assertEqual([each[0] for each in self.values(subscription, 5_000)], list(range(5_000)))
@@ -219,11 +219,11 @@ class Conversations(FormCase):
         self.assertEqual(second.waiting, 0)
 
     def test_closed(self) -> None:
-        """Closing flushes, ends subscriptions, and is the end."""
+        """AsyncClosedOnExit flushes, ends subscriptions, and is the end."""
         states = []
-        one, two = self.connected(), self.connected(onState=lambda state, why: states.append((state, why)))
+        one, two = self.connected(), self.connected(on_state=lambda state, why: states.append((state, why)))
         subscription, ended = one.subscribe(self.topic), two.subscribe(self.topic)
-        two.publishMany(self.topic, range(1000))
+        two.publish_many(self.topic, range(1000))
         two.close()
         self.assertEqual(self.values(subscription, 1000), list(range(1000)))
         two.close()
@@ -283,9 +283,9 @@ class Certificates(FormCase):
                 serving = InThread(lambda: self.letIn(listener, context))
                 tls = Tls(authority=str(_secure.made.certificate), **shown)
                 url = f"tls://localhost:{listener.getsockname()[1]}"
-                client = self.connectedTo(url, tls=tls, keepAlive=None, reconnect=None)
+                client = self.connectedTo(url, tls=tls, keep_alive=None, reconnect=None)
                 self.assertEqual(client.id, 1000)
-                client.hangUp()
+                client.hang_up()
                 self.assertEqual(serving.result(), "somebody")
 
     def letIn(self, listener: socket.socket, context: ssl.SSLContext) -> str:

@@ -45,17 +45,17 @@ class NetworkCase(SynchronousTestCase):
     def connectedTo(self, url: str, **wishes: Any) -> Any:
         """Return a client."""
         client = self.form.connect(url, **{"reconnect": QUICK, **wishes})
-        self.addCleanup(client.hangUp)
+        self.addCleanup(client.hang_up)
         return client
 
     def connected(self, **wishes: Any) -> Any:
         """Return a client behind the network, whose states are noted."""
-        return self.connectedTo(self.network.url, onState=lambda state, why: self.states.append(state), **wishes)
+        return self.connectedTo(self.network.url, on_state=lambda state, why: self.states.append(state), **wishes)
 
     def direct(self) -> Any:
         """Return a client that has nothing to fear, and no loop in common with the others."""
         client = blocking.connect(f"tcp://127.0.0.1:{_broker.broker.port()}")
-        self.addCleanup(client.hangUp)
+        self.addCleanup(client.hang_up)
         return client
 
     def until(self, holds: Callable[[], object]) -> None:
@@ -169,7 +169,7 @@ class Networks(NetworkCase):
         self.network.split, self.network.delay = 40, 0.0002
         one = self.connected()
         subscription = one.subscribe(self.topic)
-        one.publishMany(self.topic, range(300))
+        one.publish_many(self.topic, range(300))
         one.publish(self.topic, bytes(3000))
         one.flush()
         self.assertEqual(self.values(subscription, 301), [*range(300), bytes(3000)])
@@ -185,7 +185,7 @@ class Networks(NetworkCase):
             numbers = range(batch * 40, batch * 40 + 40)
             while True:
                 try:
-                    one.publishMany(self.topic, numbers)
+                    one.publish_many(self.topic, numbers)
                     one.flush(SOON)
                     break
                 except ConnectionLost:
@@ -205,7 +205,7 @@ class Networks(NetworkCase):
         subscription = one.subscribe(self.topic)
         for n in range(10):
             self.network.cut()
-            other.publishMany(self.topic, range(100 * n, 100 * n + 100))
+            other.publish_many(self.topic, range(100 * n, 100 * n + 100))
             other.flush()
         self.until(lambda: one.state is State.JOINED)
         self.cut(one)
@@ -217,7 +217,7 @@ class Networks(NetworkCase):
 
     def test_silence(self) -> None:
         """A network that swallows everything is found out, and given up for another connection."""
-        one = self.connected(keepAlive=0.1, timeout=0.5)
+        one = self.connected(keep_alive=0.1, timeout=0.5)
         self.network.isSilent = True
         self.until(lambda: State.AWAY in self.states)
         self.network.isSilent = False
@@ -226,7 +226,7 @@ class Networks(NetworkCase):
 
     def test_keptAlive(self) -> None:
         """A quiet connection with a network that works stays."""
-        one = self.connected(keepAlive=0.02)
+        one = self.connected(keep_alive=0.02)
         time.sleep(0.5)
         one.flush()
         self.assertEqual(self.states, [State.JOINED])
@@ -381,7 +381,7 @@ class Users(NetworkCase):
             confirmed = []
             for batch in range(first, first + 800, 40):
                 while True:
-                    user.do(self.client, "publishMany", self.topic, range(batch, batch + 20))
+                    user.do(self.client, "publish_many", self.topic, range(batch, batch + 20))
                     for number in range(batch + 20, batch + 40):
                         user.do(self.client, "publish", self.topic, number)
                     if self.flush(user):
@@ -417,7 +417,7 @@ class TwistedClosingTests(NetworkCase):
         self.network.cut()
         self.assertTrue(dialled.wait(SOON))
         with self.assertNoLogs("fleximq.client"):
-            client.hangUp()
+            client.hang_up()
         self.assertIs(client.state, State.CLOSED)
 
 
@@ -451,11 +451,11 @@ class Restarts(NetworkCase):
         """What was confirmed by a flush is there after a restart, and a replay goes on where it was."""
         one = self.connected()
         subscription = one.subscribe(self.topic, from_="first")
-        one.publishMany(self.topic, range(100))
+        one.publish_many(self.topic, range(100))
         one.flush()
         self.assertEqual(self.values(subscription, 100), list(range(100)))
         self.restartUnder(one)
-        one.publishMany(self.topic, range(100, 200))
+        one.publish_many(self.topic, range(100, 200))
         one.flush()
         got = [subscription.next(SOON) for _ in range(100)]
         self.assertEqual([each.value for each in got], list(range(100, 200)))
@@ -474,7 +474,7 @@ class Restarts(NetworkCase):
             numbers = range(batch * 5000, batch * 5000 + 5000)
             while True:
                 try:
-                    one.publishMany(self.topic, numbers)
+                    one.publish_many(self.topic, numbers)
                     if batch in restarts:
                         restarts.discard(batch)
                         self.restart()

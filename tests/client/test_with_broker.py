@@ -74,7 +74,7 @@ class BrokerCase(SynchronousTestCase):
     def connected(self) -> Client:
         """Return a client."""
         client = connect(f"tcp://127.0.0.1:{self.broker.port()}")
-        self.addCleanup(client.hangUp)
+        self.addCleanup(client.hang_up)
         return client
 
 
@@ -90,7 +90,7 @@ class Conversations(BrokerCase):
         values = [None, True, 5, -1, 1.5, "text", b"bytes", [1, [2]], {"a": {"b": 1}}]
         for each in values:
             one.publish(self.topic, each)
-        one.publishMany(self.topic, values)
+        one.publish_many(self.topic, values)
         got = [subscription.next() for _ in range(2 * len(values))]
         self.assertEqual([each and each.value for each in got], 2 * values)
         self.assertEqual({each and each.publisher for each in got}, {one.id})
@@ -98,7 +98,7 @@ class Conversations(BrokerCase):
     def test_flush(self) -> None:
         """After a flush the broker has counted everything."""
         one = self.connected()
-        one.publishMany(self.topic, range(100_000))
+        one.publish_many(self.topic, range(100_000))
         one.flush()
         topics = one.ask("/broker/topics", {"limit": 1000})["topics"]
         self.assertEqual([each["published"] for each in topics if each["topic"] == self.topic], [100_000])
@@ -147,7 +147,7 @@ class Conversations(BrokerCase):
         """Large messages go both ways at once."""
         one = self.connected()
         subscription = one.subscribe(self.topic)
-        one.publishMany(self.topic, (bytes((n,)) * LARGE for n in range(6)))
+        one.publish_many(self.topic, (bytes((n,)) * LARGE for n in range(6)))
         got = [subscription.next() for _ in range(6)]
         self.assertEqual([each and (each.value[0], len(each.value)) for each in got], [(n, LARGE) for n in range(6)])
 
@@ -183,7 +183,7 @@ class Conversations(BrokerCase):
         subscription = self.connected().subscribe(self.topic)
         with connect(f"tcp://127.0.0.1:{self.broker.port()}") as one:
             one.subscribe(self.topic)
-            one.publishMany(self.topic, range(1000))
+            one.publish_many(self.topic, range(1000))
         self.assertEqual([subscription.next(5).value for _ in range(1000)], list(range(1000)))  # type: ignore[union-attr]
 
 
@@ -206,7 +206,7 @@ class TlsTests(BrokerCase):
         """A certificate of one's own is trusted where that is said; small and large messages come through."""
         with connect(self.url(), tls=self.trusting()) as one:
             subscription = one.subscribe(self.topic)
-            one.publishMany(self.topic, [1, bytes(LARGE), bytes(LARGE), 2])
+            one.publish_many(self.topic, [1, bytes(LARGE), bytes(LARGE), 2])
             got = [subscription.next() for _ in range(4)]
             self.assertEqual([each and each.value for each in got], [1, bytes(LARGE), bytes(LARGE), 2])
 
@@ -214,7 +214,7 @@ class TlsTests(BrokerCase):
         """Many small ones come through, too."""
         with connect(self.url(), tls=self.trusting()) as one:
             subscription = one.subscribe(self.topic)
-            publishing = InThread(lambda: one.publishMany(self.topic, range(20_000)))
+            publishing = InThread(lambda: one.publish_many(self.topic, range(20_000)))
             got = [subscription.next() for _ in range(20_000)]
             publishing.result()
         self.assertEqual([each and each.value for each in got], list(range(20_000)))
@@ -236,7 +236,7 @@ class IpcTests(BrokerCase):
     def test_conversation(self) -> None:
         """It is the same conversation."""
         with connect(f"ipc://{self.broker.folder / 'broker.sock'}") as one, one.subscribe(self.topic) as subscription:
-            one.publishMany(self.topic, [1, bytes(LARGE)])
+            one.publish_many(self.topic, [1, bytes(LARGE)])
             self.assertEqual([subscription.next().value, len(subscription.next().value)], [1, LARGE])  # type: ignore[union-attr]
 
 
@@ -248,8 +248,8 @@ class KeepAliveTests(BrokerCase):
     def test_waiting(self) -> None:
         """A client that waits in an iteration is there as long as it takes."""
         self.patch(settings, "_SHORTEST", 1)  # which is less than the broker takes for an interval
-        client = connect(f"tcp://127.0.0.1:{self.broker.port()}", keepAlive=0.5)
-        self.addCleanup(client.hangUp)
+        client = connect(f"tcp://127.0.0.1:{self.broker.port()}", keep_alive=0.5)
+        self.addCleanup(client.hang_up)
         subscription = client.subscribe(self.topic)
         waiting = InThread(lambda: subscription.next())
         with FlexiClient(Stream(self.broker.address), answersPings=False) as silent:
@@ -271,7 +271,7 @@ class CrowdTests(BrokerCase):
         count = 20_000
 
         def publish(level: str) -> None:
-            client.publishMany(f"{self.topic}.{level}", range(count))
+            client.publish_many(f"{self.topic}.{level}", range(count))
             for n in range(1000):
                 client.publish(f"{self.topic}.{level}", n)
             client.flush()
@@ -297,7 +297,7 @@ class CrowdTests(BrokerCase):
         self.assertEqual([each.value for each in alone], expected)
         for level in "ab":
             self.assertEqual([each.value for each in both if each.topic.endswith(level)], expected)
-        self.assertEqual(client._ledger.inbox.held, 0)
+        self.assertEqual(client._clientState.inbox.held, 0)
 
 
 class JournalTests(BrokerCase):
@@ -309,13 +309,13 @@ class JournalTests(BrokerCase):
         """Publish ten values."""
         super().setUp()
         self.client = self.connected()
-        self.client.publishMany(self.topic, range(10))
+        self.client.publish_many(self.topic, range(10))
         self.client.flush()
 
     def test_first(self) -> None:
         """All that was kept comes, with offsets, then what is new, without gap or duplicate."""
         subscription = self.connected().subscribe(self.topic, from_="first")
-        self.client.publishMany(self.topic, range(10, 20))
+        self.client.publish_many(self.topic, range(10, 20))
         got = [subscription.next() for _ in range(20)]
         self.assertEqual([each and each.value for each in got], list(range(20)))
         offsets = [each.offset or 0 for each in got if each]

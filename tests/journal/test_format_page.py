@@ -5,8 +5,8 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.format.control_frames import NOTES
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.control_frames import NOTE_NAMES, NOTES
+from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import encodeRecords
 from fleximq.values.records import DIALECTS
 from tests.journal import minimal_decoder
@@ -75,14 +75,14 @@ class PageTests(SynchronousTestCase):
     def test_kinds(self) -> None:
         """Every kind of frame and of note has its number and its name."""
         named = {(row[0], row[1]) for row in rows(PAGE) if len(row) > 1}
-        self.assertLessEqual({(str(int(kind)), kind.name) for kind in Kind}, named)
-        self.assertLessEqual({(str(code), kind.__name__) for code, (kind, _) in enumerate(NOTES)}, named)
+        self.assertLessEqual({(str(int(kind)), kind.name) for kind in FrameKind}, named)
+        self.assertLessEqual({(str(code), kind) for code, kind in enumerate(NOTE_NAMES)}, named)
 
     def test_noteValues(self) -> None:
         """Every note has the values of the page."""
         values = {row[1]: row[2] for row in rows(PAGE) if len(row) == 4}
-        for kind, _ in NOTES:
-            self.assertEqual(values[kind.__name__], ", ".join(kind._fields))
+        for name, (kind, _) in zip(NOTE_NAMES, NOTES, strict=True):
+            self.assertEqual(values[name], ", ".join(kind._fields))
 
     def test_dialects(self) -> None:
         """Every dialect has its code."""

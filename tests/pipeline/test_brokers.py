@@ -33,7 +33,7 @@ class LiveTests(SynchronousTestCase):
         """Publish values, and return when they are on disk."""
         client: Client
         with connect(self.url) as client:
-            client.publishMany("numbers", values)
+            client.publish_many("numbers", values)
             client.flush()
 
     def test_table(self) -> None:

@@ -85,10 +85,10 @@ class DeclaredTests(SynchronousTestCase):
     def test_twice(self) -> None:
         """The first run takes what is there, the second what came since; each message once."""
         with connect(self.url) as client:
-            client.publishMany("news", ["a", "b", "x" * (1 << 20)])
+            client.publish_many("news", ["a", "b", "x" * (1 << 20)])
             client.flush()
             self.runPipeline()
-            client.publishMany("sport", ["c"])
+            client.publish_many("sport", ["c"])
             client.flush()
             self.runPipeline()
             with client.subscribe("$stats/largest", from_="first") as deliveries:

@@ -201,7 +201,7 @@ class BrokerTroubleTests(TroubleCase):
         url = f"tcp://127.0.0.1:{port}"
         for turn in range(2):
             with connect(url) as client:
-                client.publishMany("t", range(turn * 10, turn * 10 + 10))
+                client.publish_many("t", range(turn * 10, turn * 10 + 10))
                 client.flush()
             if not turn:
                 self.ingest("--url", url)

@@ -37,7 +37,7 @@ class LiveTests(SynchronousTestCase):
     def publish(self, count: int) -> None:
         """Publish numbers, and return when they are on disk."""
         with connect(self.url) as client:
-            client.publishMany("numbers", range(count))
+            client.publish_many("numbers", range(count))
             client.flush()
 
     def run_(self, name: str, **options: str) -> None:

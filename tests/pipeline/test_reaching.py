@@ -60,7 +60,7 @@ class ReachingCase(SynchronousTestCase):
     def fill(self, broker: BrokerProcess) -> None:
         """Publish rows that take several answers."""
         with connect(f"tcp://127.0.0.1:{broker.port()}") as client:
-            client.publishMany("t", (b"%0100d" % number for number in range(ROWS)))
+            client.publish_many("t", (b"%0100d" % number for number in range(ROWS)))
             client.flush()
 
     def slices(self, options: dict[str, str]) -> list[Slice]:

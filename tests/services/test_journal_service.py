@@ -15,7 +15,7 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.journal.memory_journal import MemoryJournal
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.services.journal_service import CLEANING, JournalService, makeJournal, restore
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.state_records import ClientIdsReserved
@@ -74,10 +74,10 @@ class Steps:
         """Look whether the files are there."""
         self.steps.append("look")
 
-    def clean(self, done: Callable[[Freed], None]) -> bool:
+    def clean(self, done: Callable[[FreedSpace], None]) -> bool:
         """Clean."""
         self.steps.append("clean")
-        done(Freed(0, 0, self.freed))
+        done(FreedSpace(0, 0, self.freed))
         return True
 
     def note(self, event: Any) -> None:

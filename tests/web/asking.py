@@ -19,7 +19,7 @@ from fleximq.services.health import LagService
 from fleximq.web.api import Api
 from fleximq.web.health_pages import Check, HealthPage
 from fleximq.web.metrics import Metrics
-from fleximq.web.queue_survey import Surveyor
+from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import Page
 from fleximq.web.site import WebSite
 
@@ -89,7 +89,7 @@ class SiteCase(SynchronousTestCase):
 
     def makePages(self) -> Mapping[str, Page]:
         """Return the pages."""
-        metrics = Metrics(self.broker, Surveyor(self.broker, self.clock), self.lag, lambda: 7, 2)
+        metrics = Metrics(self.broker, QueueSurveyor(self.broker, self.clock), self.lag, lambda: 7, 2)
         health = HealthPage([lambda: self.checks[0]])
         return {
             "/metrics": Page(metrics.answer),

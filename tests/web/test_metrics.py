@@ -13,8 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.traffic import Traffic
 from fleximq.security.principal import Admitted
-from fleximq.web.metric_table import METRICS, PROCESS, Kind
-from fleximq.web.metrics import MOST_REASONS, REST
+from fleximq.web.metric_table import METRICS, PROCESS, MetricKind
+from fleximq.web.metrics import MAX_REASONS, REST
 from tests.broker_process import BrokerProcess
 from tests.web.asking import Granted
 from tests.web.test_api import ApiCase
@@ -126,10 +126,10 @@ class ValueTests(MetricsCase):
 
     def test_manyReasons(self) -> None:
         """However many reasons there are, there is a bound to the series."""
-        for number in range(MOST_REASONS + 50):
+        for number in range(MAX_REASONS + 50):
             self.broker.observers.counted(f"dropped: reason {number}", 1)
         found = {labels[0]: value for (name, labels), value in self.samples().items() if "dropped" in name}
-        self.assertEqual((len(found), found[REST]), (MOST_REASONS + 1, 50))
+        self.assertEqual((len(found), found[REST]), (MAX_REASONS + 1, 50))
 
     def test_published(self) -> None:
         """Publications are counted, also to topics that were forgotten."""
@@ -230,7 +230,7 @@ class PageTests(SynchronousTestCase):
         """Every metric that the Grafana dashboard asks for is there."""
         known: set[str] = {*PROCESS}
         for metric in METRICS:
-            suffixes = ("_bucket", "_count", "_sum") if metric.kind is Kind.HISTOGRAM else ("",)
+            suffixes = ("_bucket", "_count", "_sum") if metric.kind is MetricKind.HISTOGRAM else ("",)
             known |= {metric.spelt + suffix for suffix in suffixes}
         asked = list(_expressions(json.loads((DOCS / "grafana" / "fleximq.json").read_text())))
         named = {name for each in asked for name in re.findall(r"\b(?:fleximq|process)_\w+", each)}

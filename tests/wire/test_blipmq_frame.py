@@ -164,7 +164,7 @@ class RefusalTests(SynchronousTestCase):
         self.assertEqual(seen, [FrameType.PUBLISH])
         with self.assertRaises(error):
             list(scanner.feed(encodeFrame(FrameType.PING, 1)))
-        self.assertLess(scanner.held, 16)
+        self.assertLess(scanner.buffered, 16)
 
     def test_lengthTooSmall(self) -> None:
         """Lengths 0 to 8 are refused on their four bytes."""
@@ -240,6 +240,6 @@ class AnyBytesTests(SynchronousTestCase):
             try:
                 list(scanner.feed(piece))
             except (BadFraming, TooLarge):
-                self.assertLessEqual(scanner.held, 5)
+                self.assertLessEqual(scanner.buffered, 5)
                 return
-            self.assertLess(scanner.held, 104)
+            self.assertLess(scanner.buffered, 104)

@@ -98,7 +98,7 @@ class ToldTests(SynchronousTestCase):
         scanner = LayoutScanner(LIMIT)
         stream = b"".join(map(LAYOUTS[layout], STREAM))
         self.assertEqual(fed(scanner, pieces(stream, cuts)), STREAM)
-        self.assertEqual(scanner.held, 0)
+        self.assertEqual(scanner.buffered, 0)
 
     def test_settled(self) -> None:
         """From then on the settled scanner may be fed directly, also in the middle of a frame."""
@@ -156,7 +156,7 @@ class LimitTests(SynchronousTestCase):
         try:
             for piece in data:
                 fed(scanner, [piece])
-                self.assertLessEqual(scanner.held, 1024)
+                self.assertLessEqual(scanner.buffered, 1024)
         except BrokerError as error:
             self.assertTrue(error.closes)
 

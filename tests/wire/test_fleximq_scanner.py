@@ -67,7 +67,7 @@ class FrameTests(SynchronousTestCase):
         for size in range(1, 41):
             scanner = FlexiScanner(LIMIT)
             self.assertEqual(fed(scanner, pieces(stream, range(size, len(stream), size))), STREAM, size)
-            self.assertEqual(scanner.held, 0)
+            self.assertEqual(scanner.buffered, 0)
 
     @given(st.lists(st.integers(0, sum(map(len, STREAM)))))
     def test_cutAnywhere(self, cuts: list[int]) -> None:
@@ -79,7 +79,7 @@ class FrameTests(SynchronousTestCase):
         for each in STREAM:
             scanner = FlexiScanner(LIMIT)
             self.assertEqual(fed(scanner, [each[:-1]]), [])
-            self.assertEqual(scanner.held, len(each) - 1)
+            self.assertEqual(scanner.buffered, len(each) - 1)
             self.assertEqual(fed(scanner, [each[-1:]]), [each])
 
 
@@ -238,7 +238,7 @@ class LimitTests(SynchronousTestCase):
         try:
             for piece in data:
                 fed(scanner, [piece])
-                self.assertLessEqual(scanner.held, 1024)
+                self.assertLessEqual(scanner.buffered, 1024)
         except BrokerError as error:
             self.assertTrue(error.closes)
 

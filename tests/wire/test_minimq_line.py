@@ -50,9 +50,9 @@ class LineTests(SynchronousTestCase):
     def test_unfinished(self) -> None:
         """A line without its end is held, not yielded."""
         scanner = LineScanner()
-        self.assertEqual((list(scanner.feed(b"a\nbc")), scanner.held), ([b"a"], 2))
-        self.assertEqual((list(scanner.feed(b"")), scanner.held), ([], 2))
-        self.assertEqual((list(scanner.feed(b"\n")), scanner.held), ([b"bc"], 0))
+        self.assertEqual((list(scanner.feed(b"a\nbc")), scanner.buffered), ([b"a"], 2))
+        self.assertEqual((list(scanner.feed(b"")), scanner.buffered), ([], 2))
+        self.assertEqual((list(scanner.feed(b"\n")), scanner.buffered), ([b"bc"], 0))
 
     def test_carriageReturnsInside(self) -> None:
         """A CR that does not stand at the end belongs to the line."""
@@ -129,7 +129,7 @@ class LimitTests(SynchronousTestCase):
         """After the error nothing is held and everything more meets the same error."""
         scanner = LineScanner(10)
         self.assertRaises(TooLarge, list, scanner.feed(b"x" * 100))
-        self.assertEqual(scanner.held, 0)
+        self.assertEqual(scanner.buffered, 0)
         self.assertRaises(TooLarge, list, scanner.feed(b"PING:\n"))
 
     def test_emptyReadAtTheLimit(self) -> None:
@@ -147,7 +147,7 @@ class LimitTests(SynchronousTestCase):
             except TooLarge:
                 return
             self.assertTrue(all(len(line) <= 20 for line in lines))
-            self.assertLessEqual(scanner.held, 21)
+            self.assertLessEqual(scanner.buffered, 21)
 
 
 class CommandTests(SynchronousTestCase):

@@ -78,7 +78,7 @@ GROUP_PATHS: dict[str, Path] = {
 
 def _row(broker: "Broker") -> Callable[[GroupProgress], dict[str, Any]]:
     def row(word: GroupProgress) -> dict[str, Any]:
-        waiting = broker.journal.behind(word.next)
+        waiting = broker.journal.backlogFrom(word.next)
         return {
             "group": word.group,
             "next": word.next,

@@ -292,7 +292,7 @@ class TopicTable:
     def listens(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
         """Tell whether somebody is among those who take what is published to this topic, himself or by a feed."""
         return subscriber in members or any(
-            feed in members and feed.takes(topic) for feed in self.proxies.get(subscriber, ())
+            feed in members and feed.accepts(topic) for feed in self.proxies.get(subscriber, ())
         )
 
     def rearranged(self) -> None:
@@ -304,7 +304,7 @@ class TopicTable:
         members = self.subscribers(topic)
         for subscriber, feeds in self.proxies.items():
             for feed in feeds:
-                if feed.takes(topic):
+                if feed.accepts(topic):
                     if members.pop(subscriber, False) is None:
                         members[feed] = None
                     break

@@ -151,11 +151,11 @@ class FlexiVoice:
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         self._topic = plan.topic
         self._client = plan.address.connect(reconnect=None)
-        self._subscription: Subscription | None = self._client.subscribe(plan.topic) if subscribes else None
+        self._subscription: Subscription[Delivery] | None = self._client.subscribe(plan.topic) if subscribes else None
 
     def publish(self, payloads: list[bytes]) -> None:
         """Send these messages as a run."""
-        self._client.publishMany(self._topic, payloads)
+        self._client.publish_many(self._topic, payloads)
 
     def flush(self) -> None:
         """Wait for the PONG."""
@@ -193,7 +193,7 @@ class BlipVoice:
 
     def publish(self, payloads: list[bytes]) -> None:
         """Send these messages as a run."""
-        self._client.publishMany(self._topic, payloads)
+        self._client.publish_many(self._topic, payloads)
 
     def flush(self) -> None:
         """Wait for the PONG."""
@@ -202,7 +202,7 @@ class BlipVoice:
     def receive(self, patience: float) -> list[bytes]:
         """Return what came, and acknowledge what came before."""
         assert self._subscription is not None
-        return [delivery.payload for delivery in self._subscription.nextMany(_TOGETHER, patience)]
+        return [delivery.payload for delivery in self._subscription.next_many(_TOGETHER, patience)]
 
     def close(self) -> None:
         """End the connection, when all is acknowledged."""
@@ -227,7 +227,7 @@ class MiniVoice:
 
     def publish(self, payloads: list[bytes]) -> None:
         """Send these messages, and wait until all are in the queue."""
-        self._client.produceMany(self._topic, [payload.decode() for payload in payloads])
+        self._client.produce_many(self._topic, [payload.decode() for payload in payloads])
 
     def flush(self) -> None:
         """There is nothing to wait for."""
@@ -235,12 +235,12 @@ class MiniVoice:
     def receive(self, patience: float) -> list[bytes]:
         """Return what came, and acknowledge what came before."""
         assert self._consumer is not None
-        return [message.content.encode() for message in self._consumer.nextMany(_TAKEN, patience)]
+        return [message.content.encode() for message in self._consumer.next_many(_TAKEN, patience)]
 
     def close(self) -> None:
         """End the connection, when all is acknowledged."""
         if self._consumer is not None:
-            for message in self._consumer.nextMany(_TAKEN, 0):
+            for message in self._consumer.next_many(_TAKEN, 0):
                 self._consumer.leave(message)
         self._client.close()
 

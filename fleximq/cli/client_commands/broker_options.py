@@ -12,10 +12,11 @@ import tomllib
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from fleximq.client.backoff import Backoff
 from fleximq.client.blocking import Client, connect
-from fleximq.client.settings import Tls
+from fleximq.client.settings import BACKOFF, MESSAGEPACK, Codec, Tls
 from fleximq.errors import SettingError
 
 Number = TypeVar("Number", int, float)
@@ -62,13 +63,21 @@ class Address(NamedTuple):
     tls: Tls | None = None
     timeout: float = 30.0
 
-    def connect(self, **wishes: Any) -> Client:
+    def connect(self, *, reconnect: Backoff | None = BACKOFF, codec: Codec = MESSAGEPACK) -> Client:
         """Return a client that has joined.
 
-        :param wishes: see :class:`fleximq.client.settings.ClientSettings`.
-        :raises ClientError: there is no broker, or it does not let this client in.
+        The keyword arguments are described in :class:`fleximq.client.settings.ClientSettings`.
+
+        :raises ClientError: no broker answers, or it does not let this client in.
         """
-        return connect(self.url, credentials=self.credentials, tls=self.tls, timeout=self.timeout, **wishes)
+        return connect(
+            self.url,
+            credentials=self.credentials,
+            tls=self.tls,
+            timeout=self.timeout,
+            reconnect=reconnect,
+            codec=codec,
+        )
 
 
 def addOptions(parser: ArgumentParser) -> None:

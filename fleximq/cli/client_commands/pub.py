@@ -38,12 +38,11 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, address: Address) -> int:
-    keys = {name: value for name in ("key", "message_id") if (value := getattr(arguments, name)) is not None}
     portions = _portions(arguments)
     total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
     begun = time.monotonic()
     with address.connect() as client, progress("published", total) as advance:
-        done = _publish(client, arguments.topic, portions, keys, arguments.rate, advance)
+        done = _publish(client, arguments, portions, advance)
         client.flush()
     took = time.monotonic() - begun
     if arguments.json:
@@ -55,22 +54,22 @@ def _run(arguments: Namespace, address: Address) -> int:
 
 def _publish(
     client: Client,
-    topic: str,
+    arguments: Namespace,
     portions: Iterator[list[Any]],
-    keys: dict[str, str],
-    rate: float | None,
     advance: Callable[[int], object],
 ) -> int:
     """Publish portion by portion, or value by value where keys or a rate are given, and return how many."""
     done = 0
-    pace = Pace(rate)
+    topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
+    isSingle = any(each is not None for each in (key, messageId, arguments.rate))
+    pace = Pace(arguments.rate)
     for portion in portions:
-        if keys or rate is not None:
+        if isSingle:
             for value in portion:
                 pace.wait()
-                client.publish(topic, value, **keys)
+                client.publish(topic, value, key=key, message_id=messageId)
         else:
-            client.publishMany(topic, portion)
+            client.publish_many(topic, portion)
         done += len(portion)
         advance(len(portion))
     return done

@@ -1,4 +1,7 @@
-"""``fleximq req CLIENT PATH [VALUE]``: asks a client, or the broker itself, and shows the answer."""
+"""``fleximq req CLIENT PATH [VALUE]``: asks a client, or the broker itself, and shows the answer.
+
+``fleximq notify CLIENT PATH [VALUE]``: tells a client something, without an answer.
+"""
 
 import json
 import time
@@ -9,8 +12,10 @@ from fleximq.cli.client_commands.broker_command import out, talking
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.cli.client_commands.payload_text import addReading, addShowing, asJson, shown, wordRead
 from fleximq.client.blocking import Client
-from fleximq.client.protocol.conversation import BROKER, packed
+from fleximq.client.payloads import packed
+from fleximq.client.protocol.conversation import BROKER
 from fleximq.client.settings import Codec
+from fleximq.errors import SettingError
 
 #: The answer's payload is shown as it came, so nothing is to read it before.
 _AS_IT_CAME = Codec(unpack=bytes)
@@ -25,7 +30,7 @@ def clientId(text: str) -> int:
     raise ArgumentTypeError(f"{text!r} is no client: give its id, which serve and top show, or broker")
 
 
-def _prepare(parser: ArgumentParser) -> None:
+def _prepareReq(parser: ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", type=clientId, help="its id, or broker for the broker itself")
     parser.add_argument("path", metavar="PATH", help="what is asked, e.g. /broker/about")
     parser.add_argument("value", metavar="VALUE", nargs="?", help="what goes with it")
@@ -33,7 +38,7 @@ def _prepare(parser: ArgumentParser) -> None:
     addShowing(parser)
 
 
-def _run(arguments: Namespace, address: Address) -> int:
+def _runReq(arguments: Namespace, address: Address) -> int:
     value = None if arguments.value is None else wordRead(arguments.as_, arguments.value)
     with address.connect(codec=_AS_IT_CAME) as client:
         begun = time.perf_counter()
@@ -56,4 +61,32 @@ def _ask(client: Client, arguments: Namespace, value: Any, timeout: float) -> by
 
 
 #: The command.
-REQ = talking("req", "Ask a client, or the broker itself, and show the answer.", _prepare, _run)
+REQ = talking("req", "Ask a client, or the broker itself, and show the answer.", _prepareReq, _runReq)
+
+
+def _prepareNotify(parser: ArgumentParser) -> None:
+    parser.add_argument("client", metavar="CLIENT", help="its id, several with commas between them, or all")
+    parser.add_argument("path", metavar="PATH", nargs="?", help="what it is about; not for all")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="what goes with it")
+    addReading(parser)
+
+
+def _runNotify(arguments: Namespace, address: Address) -> int:
+    toAll = arguments.client == "all"
+    written = arguments.path if toAll else arguments.value
+    if toAll and arguments.value is not None:
+        raise SettingError("what goes to all has no path: give all and a VALUE")
+    if not toAll and arguments.path is None:
+        raise SettingError("a notification needs a PATH")
+    value = None if written is None else wordRead(arguments.as_, written)
+    with address.connect() as client:
+        if toAll:
+            client.broadcast(value)
+        else:
+            client.notify([clientId(each) for each in arguments.client.split(",")], arguments.path, value)
+        client.flush()
+    return 0
+
+
+#: The command.
+NOTIFY = talking("notify", "Tell a client, several, or all of them something.", _prepareNotify, _runNotify)

@@ -1,4 +1,7 @@
-"""``fleximq sub TOPIC...``: shows what is published to topics or patterns."""
+"""``fleximq sub TOPIC...``: shows what is published to topics or patterns.
+
+``fleximq tail``: who comes and goes, and which topics come into being, as it happens.
+"""
 
 import json
 import re
@@ -6,19 +9,63 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
+from typing import Any
 
 from fleximq.cli.client_commands.broker_command import out, talking
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
-from fleximq.cli.client_commands.payload_text import addShowing, describe, shown
+from fleximq.cli.client_commands.payload_text import addShowing, asJson, describe, shown
 from fleximq.client.blocking import Client, Subscription
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
+
+#: What the broker tells of itself (docs/dialects.rst, presence).
+JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
+
+
+def _prepareTail(parser: ArgumentParser) -> None:
+    parser.add_argument("--count", metavar="N", type=count, help="end after so many events")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _runTail(arguments: Namespace, address: Address) -> int:
+    told = 0
+    with address.connect() as client, client.subscribe("$sys/#") as events:
+        for event in events:
+            now = datetime.now().astimezone()
+            value = asJson(event.payload)
+            if arguments.json:
+                found = {"time": now.isoformat(timespec="milliseconds"), "event": event.topic, "value": value}
+                out(json.dumps(found, ensure_ascii=False).encode() + b"\n")
+            else:
+                out(f"{now:%H:%M:%S} {sentence(event.topic, value)}\n".encode())
+            told += 1
+            if told == arguments.count:
+                break
+    return 0
+
+
+def sentence(topic: str, value: Any) -> str:
+    """Return in words what an event of the broker says."""
+    said = value if isinstance(value, dict) else {}
+    if topic == JOINED:
+        return f"{said.get('name')} joined ({said.get('dialect')}, client {said.get('client_id')})"
+    if topic == LEFT:
+        return f"{said.get('name')} left: {said.get('reason')}"
+    if topic == CREATED:
+        return f"topic {said.get('topic')} came into being"
+    return f"{topic} {json.dumps(value, ensure_ascii=False)}"
+
+
+#: The command.
+TAIL = talking("tail", "Follow who comes and goes, and which topics come into being.", _prepareTail, _runTail)
+
 
 #: With several subscriptions, so long each is waited for before the next is looked at, in seconds.
 _LOOK = 0.05
 
 
-def _prepare(parser: ArgumentParser) -> None:
+def _prepareSub(parser: ArgumentParser) -> None:
     parser.add_argument("topics", metavar="TOPIC", nargs="+", help="a topic, or a pattern such as orders.* or orders.#")
     parser.add_argument(
         "--from",
@@ -33,7 +80,7 @@ def _prepare(parser: ArgumentParser) -> None:
     addShowing(parser)
 
 
-def _run(arguments: Namespace, address: Address) -> int:
+def _runSub(arguments: Namespace, address: Address) -> int:
     titled = arguments.topic or len(arguments.topics) > 1 or any(map(_isPattern, arguments.topics))
     shownSoFar = 0
     with ExitStack() as stack:
@@ -63,7 +110,7 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
                 yield delivery
 
 
-def _until(subscription: Subscription, end: float | None) -> Iterator[Delivery]:
+def _until(subscription: Subscription[Delivery], end: float | None) -> Iterator[Delivery]:
     if end is None:
         yield from subscription
         return
@@ -90,4 +137,4 @@ def _start(text: str) -> Start:
 
 
 #: The command.
-SUB = talking("sub", "Show what is published to topics or patterns.", _prepare, _run)
+SUB = talking("sub", "Show what is published to topics or patterns.", _prepareSub, _runSub)

@@ -1,61 +1,82 @@
-"""The BlipMQ client for programs that wait: scripts, notebooks, worker processes.
+"""The BlipMQ client for programs without an event loop: scripts, notebooks, worker processes.
 
 ::
 
     with connect("tcp://localhost:7890", key="secret") as client:
         client.publish("orders", b"two apples")
 
-A client may be used by several threads at once. Its connection is looked after by a thread that all such clients of a
-process share; ``onState`` is called there, and must not wait for the client.
+Threads may share a client. All such clients of a process use one background thread for their connections; ``on_state``
+is called in that thread and must not wait for the client.
 """
 
 from collections.abc import Iterable
-from typing import Unpack
+from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.blipmq.conversation import Delivery
-from fleximq.client.blipmq.loop_client import PREFETCH, AwaitedBlip, AwaitedSubscription
+from fleximq.client.blipmq.conversation import BlipDelivery
+from fleximq.client.blipmq.loop_client import PREFETCH, LoopBlipClient, LoopBlipSubscription
 from fleximq.client.errors import Nacked
-from fleximq.client.queues.blocking import WaitingClient, WaitingPulled
-from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
-from fleximq.client.queues.thread import theThread
-from fleximq.client.settings import PATIENCE, ClientSettings
+from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
+from fleximq.client.queues.reconnecting_link import IDLE
+from fleximq.client.settings import (
+    BACKOFF,
+    BUFFER_BYTES,
+    KEEP_ALIVE,
+    TIMEOUT,
+    ClientSettings,
+    Tls,
+    Watcher,
+)
 from fleximq.values.urls import Url
 
-__all__ = ["Client", "Delivery", "Nacked", "Subscription", "connect"]
+__all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
 
 
-def connect(url: str = "tcp://localhost:7890", key: str = "", **wishes: Unpack[QueueWishes]) -> "Client":
-    """Connect and authenticate; use what is returned in a ``with`` statement, or close it.
+def connect(
+    url: str = "tcp://localhost:7890",
+    key: str = "",
+    *,
+    timeout: float = TIMEOUT,
+    tls: Tls | SSLContext | None = None,
+    reconnect: Backoff | None = BACKOFF,
+    buffer: int = BUFFER_BYTES,
+    keep_alive: float | None = KEEP_ALIVE,
+    on_state: Watcher | None = None,
+) -> "BlipClient":
+    """Connect and authenticate. Use the client in a ``with`` statement, or close it.
+
+    The other keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
 
     :param url: ``tcp://``, ``tls://`` or ``ipc://``.
-    :param key: the API key; whoever uses the same one may go on with this client's subscriptions.
-    :param wishes: see :class:`~fleximq.client.queues.reconnecting_link.QueueWishes`.
-    :raises SettingError: the URL or a wish makes no sense.
-    :raises ConnectionLost: nobody listens there, or nobody who speaks BlipMQ.
+    :param key: the API key; clients with the same key may resume this client's subscriptions.
+    :raises SettingError: the URL or a setting is invalid.
+    :raises ConnectionLost: no BlipMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.
     :raises JoinRefused: the broker does not let this client in.
     """
-    thread = theThread()
-    inner = AwaitedBlip(thread.loop, Url.parse(url), ClientSettings(**wishes), key)
+    settings = ClientSettings(
+        timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
+    )
+    thread = loopThread()
+    inner = LoopBlipClient(thread.loop, Url.parse(url), settings, key)
     thread.run(inner.open)
-    return Client(inner)
+    return BlipClient(inner)
 
 
-class Client(WaitingClient[AwaitedBlip]):
-    """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
+class BlipClient(BlockingQueueClient[LoopBlipClient]):
+    """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    What is published while the broker is away is kept for it, up to ``buffer`` bytes. Parameters and errors are those
-    of :class:`~fleximq.client.blipmq.loop_client.AwaitedBlip`.
+    While the broker is unreachable, publications are buffered up to ``buffer`` bytes. Parameters and errors are those
+    of :class:`~fleximq.client.blipmq.loop_client.LoopBlipClient`.
     """
 
     def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:
-        """Publish a message, and return its number; it is done after the next :meth:`flush`."""
+        """Publish a message and return its number; :meth:`flush` waits until it is processed."""
         return self._thread.run(self._inner.publish, topic, payload, qos)
 
-    def publishMany(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
-        """Publish many messages at once, which is much quicker than one by one; return their numbers."""
-        return self._thread.run(self._inner.publishMany, topic, list(payloads), qos)
+    def publish_many(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
+        """Publish several messages at once, several times as fast as single ones; return their numbers."""
+        return self._thread.run(self._inner.publish_many, topic, list(payloads), qos)
 
     def subscribe(
         self,
@@ -63,50 +84,53 @@ class Client(WaitingClient[AwaitedBlip]):
         qos: int = 1,
         prefetch: int = PREFETCH,
         idle: Backoff = IDLE,
-        timeout: float | None = PATIENCE,
-    ) -> "Subscription":
-        """Subscribe to a topic, and return when the broker has done it."""
-        return Subscription(self._thread.run(self._inner.subscribe, topic, qos, prefetch, idle, timeout))
+        timeout: float | None = TIMEOUT,
+    ) -> "BlipSubscription":
+        """Subscribe to a topic, and wait until the broker has confirmed it."""
+        return BlipSubscription(self._thread.run(self._inner.subscribe, topic, qos, prefetch, idle, timeout))
 
-    def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "Subscription":
-        """Go on with a subscription whose ``id`` is known, of this client or of an earlier one with the same key."""
-        return Subscription(self._thread.call(self._inner.resume, id, prefetch, idle))
+    def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "BlipSubscription":
+        """Continue a subscription by its ``id``; it may be of an earlier client with the same key."""
+        return BlipSubscription(self._thread.call(self._inner.resume, id, prefetch, idle))
 
-    def ack(self, delivery: Delivery) -> None:
-        """Acknowledge a delivery now, instead of when the next one is asked for."""
+    def ack(self, delivery: BlipDelivery) -> None:
+        """Acknowledge a delivery now instead of on the next :meth:`BlipSubscription.next`."""
         self._thread.call(self._inner.ack, delivery)
 
-    def flush(self, timeout: float | None = PATIENCE) -> None:
-        """Return when all that was sent is done and, with QoS 1 on durable topics, on disk.
+    def flush(self, timeout: float | None = TIMEOUT) -> None:
+        """Wait until the broker has processed everything sent so far; with QoS 1 on durable topics, written to disk.
 
-        :raises Nacked: something was refused since the last flush; of several who flush, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
+        :raises Nacked: a message sent since the last flush was refused; raised by one of concurrent flushes.
+        :raises ConnectionLost: the connection was lost since the last flush, so messages may be lost.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         self._thread.run(self._inner.flush, timeout)
 
 
-class Subscription(WaitingPulled[AwaitedSubscription, Delivery]):
-    """What is published to a topic, in order: iterate over it, or take one by one.
+class BlipSubscription(BlockingPulled[LoopBlipSubscription, BlipDelivery]):
+    """The messages of a topic, in order: iterate over it, or call :meth:`next`.
 
-    A delivery is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
-    leaves the loop early has not acknowledged the last one: it comes again.
+    A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
+    its last delivery is not acknowledged, and the broker delivers it again.
     """
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def id(self) -> int:
-        """What the broker calls it: another client with the same key can resume it."""
+        """The id at the broker; another client with the same key can resume it."""
         return self._inner.id
 
     @property
     def topic(self) -> str | None:
-        """The topic; None where it was resumed."""
+        """The topic; None if the subscription was resumed."""
         return self._inner.topic
 
-    def ack(self, delivery: Delivery) -> None:
-        """Acknowledge a delivery now, instead of when the next one is asked for."""
+    def ack(self, delivery: BlipDelivery) -> None:
+        """Acknowledge a delivery now instead of on the next :meth:`next`."""
         self._thread.call(self._inner.ack, delivery)
 
-    def leave(self, delivery: Delivery) -> None:
-        """Do not acknowledge a delivery that was taken: it comes again."""
+    def leave(self, delivery: BlipDelivery) -> None:
+        """Do not acknowledge a delivery; the broker delivers it again."""
         self._thread.call(self._inner.leave, delivery)

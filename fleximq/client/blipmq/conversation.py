@@ -29,7 +29,7 @@ _QUESTIONS = 1 << 62
 _PUBLICATIONS = 1 << 63
 
 
-class Delivery(NamedTuple):
+class BlipDelivery(NamedTuple):
     """A message. ``tag`` is its number in the subscription, by which it is acknowledged; with QoS 0 there is none."""
 
     topic: str
@@ -51,11 +51,11 @@ class _Round(NamedTuple):
     subscription: int
     first: int
     polls: int
-    came: list[Delivery]
-    pending: Pending[list[Delivery]]
+    came: list[BlipDelivery]
+    pending: Pending[list[BlipDelivery]]
 
 
-class BlipTalk:
+class BlipConversation:
     """One connection.
 
     :param nacked: is told the NACKs to what has no answer otherwise: the number of a publication or None, the delivery
@@ -95,10 +95,10 @@ class BlipTalk:
         self._pings[self._next] = pending
         return encodeFrame(FrameType.PING, self._next), pending
 
-    def poll(self, subscription: int, count: int) -> tuple[bytes, Pending[list[Delivery]]]:
+    def poll(self, subscription: int, count: int) -> tuple[bytes, Pending[list[BlipDelivery]]]:
         """Return a round of so many POLLs, and what it will bring."""
         payload, first = encodeSubscription(subscription), self._next + 1
-        pending: Pending[list[Delivery]] = Pending()
+        pending: Pending[list[BlipDelivery]] = Pending()
         self._next += count + 1
         self._rounds.append(_Round(subscription, first, count, [], pending))
         polls = [encodeFrame(FrameType.POLL, first + each, payload) for each in range(count)]
@@ -147,7 +147,7 @@ class BlipTalk:
         topic, qos = decodePublish(head)
         subscription, _, _, came, _ = self._rounds[0]
         for tag, message in zip(correlations, messages, strict=True):
-            came.append(Delivery(topic, message, qos, tag if qos else 0, subscription))
+            came.append(BlipDelivery(topic, message, qos, tag if qos else 0, subscription))
 
     def _ponged(self, correlation: int) -> None:
         pending = self._pings.pop(correlation, None)

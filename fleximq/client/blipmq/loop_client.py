@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.blipmq.conversation import BlipTalk, Delivery
+from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
 from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, Nacked, SubscribeFailed
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.protocol.refusals import KEPT
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import IDLE, Link, refusedJoin
-from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
+from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.limits import BLIP_FRAME_BYTES, MEBIBYTE
 from fleximq.values.urls import Url
 from fleximq.wire.blipmq_frame import COUNTED_BYTES
@@ -29,13 +29,13 @@ _CHANGES = 10_000
 _UNKNOWN = 404
 
 
-class AwaitedBlip(Link):
+class LoopBlipClient(ReconnectingLink):
     """A connection to a broker in the BlipMQ dialect, made anew when it is lost."""
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings, key: str = "") -> None:
         super().__init__(loop, url, settings)
         self._key = key
-        self._talk = BlipTalk(self._nacked)
+        self._conversation = BlipConversation(self._nacked)
         self._number = 1
         self._topics: deque[tuple[int, str]] = deque(maxlen=_CHANGES)
         self._refused: list[Nacked] = []
@@ -46,7 +46,7 @@ class AwaitedBlip(Link):
         self._keptBytes = 0
         self._owed: list[tuple[int, int]] = []
         self._forgiven: set[int] = set()
-        self._subscriptions: dict[int, AwaitedSubscription] = {}
+        self._subscriptions: dict[int, LoopBlipSubscription] = {}
         self._replaced: set[int] = set()
 
     # -- what a program says -----------------------------------------------------------------------
@@ -60,9 +60,9 @@ class AwaitedBlip(Link):
         :raises BufferFull: the broker is away, and no more can be kept for it.
         :raises ConnectionLost: the client is closed.
         """
-        return (await self.publishMany(topic, (payload,), qos))[0]
+        return (await self.publish_many(topic, (payload,), qos))[0]
 
-    async def publishMany(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
+    async def publish_many(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
         """Publish many messages at once, which is much quicker than one by one; return their numbers.
 
         Errors as :meth:`publish`; if a portion is refused because the buffer is full, those before may be sent.
@@ -84,7 +84,7 @@ class AwaitedBlip(Link):
         self.checkOpen()
         if not self._topics or self._topics[-1][1] != topic:
             self._topics.append((first, topic))
-        data = self._talk.publications(head, first, messages)
+        data = self._conversation.publications(head, first, messages)
         if self.state is State.JOINED:
             self._isUnflushed = True
             await self.connection.sendPatiently(data)
@@ -100,8 +100,8 @@ class AwaitedBlip(Link):
         qos: int = 1,
         prefetch: int = PREFETCH,
         idle: Backoff = IDLE,
-        timeout: float | None = PATIENCE,
-    ) -> "AwaitedSubscription":
+        timeout: float | None = TIMEOUT,
+    ) -> "LoopBlipSubscription":
         """Subscribe to a topic, and return when the broker has done it.
 
         It goes on when the connection was lost and made again; if the broker knows it no more, it is made anew, and
@@ -113,18 +113,18 @@ class AwaitedBlip(Link):
         :raises TimeoutError: there was no answer in so many seconds.
         """
         id = await self._subscribed(topic, qos, timeout)
-        return self._opened(AwaitedSubscription(self, id, topic, qos, prefetch, idle))
+        return self._opened(LoopBlipSubscription(self, id, topic, qos, prefetch, idle))
 
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
         await self.arrive(timeout)
-        data, pending = self._talk.subscribe(topic, qos)
+        data, pending = self._conversation.subscribe(topic, qos)
         self.connection.send(data)
         try:
             return await self.loop.wait(pending, timeout, f"the subscription to {topic}")
         except Answered as error:
             raise SubscribeFailed(error.status, error.words, topic) from None
 
-    def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "AwaitedSubscription":
+    def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "LoopBlipSubscription":
         """Go on with a subscription whose ``id`` is known, of this client or of an earlier one with the same key.
 
         :raises ValueError: this client has it already. If the broker does not know it, taking the first delivery
@@ -133,13 +133,13 @@ class AwaitedBlip(Link):
         self.checkOpen()
         if id in self._subscriptions:
             raise ValueError(f"the subscription {id} is open already")
-        return self._opened(AwaitedSubscription(self, id, None, None, prefetch, idle))
+        return self._opened(LoopBlipSubscription(self, id, None, None, prefetch, idle))
 
-    def _opened(self, subscription: "AwaitedSubscription") -> "AwaitedSubscription":
+    def _opened(self, subscription: "LoopBlipSubscription") -> "LoopBlipSubscription":
         self._subscriptions[subscription.id] = subscription
         return subscription
 
-    def ack(self, delivery: Delivery) -> None:
+    def ack(self, delivery: BlipDelivery) -> None:
         """Acknowledge a delivery; there is no answer, and a NACK is raised by the next :meth:`flush`.
 
         One that a subscription of this client gave is acknowledged once, however often this is called.
@@ -150,7 +150,7 @@ class AwaitedBlip(Link):
         elif delivery.qos and delivery.subscription not in self._replaced:
             self.acknowledge(delivery.subscription, [delivery.tag])
 
-    async def flush(self, timeout: float | None = PATIENCE) -> None:
+    async def flush(self, timeout: float | None = TIMEOUT) -> None:
         """Return when all that was sent is done and, with QoS 1 on durable topics, on disk.
 
         :raises Nacked: something was refused since the last flush; of several who flush, one is told.
@@ -173,14 +173,14 @@ class AwaitedBlip(Link):
             self._topics.clear()
         self._checkRefused()
 
-    async def ping(self, timeout: float | None = PATIENCE) -> float:
+    async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return how many seconds the broker takes to answer, everything sent before included."""
         await self.arrive(timeout)
         begun = time.perf_counter()
         await self._ping(timeout, "the answer to a PING")
         return time.perf_counter() - begun
 
-    async def close(self, timeout: float | None = PATIENCE) -> None:
+    async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Flush, if anything was sent since the last flush, and end the connection; iterations end.
 
         What was taken and not acknowledged, and what was fetched ahead, comes again to whoever polls the subscription.
@@ -198,7 +198,7 @@ class AwaitedBlip(Link):
     # -- inside ------------------------------------------------------------------------------------
 
     async def _ping(self, timeout: float | None, what: str) -> None:
-        data, pending = self._talk.ping()
+        data, pending = self._conversation.ping()
         self.connection.send(data)
         await self.loop.wait(pending, timeout, what)
 
@@ -234,7 +234,7 @@ class AwaitedBlip(Link):
         """Say that these deliveries are done, now or when there is a connection again."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
-            self.connection.send(self._talk.ack(subscription, tags))
+            self.connection.send(self._conversation.ack(subscription, tags))
         else:
             self.owe(subscription, tags)
 
@@ -246,16 +246,16 @@ class AwaitedBlip(Link):
         """It does not matter if the broker does not know these deliveries any more."""
         self._forgiven.update(tags)
 
-    async def poll(self, subscription: int, count: int) -> list[Delivery]:
+    async def poll(self, subscription: int, count: int) -> list[BlipDelivery]:
         """Ask for so many deliveries, and return what there is.
 
         :raises SubscribeFailed: the broker refuses.
         """
-        data, pending = self._talk.poll(subscription, count)
+        data, pending = self._conversation.poll(subscription, count)
         self.connection.send(data)
         return await self.loop.wait(pending, None, "")
 
-    async def renew(self, subscription: "AwaitedSubscription", topic: str, qos: int) -> int:
+    async def renew(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
         """Make a subscription anew that the broker knows no more, and return its id."""
         id = await self._subscribed(topic, qos, self.settings.timeout)
         _log.warning("The broker does not know the subscription to %s any more: it is made anew", topic)
@@ -267,8 +267,8 @@ class AwaitedBlip(Link):
     # -- the connection ----------------------------------------------------------------------------
 
     async def _greet(self) -> None:
-        self._talk = BlipTalk(self._nacked)
-        data, hello, auth = self._talk.hello(self._key)
+        self._conversation = BlipConversation(self._nacked)
+        data, hello, auth = self._conversation.hello(self._key)
         self.connection.send(data)
         try:
             await self.loop.wait(hello, self.settings.timeout, "")
@@ -283,7 +283,7 @@ class AwaitedBlip(Link):
             subscription.returned()
         for id, tag in owed:
             if id not in self._replaced:
-                self.connection.send(self._talk.ack(id, [tag]))
+                self.connection.send(self._conversation.ack(id, [tag]))
                 self._isUnacknowledged = True
         if self._kept:
             self._isUnflushed = True
@@ -291,10 +291,10 @@ class AwaitedBlip(Link):
             self._kept, self._keptBytes = [], 0
 
     def _hear(self, data: bytes) -> None:
-        self._talk.received(data)
+        self._conversation.received(data)
 
     def _probe(self) -> None:
-        self.connection.send(self._talk.ping()[0])
+        self.connection.send(self._conversation.ping()[0])
 
     def _forget(self, lost: ConnectionLost) -> None:
         if self._isUnflushed:
@@ -304,26 +304,30 @@ class AwaitedBlip(Link):
             each.interrupted()
             if self.state is State.CLOSED:
                 each.ended(_asClientError(self._why))
-        self._talk.lost(lost)
+        self._conversation.lost(lost)
 
 
-class AwaitedSubscription(Pulled[Delivery]):
-    """What is published to a topic, in order: iterate over it, or take one by one.
+class LoopBlipSubscription(Pulled[BlipDelivery]):
+    """The messages of a topic, in order: iterate over it, or call :meth:`next`.
 
-    ``id`` is what the broker calls it: another client with the same key can :meth:`~AwaitedBlip.resume` it. ``topic``
-    and ``qos`` are None where it was resumed.
+    ``id`` is the broker's id for it: another client with the same key can :meth:`~LoopBlipClient.resume` it. ``topic``
+    and ``qos`` are None if it was resumed.
     """
 
     def __init__(
-        self, client: AwaitedBlip, id: int, topic: str | None, qos: int | None, prefetch: int, idle: Backoff
+        self, client: LoopBlipClient, id: int, topic: str | None, qos: int | None, prefetch: int, idle: Backoff
     ) -> None:
         super().__init__(client, prefetch, idle)
         self._client = client
         self.id = id
         self.topic = topic
         self.qos = qos
-        #: What was acknowledged, but no PONG has come since.
+        #: Acknowledged tags; no PONG has confirmed them yet.
         self._unsure: deque[int] = deque()
+
+    def __repr__(self) -> str:
+        name = "" if self.topic is None else f" to {self.topic}"
+        return f"<BlipSubscription {self.id}{name}, {self.waiting} waiting>"
 
     async def _fetch(self, most: int) -> int:
         sure = len(self._unsure)
@@ -346,7 +350,7 @@ class AwaitedSubscription(Pulled[Delivery]):
             self._unsure.popleft()
         return len(came)
 
-    def _acknowledge(self, messages: Sequence[Delivery]) -> None:
+    def _acknowledge(self, messages: Sequence[BlipDelivery]) -> None:
         tags = [each.tag for each in messages if each.qos]
         if tags:
             self._unsure += tags

@@ -1,4 +1,4 @@
-"""The BlipMQ client for programs on Twisted: Deferreds, async iteration, and the reactor that it is given.
+"""The BlipMQ client for programs on Twisted: Deferreds and asynchronous iteration.
 
 ::
 
@@ -7,53 +7,74 @@
 """
 
 from collections.abc import Iterable
-from typing import Any, Unpack
+from ssl import SSLContext
+from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.blipmq.conversation import Delivery
-from fleximq.client.blipmq.loop_client import PREFETCH, AwaitedBlip, AwaitedSubscription
+from fleximq.client.blipmq.conversation import BlipDelivery
+from fleximq.client.blipmq.loop_client import PREFETCH, LoopBlipClient, LoopBlipSubscription
 from fleximq.client.errors import Nacked
 from fleximq.client.loops.deferred import DeferredClient
 from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.queues.deferred import DeferredPulled
-from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
-from fleximq.client.settings import PATIENCE, ClientSettings
+from fleximq.client.queues.reconnecting_link import IDLE
+from fleximq.client.settings import (
+    BACKOFF,
+    BUFFER_BYTES,
+    KEEP_ALIVE,
+    TIMEOUT,
+    ClientSettings,
+    Tls,
+    Watcher,
+)
 from fleximq.values.urls import Url
 
-__all__ = ["Client", "Delivery", "Nacked", "Subscription", "connect"]
+__all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
 
 
 def connect(
-    reactor: Any, url: str = "tcp://localhost:7890", key: str = "", **wishes: Unpack[QueueWishes]
-) -> "Deferred[Client]":
-    """Connect and authenticate; close the client in the end, or use it in ``async with``.
+    reactor: Any,
+    url: str = "tcp://localhost:7890",
+    key: str = "",
+    *,
+    timeout: float = TIMEOUT,
+    tls: Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
+    reconnect: Backoff | None = BACKOFF,
+    buffer: int = BUFFER_BYTES,
+    keep_alive: float | None = KEEP_ALIVE,
+    on_state: Watcher | None = None,
+) -> "Deferred[BlipClient]":
+    """Connect and authenticate. Close the client at the end, or use it in ``async with``.
 
-    Parameters and errors as :func:`fleximq.client.blipmq.blocking.connect`; the errors come in the Deferred.
+    Parameters and errors as :func:`fleximq.client.blipmq.blocking.connect`; the errors are in the Deferred.
     """
 
-    async def opened() -> Client:
-        inner = AwaitedBlip(ReactorLoop(reactor), Url.parse(url), ClientSettings(**wishes), key)
-        return Client(await inner.open())
+    async def opened() -> BlipClient:
+        settings = ClientSettings(
+            timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
+        )
+        return BlipClient(await LoopBlipClient(ReactorLoop(reactor), Url.parse(url), settings, key).open())
 
     return Deferred.fromCoroutine(opened())
 
 
-class Client(DeferredClient[AwaitedBlip]):
-    """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
+class BlipClient(DeferredClient[LoopBlipClient]):
+    """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    What is published while the broker is away is kept for it, up to ``buffer`` bytes. Parameters and errors are those
-    of :class:`~fleximq.client.blipmq.loop_client.AwaitedBlip`; errors come in the Deferreds.
+    While the broker is unreachable, publications are buffered up to ``buffer`` bytes. Parameters and errors are those
+    of :class:`~fleximq.client.blipmq.loop_client.LoopBlipClient`; errors are in the Deferreds.
     """
 
     def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> "Deferred[int]":
-        """Publish a message, and fire with its number; it is done after the next :meth:`flush`."""
+        """Publish a message and fire with its number; :meth:`flush` waits until it is processed."""
         return Deferred.fromCoroutine(self._inner.publish(topic, payload, qos))
 
-    def publishMany(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> "Deferred[range]":
-        """Publish many messages at once, which is much quicker than one by one; fire with their numbers."""
-        return Deferred.fromCoroutine(self._inner.publishMany(topic, payloads, qos))
+    def publish_many(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> "Deferred[range]":
+        """Publish several messages at once, several times as fast as single ones; fire with their numbers."""
+        return Deferred.fromCoroutine(self._inner.publish_many(topic, payloads, qos))
 
     def subscribe(
         self,
@@ -61,54 +82,57 @@ class Client(DeferredClient[AwaitedBlip]):
         qos: int = 1,
         prefetch: int = PREFETCH,
         idle: Backoff = IDLE,
-        timeout: float | None = PATIENCE,
-    ) -> "Deferred[Subscription]":
-        """Subscribe to a topic, and fire when the broker has done it."""
+        timeout: float | None = TIMEOUT,
+    ) -> "Deferred[BlipSubscription]":
+        """Subscribe to a topic, and fire when the broker has confirmed it."""
 
-        async def subscribed() -> Subscription:
-            return Subscription(await self._inner.subscribe(topic, qos, prefetch, idle, timeout))
+        async def subscribed() -> BlipSubscription:
+            return BlipSubscription(await self._inner.subscribe(topic, qos, prefetch, idle, timeout))
 
         return Deferred.fromCoroutine(subscribed())
 
-    def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "Subscription":
-        """Go on with a subscription whose ``id`` is known, of this client or of an earlier one with the same key."""
-        return Subscription(self._inner.resume(id, prefetch, idle))
+    def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "BlipSubscription":
+        """Continue a subscription by its ``id``; it may be of an earlier client with the same key."""
+        return BlipSubscription(self._inner.resume(id, prefetch, idle))
 
-    def ack(self, delivery: Delivery) -> None:
-        """Acknowledge a delivery now, instead of when the next one is asked for."""
+    def ack(self, delivery: BlipDelivery) -> None:
+        """Acknowledge a delivery now instead of on the next :meth:`BlipSubscription.next`."""
         self._inner.ack(delivery)
 
-    def flush(self, timeout: float | None = PATIENCE) -> "Deferred[None]":
-        """Fire when all that was sent is done and, with QoS 1 on durable topics, on disk.
+    def flush(self, timeout: float | None = TIMEOUT) -> "Deferred[None]":
+        """Fire when the broker has processed everything sent so far; with QoS 1 on durable topics, written to disk.
 
-        :raises Nacked: something was refused since the last flush; of several who flush, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
+        :raises Nacked: a message sent since the last flush was refused; raised by one of concurrent flushes.
+        :raises ConnectionLost: the connection was lost since the last flush, so messages may be lost.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         return Deferred.fromCoroutine(self._inner.flush(timeout))
 
 
-class Subscription(DeferredPulled[AwaitedSubscription, Delivery]):
-    """What is published to a topic, in order: iterate over it, or take one by one.
+class BlipSubscription(DeferredPulled[LoopBlipSubscription, BlipDelivery]):
+    """The messages of a topic, in order: iterate over it, or call :meth:`next`.
 
-    A delivery is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
-    leaves the loop early has not acknowledged the last one: it comes again.
+    A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
+    its last delivery is not acknowledged, and the broker delivers it again.
     """
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def id(self) -> int:
-        """What the broker calls it: another client with the same key can resume it."""
+        """The id at the broker; another client with the same key can resume it."""
         return self._inner.id
 
     @property
     def topic(self) -> str | None:
-        """The topic; None where it was resumed."""
+        """The topic; None if the subscription was resumed."""
         return self._inner.topic
 
-    def ack(self, delivery: Delivery) -> None:
-        """Acknowledge a delivery now, instead of when the next one is asked for."""
+    def ack(self, delivery: BlipDelivery) -> None:
+        """Acknowledge a delivery now instead of on the next :meth:`next`."""
         self._inner.ack(delivery)
 
-    def leave(self, delivery: Delivery) -> None:
-        """Do not acknowledge a delivery that was taken: it comes again."""
+    def leave(self, delivery: BlipDelivery) -> None:
+        """Do not acknowledge a delivery; the broker delivers it again."""
         self._inner.leave(delivery)

@@ -1,66 +1,117 @@
-"""The client for programs that wait: scripts, notebooks, worker processes. Plain sockets, no event loop.
+"""The client for programs without an event loop: scripts, notebooks, worker processes. Uses plain sockets.
 
 ::
 
     with connect("tcp://localhost:7890") as client:
         client.publish("news", {"rain": True})
 
-A client may be used by several threads at once. What is waited for is read by whoever waits. A thread of the client's
-own, the keeper, looks once a second, makes lost connections anew and asks a silent broker whether it is there; without
-``reconnect`` and ``keepAlive`` there is none.
+Threads may share a client. A waiting thread reads from the socket for all threads. A background thread wakes up once a
+second to reconnect and to ping a silent broker; it is not started without ``reconnect`` and ``keep_alive``.
 """
 
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar, Unpack
+from ssl import SSLContext
+from typing import Any, TypeVar
 
+from fleximq.client.backoff import Backoff
 from fleximq.client.blocking import fork_safety
-from fleximq.client.blocking.shared_connection import WireSocket
+from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.blocking.subscription import Subscription
-from fleximq.client.contexts import Leaving
+from fleximq.client.contexts import ClosedOnExit
 from fleximq.client.errors import Answered, ConnectionLost, JoinRefused
-from fleximq.client.events import Reply, Request
-from fleximq.client.protocol.client_state import Ledger, Maker, passes, portions, publicationOf
+from fleximq.client.events import Delivery, Notification, Reply, Request
+from fleximq.client.payloads import packed
+from fleximq.client.protocol.client_state import (
+    ClientState,
+    Maker,
+    headerFields,
+    isTransient,
+    portions,
+    publicationOf,
+)
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import BROKER, conversationOn, packed
+from fleximq.client.protocol.conversation import BROKER, conversationOn
 from fleximq.client.protocol.inbox import Box
 from fleximq.client.protocol.refusals import Refusals
-from fleximq.client.settings import PATIENCE, ClientSettings, Start, State, Wishes
+from fleximq.client.settings import (
+    BACKOFF,
+    BUFFER_BYTES,
+    KEEP_ALIVE,
+    MESSAGEPACK,
+    PREFETCH_BYTES,
+    TIMEOUT,
+    ClientSettings,
+    Codec,
+    Start,
+    State,
+    Tls,
+    Watcher,
+)
 from fleximq.client.sockets import checkTls, dial
 from fleximq.values.urls import Url
 
 __all__ = ["Client", "Start", "Subscription", "connect"]
 _log = logging.getLogger("fleximq.client.blocking")
-#: The keeper looks so often whether there is anything to do, in seconds.
-_LOOK = 1.0
+#: Seconds between two checks of the background thread.
+_CHECK_SECONDS = 1.0
 
 T = TypeVar("T")
 
 
-def connect(url: str = "tcp://localhost:7890", **wishes: Unpack[Wishes]) -> "Client":
-    """Connect and join; use what is returned in a ``with`` statement, or close it.
+def connect(
+    url: str = "tcp://localhost:7890",
+    *,
+    credentials: Mapping[str, str] | None = None,
+    name: str | None = None,
+    timeout: float = TIMEOUT,
+    tls: Tls | SSLContext | None = None,
+    reconnect: Backoff | None = BACKOFF,
+    buffer: int = BUFFER_BYTES,
+    prefetch: int = PREFETCH_BYTES,
+    keep_alive: float | None = KEEP_ALIVE,
+    codec: Codec = MESSAGEPACK,
+    on_state: Watcher | None = None,
+    threads: int = 1,
+) -> "Client":
+    """Connect and join. Use the client in a ``with`` statement, or close it.
+
+    The keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
 
     :param url: ``tcp://``, ``tls://``, ``ipc://``, ``ws://``, ``wss://``, or ``stdio://`` in a program that the broker
         has started.
-    :param wishes: see :class:`~fleximq.client.settings.ClientSettings`; ``tls`` may be an ``ssl.SSLContext``.
-    :raises SettingError: the URL or a wish makes no sense.
-    :raises ConnectionLost: nobody listens there, or nobody who speaks FlexiMQ.
+    :raises SettingError: the URL or a setting is invalid.
+    :raises ConnectionLost: no FlexiMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.
     :raises JoinRefused: the broker does not let this client in.
     """
-    return Client(Url.parse(url), ClientSettings(**wishes))
+    settings = ClientSettings(
+        credentials=credentials,
+        name=name,
+        timeout=timeout,
+        tls=tls,
+        reconnect=reconnect,
+        buffer=buffer,
+        prefetch=prefetch,
+        keep_alive=keep_alive,
+        codec=codec,
+        on_state=on_state,
+        threads=threads,
+    )
+    return Client(Url.parse(url), settings)
 
 
-class Client(Leaving):
-    """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
+class Client(ClosedOnExit):
+    """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    Values may be whatever MessagePack can hold, or the ``codec``; others raise TypeError, ValueError or OverflowError
-    before anything is sent. What is published while the broker is away is kept for it, up to ``buffer`` bytes; whoever
-    waits for an answer when the connection is lost gets :class:`~fleximq.client.errors.ConnectionLost`.
+    Values are anything that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    OverflowError before anything is sent. While the broker is unreachable, publications are buffered up to ``buffer``
+    bytes. When the connection is lost, calls that wait for an answer raise
+    :class:`~fleximq.client.errors.ConnectionLost`.
     """
 
     def __init__(self, url: Url, settings: ClientSettings) -> None:
@@ -68,64 +119,89 @@ class Client(Leaving):
         self._url = url
         self._settings = settings
         self._context = settings.context() if url.isSecure else None
-        self._ledger = Ledger(settings, self._owe, lambda: self._wire.wake(), self._changed, self._asked)
-        self._wire = WireSocket(
+        self._clientState = ClientState(
+            settings, self._owe, lambda: self._connection.wake(), self._changed, self._requested
+        )
+        self._connection = SharedConnection(
             None,
-            self._ledger.conversation,
-            self._ledger.heard,
-            lambda: self._ledger.inbox.full,
+            self._clientState.conversation,
+            self._clientState.heard,
+            lambda: self._clientState.inbox.full,
             self._lost,
-            self._ledger.delivered,
+            self._clientState.delivered,
         )
         self._subscribing = threading.Lock()
         self._functions: dict[str, Callable[[Request], Any]] = {}
         self._requests: deque[Request] = deque()
         self._states: deque[tuple[State, Exception | None]] = deque()
-        self._mends = settings.reconnect is not None and url.scheme != "stdio"
+        self._reconnects = settings.reconnect is not None and url.scheme != "stdio"
         self._alarm = threading.Event()
         self._closing = threading.Event()
         try:
             self._join()
         except BaseException:
-            self.hangUp()
+            self.hang_up()
             raise
-        fork_safety.watch(self)
-        if self._mends or settings.keepAlive is not None:
-            threading.Thread(target=self._keep, name="fleximq-keeper", daemon=True).start()
+        fork_safety.watch(self, self._forking, self._leaveToParent)
+        if self._reconnects or settings.keep_alive is not None:
+            threading.Thread(target=self._maintain, name="fleximq-keeper", daemon=True).start()
+
+    def __repr__(self) -> str:
+        return f"<Client {self.id} at {self.url}, {self.state.value}>"
 
     @property
     def id(self) -> int:
-        """The id that the broker gave to this connection; another one after the next."""
-        return self._ledger.conversation.id
+        """The id that the broker assigned to this connection; it changes when the client reconnects."""
+        return self._clientState.conversation.id
+
+    @property
+    def url(self) -> str:
+        """The broker's URL without its query, which may contain a secret."""
+        return self._url.withoutQuery
 
     @property
     def state(self) -> State:
-        """Where the client stands."""
-        return self._ledger.state or State.AWAY
+        """The state of the connection."""
+        return self._clientState.state or State.AWAY
 
-    # -- what a program says -----------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
-    def publish(self, topic: str, value: object, /, **keys: Any) -> None:
-        """Publish a value; it is on its way when this returns, and done after the next :meth:`flush`.
+    def publish(
+        self,
+        topic: str,
+        value: object,
+        /,
+        *,
+        key: str | bytes | None = None,
+        message_id: str | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Publish a value. Returns when it is handed to the network; :meth:`flush` waits until it is processed.
 
-        :param keys: further keys of the header, such as ``key``, ``message_id``, ``correlation_id``, ``reply_to``.
-        :raises TypeError: ``topic`` is among them.
-        :raises BufferFull: the broker is away, and no more can be kept for it.
+        :param key: the key by which the pipeline groups messages.
+        :param message_id: identifies the message: the broker drops a repeated one.
+        :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
+        :param headers: further fields of the message's header.
+        :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
+        :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
         payload = self._settings.codec.pack(value)
-        self._post(len(payload), publicationOf(topic, payload, keys))
+        fields = headerFields(key, message_id, correlation_id, reply_to, headers)
+        self._post(len(payload), publicationOf(topic, payload, fields))
 
-    def publishMany(self, topic: str, values: Iterable[object]) -> None:
-        """Publish many values at once, which is much quicker than one by one; errors as :meth:`publish`.
+    def publish_many(self, topic: str, values: Iterable[object]) -> None:
+        """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`.
 
-        They are collected and sent in portions of about a MiB; if one cannot be packed, those before may be sent.
+        They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent.
         """
         for size, make in portions(topic, values, self._settings.codec.pack):
             self._post(size, make)
 
     def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
-        """Send a notification to one client or several; nobody answers it."""
+        """Send a notification, which has no answer, to one or more clients."""
         several = [targets] if isinstance(targets, int) else list(targets)
         payload = self._settings.codec.pack(value)
         self._post(len(payload), lambda said: said.notification(several, path, payload))
@@ -135,15 +211,15 @@ class Client(Leaving):
         payload = self._settings.codec.pack(value)
         self._post(len(payload), lambda said: said.broadcast(payload))
 
-    def flush(self, timeout: float | None = PATIENCE) -> None:
-        """Return when all that was sent is done and, on durable topics, on disk.
+    def flush(self, timeout: float | None = TIMEOUT) -> None:
+        """Wait until the broker has processed everything sent so far and, on durable topics, written it to disk.
 
-        :raises PublishFailed: something was refused since the last flush; of several threads, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived. Each
-            thread of whose publications that is so is told once, and so is the first of all others.
+        :raises PublishFailed: a message sent since the last flush was refused; raised in one thread.
+        :raises ConnectionLost: the connection was lost since the last flush, so messages may be lost. Raised once in
+            each thread that has sent such messages, and once in the first other thread that flushes.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
-        accounts = self._ledger.accounts
+        accounts = self._clientState.accounts
         self._checkCertain()
         self._arrive(timeout)
         self._checkCertain()
@@ -151,226 +227,231 @@ class Client(Leaving):
         try:
             refused = self._barrier(timeout, "a flush")
         except ConnectionLost:
-            with self._wire.lock:
+            with self._connection.lock:
                 accounts.tell()
             raise
-        with self._wire.lock:
+        with self._connection.lock:
             accounts.flushed = max(accounts.flushed, sent)
         refused.check()
 
-    def ping(self, timeout: float | None = PATIENCE) -> float:
-        """Return how many seconds the broker takes to answer, everything sent before included."""
+    def ping(self, timeout: float | None = TIMEOUT) -> float:
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
         self._arrive(timeout)
         begun = time.perf_counter()
         refused = self._barrier(timeout, "the answer to a PING")
         took = time.perf_counter() - begun
-        with self._wire.lock:
-            self._ledger.keep(refused)
+        with self._connection.lock:
+            self._clientState.keep(refused)
         return took
 
-    def subscribe(self, topic: str, from_: Start | None = None, timeout: float | None = PATIENCE) -> Subscription:
-        """Subscribe to a topic or pattern, and return when the broker has done it.
+    def subscribe(
+        self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT
+    ) -> Subscription[Delivery]:
+        """Subscribe to a topic or pattern, and wait until the broker has confirmed it.
 
-        What comes is given to every subscription that it matches, also what another one asked of the past. Those that
-        begin in the past must have no topics in common. A subscription goes on when the connection was lost and made
-        again: one with ``from_`` behind the last offset that came, others with what is published from then on.
+        Every matching subscription receives a delivery, including replayed ones that another subscription requested.
+        Subscriptions with a start must not have topics in common. After a reconnect, a subscription with ``from_``
+        continues after its last offset; others continue with new messages.
 
-        :param from_: for durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``; then
-            deliveries have an ``offset``.
-        :raises SubscribeFailed: the broker refused, e.g. with 603, or with 404 if an offset is kept no longer.
-        :raises TimeoutError: there was no answer in so many seconds.
-        :raises ValueError: it begins in the past and has a topic in common with another that does, or has the name of
-            another and one of the two begins in the past.
+        :param from_: the start on durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``;
+            deliveries then have an ``offset``.
+        :raises SubscribeFailed: the broker refused, e.g. with 603, or with 404 if the offset was removed.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        :raises ValueError: it has a start and overlaps another subscription with a start, or it has the same name as
+            another one and either has a start.
         """
         what = f"the subscription to {topic}"
         self._arrive(timeout)
         # When this is passed, nothing that an earlier subscription brought is on its way any more.
         refused = self._barrier(timeout, what)
-        with self._wire.lock:
-            self._ledger.keep(refused)
+        with self._connection.lock:
+            self._clientState.keep(refused)
         with self._subscribing:
-            with self._wire.lock:
-                made = self._ledger.subscription(topic, from_)
-                said = self._ledger.conversation
+            with self._connection.lock:
+                made = self._clientState.subscription(topic, from_)
+                said = self._clientState.conversation
             with suppress(ConnectionLost):
-                self._wire.send(made.data, said)
+                self._connection.send(made.data, said)
         try:
             self._await(made.after, timeout, what)
         except BaseException:
-            with self._wire.lock:
-                self._ledger.giveUp(made)
+            with self._connection.lock:
+                self._clientState.giveUp(made)
             self._unsubscribe(made.box)
             raise
-        with self._wire.lock:
-            self._ledger.subscribed(made)
-        return Subscription(self._wire, self._ledger.inbox, made.box, self._unsubscribe)
+        with self._connection.lock:
+            self._clientState.subscribed(made)
+        return Subscription(self._connection, self._clientState.inbox, made.box, self._unsubscribe)
 
-    def notifications(self) -> Subscription:
-        """Return what iterates over what comes from now on to this client itself: notifications and broadcasts."""
-        with self._wire.lock:
-            box = self._ledger.inbox.openDirect()
-        return Subscription(self._wire, self._ledger.inbox, box, self._unsubscribe)
+    def notifications(self) -> Subscription[Notification]:
+        """Return a subscription to the notifications and broadcasts that this client receives from now on."""
+        with self._connection.lock:
+            box = self._clientState.inbox.openDirect()
+        return Subscription(self._connection, self._clientState.inbox, box, self._unsubscribe)
 
-    def request(self, target: int, path: str, value: object = None, timeout: float | None = PATIENCE) -> Any:
-        """Ask another client and return its answer's value.
+    def request(self, target: int, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+        """Send a request to another client and return the value of its answer.
 
-        :param target: its id.
-        :raises RequestFailed: it answered with an error, or the broker could not reach it.
-        :raises TimeoutError: there was no answer in so many seconds.
-        :raises ConnectionLost: the connection ended; whether the request arrived is not known.
-        :raises ValueError: the answer cannot be read.
+        :param target: the client's id.
+        :raises RequestFailed: the answer is an error, or the broker could not reach the client.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        :raises ConnectionLost: the connection ended; the request may have arrived.
+        :raises ValueError: the answer cannot be decoded.
         """
-        return self._ledger.valueOf(path, self._request(target, path, self._settings.codec.pack(value), timeout))
+        payload = self._settings.codec.pack(value)
+        return self._clientState.valueOf(path, self._request(target, path, payload, timeout))
 
-    def ask(self, path: str, value: object = None, timeout: float | None = PATIENCE) -> Any:
-        """Ask the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
-        return self._ledger.valueOf(path, self._request(BROKER, path, packed(value), timeout))
+    def ask(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+        """Send a request to the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
+        return self._clientState.valueOf(path, self._request(BROKER, path, packed(value), timeout))
 
-    def askPacked(self, path: str, value: object = None, timeout: float | None = PATIENCE) -> bytes | memoryview:
-        """Ask the broker itself for what is large, and return the answer's payload, a MessagePack value, as it came."""
-        return self._ledger.payloadOf(path, self._request(BROKER, path, packed(value), timeout))
+    def ask_packed(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> bytes | memoryview:
+        """Like :meth:`ask`, but return the encoded payload, a MessagePack value; for large answers."""
+        return self._clientState.payloadOf(path, self._request(BROKER, path, packed(value), timeout))
 
     def serve(self, path: str, function: Callable[[Request], Any]) -> None:
-        """Answer requests to a path with what a function returns for each, in a thread of the client's own.
+        """Answer requests to a path with the return value of a function, which runs in a thread of the client.
 
-        An :class:`~fleximq.client.errors.Answered` that it raises is the answer, with its status and words; any other
-        exception is logged, and answered with 500. A path is served until the client is closed, over every connection.
-        All functions of a client run in one thread, one after the other, or in as many as ``threads`` says.
+        If it raises :class:`~fleximq.client.errors.Answered`, that status and text are the answer; other exceptions are
+        logged and answered with 500. The path is served until the client is closed, also after a reconnect. The
+        functions of a client share one thread, or as many as ``threads`` says.
 
-        :raises ValueError: the path is served already.
+        :raises ValueError: the path is already served.
         """
-        with self._wire.lock:
+        with self._connection.lock:
             if path in self._functions:
                 raise ValueError(f"the path {path!r} is served already")
             self._functions[path] = function
-            self._ledger.served.add(path)
+            self._clientState.served.add(path)
             if len(self._functions) == 1:
                 for _ in range(self._settings.threads):
                     threading.Thread(target=self._serve, name="fleximq-server", daemon=True).start()
 
-    def close(self, timeout: float | None = PATIENCE) -> None:
-        """Flush, if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
+    def close(self, timeout: float | None = TIMEOUT) -> None:
+        """Flush if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        It is ended in any case; a second time nothing happens.
+        The connection ends even if the flush fails. Closing again does nothing.
 
         :raises PublishFailed: as :meth:`flush`.
         :raises TimeoutError: as :meth:`flush`.
-        :raises ConnectionLost: the connection has ended before all that was sent is known to be done.
+        :raises ConnectionLost: the connection ended before everything sent was confirmed.
         """
         try:
-            with self._wire.lock:
-                self._ledger.inbox.closeAll()
-                self._wire.wake()
-            if self._ledger.accounts.isOwing:
+            with self._connection.lock:
+                self._clientState.inbox.closeAll()
+                self._connection.wake()
+            if self._clientState.accounts.isOwing:
                 self.flush(timeout)
         finally:
-            self.hangUp()
+            self.hang_up()
 
-    def hangUp(self) -> None:
+    def hang_up(self) -> None:
         """End the connection at once, without a flush."""
         self._over(None)
 
+    # -- forks -------------------------------------------------------------------------------------
+
     @contextmanager
-    def forking(self) -> Iterator[None]:
-        """Let a process fork inside the block: nobody else does anything with the client meanwhile."""
-        with self._wire.lock:
+    def _forking(self) -> Iterator[None]:
+        """Hold the lock while the process forks."""
+        with self._connection.lock:
             yield
 
-    def leaveToParent(self) -> None:
-        """Be closed, in a process that was just forked: the connection goes on in the one that has made it."""
+    def _leaveToParent(self) -> None:
+        """Close this copy of the client in a forked child; the parent keeps the connection."""
         lost = ConnectionLost("the connection belongs to the process that has made it: connect in this one as well")
-        # Whoever held these locks is not in this process.
+        # Threads that held these locks do not exist in the child.
         self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
         self._closing.set()
-        self._wire.abandon(lost)
-        self._ledger.end(lost)
+        self._connection.abandon(lost)
+        self._clientState.end(lost)
         self._states.clear()
 
     # -- sending and waiting -----------------------------------------------------------------------
 
     def _post(self, size: int, make: Maker) -> None:
         """Send what waits for no answer, or keep it for later."""
-        ledger, wire = self._ledger, self._wire
+        clientState, connection = self._clientState, self._connection
         isSent = False
         while not isSent:
-            with wire.lock:
-                if ledger.state is not State.JOINED:
-                    ledger.keepForLater(size, make)
+            with connection.lock:
+                if clientState.state is not State.JOINED:
+                    clientState.keepForLater(size, make)
                     return
-                said, account = ledger.conversation, ledger.accounts.mine()
-                ledger.accounts.begin(account)
+                said, account = clientState.conversation, clientState.accounts.mine()
+                clientState.accounts.begin(account)
             try:
                 data = make(said)
                 isSent = True  # in part, whatever gets in between
-                isSent = wire.send(data, said)
+                isSent = connection.send(data, said)
             except ConnectionLost as lost:
-                if not self._mends:
-                    raise ledger.explained(lost) from None
+                if not self._reconnects:
+                    raise clientState.explained(lost) from None
                 # The next flush tells that it may not have arrived.
             finally:
                 # Only from now on a PING is behind it: another thread's may have been sent meanwhile.
-                with wire.lock:
+                with connection.lock:
                     if isSent:
-                        ledger.sentOn(said, account)
+                        clientState.sentOn(said, account)
                     else:
-                        ledger.accounts.drop(account)
+                        clientState.accounts.drop(account)
 
     def _owe(self, data: bytes) -> None:
-        self._wire.owe(data, always=self._ledger.state is not State.JOINED)
+        self._connection.owe(data, always=self._clientState.state is not State.JOINED)
 
     def _checkCertain(self) -> None:
-        with self._wire.lock:
-            self._ledger.checkCertain()
+        with self._connection.lock:
+            self._clientState.checkCertain()
 
     def _arrive(self, timeout: float | None) -> None:
-        if self._ledger.state is State.JOINED:
+        if self._clientState.state is State.JOINED:
             return
-        with self._wire.lock:
-            pending = self._ledger.arrival()
+        with self._connection.lock:
+            pending = self._clientState.arrival()
         try:
             self._await(pending, timeout, "a connection")
         finally:
-            with self._wire.lock:
-                self._ledger.waitNoLonger(pending)
+            with self._connection.lock:
+                self._clientState.waitNoLonger(pending)
 
     def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Reply:
-        ledger = self._ledger
+        clientState = self._clientState
         self._arrive(timeout)
-        with self._wire.lock:
-            data, id, pending = ledger.request(target, path, payload)
-            said = ledger.conversation
+        with self._connection.lock:
+            data, id, pending = clientState.request(target, path, payload)
+            said = clientState.conversation
         try:
             # Who is refused for what he is sending may be answered, and cut off, before he has sent all of it.
             with suppress(ConnectionLost):
-                self._wire.send(data, said)
+                self._connection.send(data, said)
             return self._await(pending, timeout, f"the answer to {path}")
         finally:
-            with self._wire.lock:
-                ledger.forget(id)
+            with self._connection.lock:
+                clientState.forget(id)
 
     def _barrier(self, timeout: float | None, what: str) -> Refusals:
         """Wait until all that was sent is done, and return what was refused of it."""
-        with self._wire.lock:
-            data, pending = self._ledger.barrier()
-            said = self._ledger.conversation
+        with self._connection.lock:
+            data, pending = self._clientState.barrier()
+            said = self._clientState.conversation
         with suppress(ConnectionLost):
-            self._wire.send(data, said)
+            self._connection.send(data, said)
         return self._passed(pending, timeout, what)
 
     def _passed(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
         try:
             return self._await(pending, timeout, what)
         except BaseException:
-            with self._wire.lock:
-                self._ledger.leave(pending)
+            with self._connection.lock:
+                self._clientState.leave(pending)
             raise
 
     def _await(self, pending: Pending[T], timeout: float | None, what: str) -> T:
         if not pending.done:
             try:
-                self._wire.waitFor(lambda: pending.done, timeout)
+                self._connection.waitFor(lambda: pending.done, timeout)
             except ConnectionLost as lost:
-                raise self._ledger.explained(lost) from None
+                raise self._clientState.explained(lost) from None
         if not pending.done:
             raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
         return pending.result()
@@ -378,67 +459,67 @@ class Client(Leaving):
     # -- connections -------------------------------------------------------------------------------
 
     def _join(self) -> None:
-        settings, wire = self._settings, self._wire
+        settings, connection = self._settings, self._connection
         conversation = conversationOn(self._url, settings.codec.unpack)
-        with wire.lock:
-            joined = self._ledger.begin(conversation)
+        with connection.lock:
+            joined = self._clientState.begin(conversation)
         connected = dial(self._url, settings.timeout, self._context)
-        wire.attach(connected, conversation)
+        connection.attach(connected, conversation)
         with suppress(ConnectionLost):
-            wire.waitFor(lambda: joined.done, settings.timeout)
+            connection.waitFor(lambda: joined.done, settings.timeout)
         if not joined.done:
             lost = ConnectionLost(f"the broker did not answer within {settings.timeout:g} seconds")
-            wire.fail(lost)
+            connection.fail(lost)
             raise lost
         if joined.error is not None:
-            wire.fail(self._ledger.lost)
+            connection.fail(self._clientState.lost)
         joined.result()
-        wire.pay()
+        connection.pay()
         self._emit()
 
     def _lost(self, lost: ConnectionLost) -> None:
         """The connection has ended; called under the lock."""
-        ledger = self._ledger
-        if ledger.state is State.CLOSED:
+        clientState = self._clientState
+        if clientState.state is State.CLOSED:
             return
-        self._wire.mends = self._mends
-        if ledger.state is State.JOINED and not self._mends:
-            ledger.end(lost)
+        self._connection.mends = self._reconnects
+        if clientState.state is State.JOINED and not self._reconnects:
+            clientState.end(lost)
         else:
-            ledger.lose(lost)
+            clientState.lose(lost)
         self._alarm.set()
 
-    def _keep(self) -> None:
-        """Do what has to be done while nobody waits."""
+    def _maintain(self) -> None:
+        """Run the background thread: reconnect, ping, and report new states."""
         ticked = time.monotonic()
-        every = self._settings.keepAlive
-        look = _LOOK if every is None else min(_LOOK, every)
+        every = self._settings.keep_alive
+        look = _CHECK_SECONDS if every is None else min(_CHECK_SECONDS, every)
         while not self._closing.is_set():
             self._alarm.wait(look)
             self._alarm.clear()
             self._emit()
             if self._closing.is_set():
                 return
-            if self._ledger.state is State.AWAY:
+            if self._clientState.state is State.AWAY:
                 self._comeBack()
                 ticked = time.monotonic()
                 continue
-            self._wire.glance()
+            self._connection.glance()
             if every is not None and time.monotonic() - ticked >= every:
                 ticked = time.monotonic()
                 self._tick()
 
     def _tick(self) -> None:
-        with self._wire.lock:
-            isThere = self._ledger.tick(self._ledger.inbox.full)
+        with self._connection.lock:
+            isThere = self._clientState.tick(self._clientState.inbox.full)
         if isThere:
-            self._wire.pay()
+            self._connection.pay()
         else:
-            self._wire.fail(ConnectionLost("the broker was silent for too long"))
+            self._connection.fail(ConnectionLost("the broker was silent for too long"))
 
     def _comeBack(self) -> None:
         assert self._settings.reconnect is not None
-        why: Exception = self._ledger.lost
+        why: Exception = self._clientState.lost
         for pause in self._settings.reconnect.pauses():
             if self._closing.wait(pause):
                 return
@@ -447,7 +528,7 @@ class Client(Leaving):
                 return
             except (ConnectionLost, JoinRefused) as error:
                 why = error
-                if not passes(error):
+                if not isTransient(error):
                     break
             except Exception as error:
                 _log.exception("Connecting again failed")
@@ -457,13 +538,13 @@ class Client(Leaving):
 
     def _over(self, why: Exception | None) -> None:
         """Have no connection any more, and get none."""
-        with self._wire.lock:
-            self._wire.mends = False
-            self._ledger.end(why)
-            self._wire.wake()
+        with self._connection.lock:
+            self._connection.mends = False
+            self._clientState.end(why)
+            self._connection.wake()
         self._closing.set()
         self._alarm.set()
-        self._wire.close()
+        self._connection.close()
         self._emit()
 
     def _changed(self, state: State, why: Exception | None) -> None:
@@ -475,9 +556,9 @@ class Client(Leaving):
         while self._states:
             with suppress(IndexError):
                 state, why = self._states.popleft()
-                if self._settings.onState is not None:
+                if self._settings.on_state is not None:
                     try:
-                        self._settings.onState(state, why)
+                        self._settings.on_state(state, why)
                     except Exception:
                         _log.exception("A callback for states failed")
 
@@ -486,23 +567,23 @@ class Client(Leaving):
     def _unsubscribe(self, box: Box) -> None:
         """Let nothing more into a box, and take the subscription back if it was the last of its name."""
         with self._subscribing:
-            with self._wire.lock:
-                last = self._ledger.inbox.close(box)
-                self._wire.wake()
-                said = self._ledger.conversation
-                goes = last and self._ledger.state is State.JOINED
+            with self._connection.lock:
+                last = self._clientState.inbox.close(box)
+                self._connection.wake()
+                said = self._clientState.conversation
+                goes = last and self._clientState.state is State.JOINED
             if goes:
                 with suppress(ConnectionLost):
                     # The PONG wakes whoever reads for this subscription.
-                    self._wire.send(said.unsubscription(box.topic) + said.ping(0), said)
+                    self._connection.send(said.unsubscription(box.topic) + said.ping(0), said)
 
-    def _asked(self, request: Request) -> None:
+    def _requested(self, request: Request) -> None:
         self._requests.append(request)
 
     def _serve(self) -> None:
-        while self._ledger.state is not State.CLOSED:
+        while self._clientState.state is not State.CLOSED:
             try:
-                request = self._wire.waitFor(
+                request = self._connection.waitFor(
                     lambda: self._requests.popleft() if self._requests else self._closing.is_set(), None, needed=False
                 )
             except ConnectionLost:
@@ -511,15 +592,15 @@ class Client(Leaving):
                 self._answer(request)
 
     def _answer(self, request: Request) -> None:
-        ledger = self._ledger
-        said = ledger.conversation
+        clientState = self._clientState
+        said = clientState.conversation
         try:
-            data = ledger.answer(request, self._functions[request.path](request))
+            data = clientState.answer(request, self._functions[request.path](request))
         except Answered as error:
-            data = ledger.failure(request, error)
+            data = clientState.failure(request, error)
         except Exception as error:
             _log.exception("The service of %s failed", request.path)
-            data = ledger.failure(request, error)
-        if ledger.state is State.JOINED:
+            data = clientState.failure(request, error)
+        if clientState.state is State.JOINED:
             with suppress(ConnectionLost):
-                self._wire.send(data, said)
+                self._connection.send(data, said)

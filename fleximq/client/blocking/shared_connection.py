@@ -39,7 +39,7 @@ _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 T = TypeVar("T")
 
 
-class WireSocket:
+class SharedConnection:
     """Sends for any thread, and reads when a thread waits for something.
 
     One of the waiting threads reads and hands on what came, the others sleep until it has. Who sends much reads now and

@@ -1,74 +1,83 @@
-"""What a blocking client's subscription looks like to the program."""
+"""The subscription of a blocking client."""
 
 from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
-from fleximq.client.blocking.shared_connection import WireSocket
+from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.errors import ClientError
-from fleximq.client.events import Delivery
+from fleximq.client.events import Delivery, Notification
 from fleximq.client.protocol.inbox import Box, Inbox
 
+M = TypeVar("M", bound=Delivery | Notification)
 
-class Subscription:
-    """What is published to a topic or pattern, in order: iterate over it, or take one by one.
 
-    Several threads may take from one subscription; each delivery goes to one of them.
+class Subscription(Generic[M]):
+    """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
 
-    What waits here takes memory, for a thread that waits for something else reads what comes for this one as well.
-    While more than ``prefetch`` bytes wait for all subscriptions together, threads that wait for deliveries leave the
-    rest to the broker, to which the client is then a slow reader; a thread that waits for an answer reads on. A
-    subscription for which more than 1 GiB waits is ended with :class:`~fleximq.client.errors.Overrun`.
+    Threads may share a subscription; each delivery goes to one of them.
+
+    Unread deliveries are held in memory, since a thread that reads from the connection reads for all. While the client
+    holds more than ``prefetch`` bytes, threads that wait for deliveries stop reading, and the broker treats the client
+    as a slow consumer; a thread that waits for an answer still reads. A subscription with more than 1 GiB of unread
+    deliveries is ended with :class:`~fleximq.client.errors.Overrun`.
     """
 
-    def __init__(self, wire: WireSocket, inbox: Inbox, box: Box, end: Callable[[Box], None]) -> None:
-        self._wire = wire
-        self._lock = wire.lock
+    def __init__(self, connection: SharedConnection, inbox: Inbox, box: Box, end: Callable[[Box], None]) -> None:
+        self._connection = connection
+        self._lock = connection.lock
         self._inbox = inbox
         self._box = box
         self._end = end
 
+    def __repr__(self) -> str:
+        return f"<Subscription to {self._box.topic or 'notifications'}, {self.waiting} waiting>"
+
     @property
     def topic(self) -> str:
-        """The topic or pattern."""
+        """The topic or pattern; "" for notifications."""
         return self._box.topic
 
     @property
     def waiting(self) -> int:
-        """How many deliveries came and were not taken."""
+        """The number of unread deliveries."""
         return len(self._box.waiting)
 
-    def __enter__(self) -> "Subscription":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[Delivery]:
-        """Yield every delivery, waiting for each as long as it takes, until subscription or client are closed.
+    def __iter__(self) -> Iterator[M]:
+        """Yield each delivery, waiting without a limit, until the subscription or the client is closed.
 
-        Raises what :meth:`next` raises.
+        Raises the errors of :meth:`next`.
         """
         while (delivery := self.next()) is not None:
             yield delivery
 
-    def next(self, timeout: float | None = None) -> Delivery | None:
-        """Return the next delivery; None if none came within ``timeout`` seconds, or if this was closed.
+    def next(self, timeout: float | None = None) -> M | None:
+        """Return the next delivery; None after ``timeout`` seconds without one, or if this is closed.
 
-        All that came is given before anything is raised.
+        Errors are raised after the last unread delivery was returned.
 
         :raises ConnectionLost: the connection ended.
-        :raises SubscribeFailed: the broker ended the subscription, for it cannot bring what comes next.
-        :raises Overrun: far more came than was taken.
+        :raises SubscribeFailed: the broker ended the subscription, since it cannot deliver the next message.
+        :raises Overrun: too many deliveries were unread.
         """
         if self._box.waiting:
             with self._lock:
-                delivery: Delivery | None = self._inbox.take(self._box)
+                delivery: M | None = self._inbox.take(self._box)
             if delivery is not None:
                 return delivery
-        found = self._wire.waitFor(self._news, timeout, needed=False)
+        found = self._connection.waitFor(self._news, timeout, needed=False)
         return None if isinstance(found, bool) else found
 
-    def _news(self) -> Delivery | bool | None:
-        delivery: Delivery | None = self._inbox.take(self._box)
+    def _news(self) -> M | bool | None:
+        delivery: M | None = self._inbox.take(self._box)
         if delivery is not None:
             return delivery
         end = self._box.end
@@ -77,5 +86,5 @@ class Subscription:
         return end
 
     def close(self) -> None:
-        """Subscribe no longer; what came before can still be taken."""
+        """Unsubscribe; unread deliveries can still be read."""
         self._end(self._box)

@@ -1,43 +1,44 @@
-"""The client for programs with an event loop, whichever it is: all that asyncio's form and Twisted's have in common.
+"""The FlexiMQ client for any event loop, shared by the forms for asyncio and Twisted.
 
-What a loop has to do is in :class:`~fleximq.client.loops.interfaces.Loop`. A client is used from the loop's own thread.
-What
-is published in one turn of the loop is written at once at its end.
+A client is used from the loop's own thread. Everything published in one turn of the loop is written at its end.
 """
 
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from fleximq.client.contexts import Iterating
+from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.events import Delivery, Notification, Request
 from fleximq.client.loops.connection import MUCH, Connection
 from fleximq.client.loops.interfaces import Cancellable, Loop
-from fleximq.client.protocol.client_state import Ledger, Maker, passes, portions, publicationOf
+from fleximq.client.payloads import packed
+from fleximq.client.protocol.client_state import ClientState, Maker, headerFields, isTransient, portions, publicationOf
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import BROKER, conversationOn, packed
+from fleximq.client.protocol.conversation import BROKER, conversationOn
 from fleximq.client.protocol.inbox import Box
 from fleximq.client.protocol.loss_accounts import OfContext
 from fleximq.client.protocol.refusals import Refusals
-from fleximq.client.settings import PATIENCE, ClientSettings, Start, State
+from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
 from fleximq.errors import BrokerError, SettingError
 from fleximq.values.urls import Url
 
 _log = logging.getLogger("fleximq.client.awaited")
-#: Answers requests to a path: with a value, or with what has one when it is awaited.
+#: Answers requests to a path; returns the value, or an awaitable of it.
 Function = Callable[[Request], Any]
+M = TypeVar("M", bound=Delivery | Notification)
 
 
-class AwaitedClient:
-    """A connection to a broker, made anew when it is lost.
+class LoopClient:
+    """A connection to a broker; it reconnects by itself.
 
-    Values may be whatever MessagePack can hold, or the ``codec``; others raise TypeError, ValueError or OverflowError
-    before anything is sent. What is published while the broker is away is kept for it, up to ``buffer`` bytes; whoever
-    waits for an answer when the connection is lost gets :class:`~fleximq.client.errors.ConnectionLost`.
+    Values are anything that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    OverflowError before anything is sent. While the broker is unreachable, publications are buffered up to ``buffer``
+    bytes. When the connection is lost, calls that wait for an answer raise
+    :class:`~fleximq.client.errors.ConnectionLost`.
     """
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
@@ -46,7 +47,9 @@ class AwaitedClient:
         self._settings = settings
         holder = OfContext(loop.user)
         self._connection = Connection(loop, self, self._framed)
-        self._ledger = Ledger(settings, self._connection.send, self._relieved, self._changed, self._asked, holder)
+        self._clientState = ClientState(
+            settings, self._connection.send, self._relieved, self._changed, self._requested, holder
+        )
         self._functions: dict[str, Function] = {}
         self._paused = False
         self._ticking: Cancellable | None = None
@@ -56,7 +59,7 @@ class AwaitedClient:
     async def open(self) -> Self:
         """Connect and join, for the first time.
 
-        :raises ConnectionLost: nobody listens there, or nobody who speaks FlexiMQ.
+        :raises ConnectionLost: no FlexiMQ broker answers there.
         :raises Untrusted: one side does not trust the other's certificate.
         :raises JoinRefused: the broker does not let this client in.
         """
@@ -67,36 +70,59 @@ class AwaitedClient:
             raise
         return self
 
+    def __repr__(self) -> str:
+        return f"<Client {self.id} at {self.url}, {self.state.value}>"
+
     @property
     def id(self) -> int:
-        """The id that the broker gave to this connection; another one after the next."""
-        return self._ledger.conversation.id
+        """The id that the broker assigned to this connection; it changes when the client reconnects."""
+        return self._clientState.conversation.id
+
+    @property
+    def url(self) -> str:
+        """The broker's URL without its query, which may contain a secret."""
+        return self._url.withoutQuery
 
     @property
     def state(self) -> State:
-        """Where the client stands."""
-        return self._ledger.state or State.AWAY
+        """The state of the connection."""
+        return self._clientState.state or State.AWAY
 
-    # -- what a program says -----------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
-    async def publish(self, topic: str, value: object, /, **keys: Any) -> None:
-        """Publish a value; it is done after the next :meth:`flush`. Waits only while the broker takes no more.
+    async def publish(
+        self,
+        topic: str,
+        value: object,
+        /,
+        *,
+        key: str | bytes | None = None,
+        message_id: str | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Publish a value. Waits only while the broker accepts no more; :meth:`flush` waits until it is processed.
 
-        :param keys: further keys of the header, such as ``key``, ``message_id``, ``correlation_id``, ``reply_to``.
-        :raises TypeError: ``topic`` is among them.
-        :raises BufferFull: the broker is away, and no more can be kept for it.
+        :param key: the key by which the pipeline groups messages.
+        :param message_id: identifies the message: the broker drops a repeated one.
+        :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
+        :param headers: further fields of the message's header.
+        :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
+        :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
         payload = self._settings.codec.pack(value)
-        await self._post(len(payload), publicationOf(topic, payload, keys))
+        fields = headerFields(key, message_id, correlation_id, reply_to, headers)
+        await self._post(len(payload), publicationOf(topic, payload, fields))
 
-    async def publishMany(self, topic: str, values: Iterable[object]) -> None:
-        """Publish many values at once, which is much quicker than one by one; errors as :meth:`publish`."""
+    async def publish_many(self, topic: str, values: Iterable[object]) -> None:
+        """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`."""
         for size, make in portions(topic, values, self._settings.codec.pack):
             await self._post(size, make)
 
     async def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
-        """Send a notification to one client or several; nobody answers it."""
+        """Send a notification, which has no answer, to one or more clients."""
         several = [targets] if isinstance(targets, int) else list(targets)
         payload = self._settings.codec.pack(value)
         await self._post(len(payload), lambda said: said.notification(several, path, payload))
@@ -106,18 +132,18 @@ class AwaitedClient:
         payload = self._settings.codec.pack(value)
         await self._post(len(payload), lambda said: said.broadcast(payload))
 
-    async def flush(self, timeout: float | None = PATIENCE) -> None:
-        """Return when all that was sent is done and, on durable topics, on disk.
+    async def flush(self, timeout: float | None = TIMEOUT) -> None:
+        """Wait until the broker has processed everything sent so far and, on durable topics, written it to disk.
 
-        :raises PublishFailed: something was refused since the last flush; of several who flush, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived. Each
-            task of whose publications that is so is told once, and so is the first of all others.
+        :raises PublishFailed: a message sent since the last flush was refused; raised by one of concurrent flushes.
+        :raises ConnectionLost: the connection was lost since the last flush, so messages may be lost. Raised once in
+            each task that has sent such messages, and once in the first other task that flushes.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
-        ledger, accounts = self._ledger, self._ledger.accounts
-        ledger.checkCertain()
+        clientState, accounts = self._clientState, self._clientState.accounts
+        clientState.checkCertain()
         await self._arrive(timeout)
-        ledger.checkCertain()
+        clientState.checkCertain()
         sent = accounts.sent
         try:
             refused = await self._barrier(timeout, "a flush")
@@ -128,115 +154,115 @@ class AwaitedClient:
         refused.check()
 
     async def _arrive(self, timeout: float | None) -> None:
-        pending = self._ledger.arrival()
+        pending = self._clientState.arrival()
         try:
             await self._loop.wait(pending, timeout, "a connection")
         finally:
-            self._ledger.waitNoLonger(pending)
+            self._clientState.waitNoLonger(pending)
 
     def claim(self) -> None:
-        """Let what is published next be from who calls this, though he publishes in a copy of his context."""
-        self._ledger.accounts.mine()
+        """Attribute the next publication to the caller, even if it is sent in a copy of the caller's context."""
+        self._clientState.accounts.mine()
 
-    async def ping(self, timeout: float | None = PATIENCE) -> float:
-        """Return how many seconds the broker takes to answer, everything sent before included."""
+    async def ping(self, timeout: float | None = TIMEOUT) -> float:
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
         await self._arrive(timeout)
         begun = time.perf_counter()
         refused = await self._barrier(timeout, "the answer to a PING")
         took = time.perf_counter() - begun
-        self._ledger.keep(refused)
+        self._clientState.keep(refused)
         return took
 
-    async def request(self, target: int, path: str, value: object = None, timeout: float | None = PATIENCE) -> Any:
-        """Ask another client and return its answer's value.
+    async def request(self, target: int, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+        """Send a request to another client and return the value of its answer.
 
-        :param target: its id.
-        :raises RequestFailed: it answered with an error, or the broker could not reach it.
-        :raises TimeoutError: there was no answer in so many seconds.
-        :raises ConnectionLost: the connection ended; whether the request arrived is not known.
-        :raises ValueError: the answer cannot be read.
+        :param target: the client's id.
+        :raises RequestFailed: the answer is an error, or the broker could not reach the client.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        :raises ConnectionLost: the connection ended; the request may have arrived.
+        :raises ValueError: the answer cannot be decoded.
         """
         return await self._request(target, path, self._settings.codec.pack(value), timeout)
 
-    async def ask(self, path: str, value: object = None, timeout: float | None = PATIENCE) -> Any:
-        """Ask the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
+    async def ask(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+        """Send a request to the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
         return await self._request(BROKER, path, packed(value), timeout)
 
     async def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Any:
-        ledger = self._ledger
-        if ledger.state is not State.JOINED:
+        clientState = self._clientState
+        if clientState.state is not State.JOINED:
             await self._arrive(timeout)
-        data, id, pending = ledger.request(target, path, payload)
+        data, id, pending = clientState.request(target, path, payload)
         try:
             self._sendNow(data)
             reply = await self._loop.wait(pending, timeout, f"the answer to {path}")
         finally:
-            ledger.forget(id)
-        return ledger.valueOf(path, reply)
+            clientState.forget(id)
+        return clientState.valueOf(path, reply)
 
     async def subscribe(
-        self, topic: str, from_: Start | None = None, timeout: float | None = PATIENCE
-    ) -> "AwaitedSubscription":
-        """Subscribe to a topic or pattern, and return when the broker has done it.
+        self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT
+    ) -> "LoopSubscription[Delivery]":
+        """Subscribe to a topic or pattern, and wait until the broker has confirmed it.
 
-        It goes on when the connection was lost and made again: one with ``from_`` behind the last offset that came,
-        others with what is published from then on.
+        After a reconnect, a subscription with ``from_`` continues after its last offset; others continue with new
+        messages.
 
-        :param from_: for durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``; then
-            deliveries have an ``offset``.
-        :raises SubscribeFailed: the broker refused, e.g. with 603, or with 404 if an offset is kept no longer.
-        :raises TimeoutError: there was no answer in so many seconds.
-        :raises ValueError: it begins in the past and has a topic in common with another that does, or has the name of
-            another and one of the two begins in the past.
+        :param from_: the start on durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``;
+            deliveries then have an ``offset``.
+        :raises SubscribeFailed: the broker refused, e.g. with 603, or with 404 if the offset was removed.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        :raises ValueError: it has a start and overlaps another subscription with a start, or it has the same name as
+            another one and either has a start.
         """
-        ledger, what = self._ledger, f"the subscription to {topic}"
+        clientState, what = self._clientState, f"the subscription to {topic}"
         await self._arrive(timeout)
         # When this is passed, nothing that an earlier subscription brought is on its way any more.
-        ledger.keep(await self._barrier(timeout, what))
-        made = ledger.subscription(topic, from_)
+        clientState.keep(await self._barrier(timeout, what))
+        made = clientState.subscription(topic, from_)
         try:
             self._sendNow(made.data)
             await self._loop.wait(made.after, timeout, what)
         except BaseException:
-            ledger.giveUp(made)
+            clientState.giveUp(made)
             self._unsubscribe(made.box)
             raise
-        ledger.subscribed(made)
-        return AwaitedSubscription(self, made.box)
+        clientState.subscribed(made)
+        return LoopSubscription(self, made.box)
 
-    def notifications(self) -> "AwaitedSubscription":
-        """Return what iterates over what comes from now on to this client itself: notifications and broadcasts."""
-        return AwaitedSubscription(self, self._ledger.inbox.openDirect())
+    def notifications(self) -> "LoopSubscription[Notification]":
+        """Return a subscription to the notifications and broadcasts that this client receives from now on."""
+        return LoopSubscription(self, self._clientState.inbox.openDirect())
 
     def serve(self, path: str, function: Function) -> None:
-        """Answer requests to a path with what a function returns for each; it may be a coroutine function.
+        """Answer requests to a path with the result of a function, which may be a coroutine function.
 
-        An :class:`~fleximq.client.errors.Answered` that it raises is the answer, with its status and words; any other
-        exception is logged, and answered with 500. A path is served until the client is closed, over every connection.
+        If it raises :class:`~fleximq.client.errors.Answered`, that status and text are the answer; other exceptions are
+        logged and answered with 500. The path is served until the client is closed, also after a reconnect.
 
-        :raises ValueError: the path is served already.
+        :raises ValueError: the path is already served.
         """
         if path in self._functions:
             raise ValueError(f"the path {path!r} is served already")
         self._functions[path] = function
-        self._ledger.served.add(path)
+        self._clientState.served.add(path)
 
-    async def close(self, timeout: float | None = PATIENCE) -> None:
+    async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Flush, if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        It is ended in any case; a second time nothing happens.
+        The connection ends even if the flush fails. Closing again does nothing.
 
         :raises PublishFailed: and TimeoutError, as :meth:`flush`.
-        :raises ConnectionLost: the connection has ended before all that was sent is known to be done.
+        :raises ConnectionLost: the connection ended before everything sent was confirmed.
         """
-        self._ledger.inbox.closeAll()
+        self._clientState.inbox.closeAll()
         try:
-            if self._ledger.accounts.isOwing:
+            if self._clientState.accounts.isOwing:
                 await self.flush(timeout)
         finally:
             self._end(None)
 
-    def hangUp(self) -> None:
+    def hang_up(self) -> None:
         """End the connection at once, without a flush."""
         self._end(None)
 
@@ -244,13 +270,13 @@ class AwaitedClient:
 
     async def _post(self, size: int, make: Maker) -> None:
         """Send what waits for no answer, or keep it for later."""
-        ledger = self._ledger
-        if ledger.state is not State.JOINED:
-            ledger.keepForLater(size, make)
+        clientState = self._clientState
+        if clientState.state is not State.JOINED:
+            clientState.keepForLater(size, make)
             return
         connection = self._connection
-        connection.send(make(ledger.conversation))
-        ledger.accounts.note(ledger.accounts.mine())
+        connection.send(make(clientState.conversation))
+        clientState.accounts.note(clientState.accounts.mine())
         if connection.waiting >= MUCH:
             await connection.drain()
 
@@ -261,7 +287,7 @@ class AwaitedClient:
 
     def _framed(self, data: bytes) -> bytes:
         """Return what is written of what was sent, behind what is due on the line itself."""
-        said = self._ledger.conversation
+        said = self._clientState.conversation
         framed = said.framed(data) if data else data
         if said.due:
             framed = b"".join((*said.due, framed))
@@ -272,7 +298,7 @@ class AwaitedClient:
 
     async def _barrier(self, timeout: float | None, what: str) -> Refusals:
         """Wait until all that was sent is done, and return what was refused of it."""
-        data, pending = self._ledger.barrier()
+        data, pending = self._clientState.barrier()
         self._sendNow(data)
         return await self._passed(pending, timeout, what)
 
@@ -281,7 +307,7 @@ class AwaitedClient:
             return await self._loop.wait(pending, timeout, what)
         except BaseException:
             # Nobody waits any more: what was refused then is told by the next flush.
-            self._ledger.leave(pending)
+            self._clientState.leave(pending)
             raise
 
     # -- the line ----------------------------------------------------------------------------------
@@ -289,7 +315,7 @@ class AwaitedClient:
     async def _join(self) -> None:
         settings = self._settings
         conversation = conversationOn(self._url, settings.codec.unpack)
-        joined = self._ledger.begin(conversation)
+        joined = self._clientState.begin(conversation)
         try:
             await self._loop.dial(self._url, settings, self._connection.listen())
             await self._loop.wait(joined, settings.timeout, "")
@@ -298,13 +324,13 @@ class AwaitedClient:
         finally:
             if not joined.done or joined.error is not None:
                 self._connection.drop()
-        if self._ticking is None and settings.keepAlive is not None:
-            self._ticking = self._loop.later(settings.keepAlive, self._tick)
+        if self._ticking is None and settings.keep_alive is not None:
+            self._ticking = self._loop.later(settings.keep_alive, self._tick)
 
     def _tick(self) -> None:
-        assert self._settings.keepAlive is not None
-        self._ticking = self._loop.later(self._settings.keepAlive, self._tick)
-        if not self._ledger.tick(self._paused):
+        assert self._settings.keep_alive is not None
+        self._ticking = self._loop.later(self._settings.keep_alive, self._tick)
+        if not self._clientState.tick(self._paused):
             self.lose(ConnectionLost("the broker was silent for too long"))
 
     def made(self) -> None:
@@ -314,15 +340,20 @@ class AwaitedClient:
 
     def heard(self, data: bytes) -> None:
         """Something was read from it."""
-        ledger = self._ledger
+        clientState = self._clientState
         try:
-            ledger.take(data)
+            clientState.take(data)
         except BrokerError as error:
             self.lose(ConnectionLost(f"what came is not FlexiMQ: {error}"))
             return
-        if ledger.conversation.due:
+        if clientState.conversation.due:
             self._connection.push()
-        if not self._paused and ledger.inbox.full and not ledger.needsAnswers and self._connection.line is not None:
+        if (
+            not self._paused
+            and clientState.inbox.full
+            and not clientState.needsAnswers
+            and self._connection.line is not None
+        ):
             self._paused = True
             self._connection.line.pauseReading()
 
@@ -337,15 +368,15 @@ class AwaitedClient:
 
     def lose(self, lost: ConnectionLost) -> None:
         """Give a connection up, and make another one if that is wished."""
-        ledger = self._ledger
-        if ledger.state is State.CLOSED:
+        clientState = self._clientState
+        if clientState.state is State.CLOSED:
             return
-        wasJoined = ledger.state is State.JOINED
+        wasJoined = clientState.state is State.JOINED
         self._connection.drop()
         if wasJoined and (self._settings.reconnect is None or self._url.scheme == "stdio"):
             self._end(lost)
             return
-        ledger.lose(lost)
+        clientState.lose(lost)
         if wasJoined:
             self._returning = self._loop.start(self._comeBack(lost))
 
@@ -354,7 +385,7 @@ class AwaitedClient:
         why = lost
         for pause in self._settings.reconnect.pauses():
             await self._loop.rest(pause)
-            if self._ledger.state is not State.AWAY:
+            if self._clientState.state is not State.AWAY:
                 return
             try:
                 await self._join()
@@ -363,7 +394,7 @@ class AwaitedClient:
                 if self._returning is None:
                     return  # It was closed meanwhile, and some loops say so by an error.
                 why = error
-                if not passes(error):
+                if not isTransient(error):
                     break
             except Exception as error:
                 if self._returning is None:
@@ -382,22 +413,22 @@ class AwaitedClient:
                     each.cancel()
         self._ticking = None
         self._connection.end()
-        self._ledger.end(why)
+        self._clientState.end(why)
 
     def _changed(self, state: State, why: Exception | None) -> None:
-        if self._settings.onState is not None:
+        if self._settings.on_state is not None:
             try:
-                self._settings.onState(state, why)
+                self._settings.on_state(state, why)
             except Exception:
                 _log.exception("A callback for states failed")
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _unsubscribe(self, box: Box) -> None:
-        if self._ledger.inbox.close(box) and self._ledger.state is State.JOINED:
-            self._connection.send(self._ledger.conversation.unsubscription(box.topic))
+        if self._clientState.inbox.close(box) and self._clientState.state is State.JOINED:
+            self._connection.send(self._clientState.conversation.unsubscription(box.topic))
 
-    def _asked(self, request: Request) -> None:
+    def _requested(self, request: Request) -> None:
         running: list[Cancellable] = []
         isOver = False
 
@@ -412,61 +443,64 @@ class AwaitedClient:
             self._tasks.update(running)
 
     async def _answer(self, request: Request) -> None:
-        said = self._ledger.conversation
+        said = self._clientState.conversation
         try:
             value = self._functions[request.path](request)
             if inspect.isawaitable(value):
                 value = await value
-            data = self._ledger.answer(request, value)
+            data = self._clientState.answer(request, value)
         except Answered as error:
-            data = self._ledger.failure(request, error)
+            data = self._clientState.failure(request, error)
         except Exception as error:
             _log.exception("The service of %s failed", request.path)
-            data = self._ledger.failure(request, error)
-        if said is self._ledger.conversation and self._ledger.state is State.JOINED:
+            data = self._clientState.failure(request, error)
+        if said is self._clientState.conversation and self._clientState.state is State.JOINED:
             self._sendNow(data)
 
 
-class AwaitedSubscription(Iterating[Any]):
-    """What is published to a topic or pattern, in order: iterate over it, or take one by one.
+class LoopSubscription(MessageIterator[M]):
+    """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
 
-    While more than ``prefetch`` bytes wait for all subscriptions of a client together, it reads no more, unless
-    somebody waits for an answer; to the broker it is then a slow reader.
+    While the subscriptions of a client hold more than ``prefetch`` unread bytes, the client stops reading, unless a
+    call waits for an answer; the broker then treats it as a slow consumer.
     """
 
-    def __init__(self, client: AwaitedClient, box: Box) -> None:
+    def __init__(self, client: LoopClient, box: Box) -> None:
         self._client = client
-        self._take = client._ledger.inbox.take
+        self._take = client._clientState.inbox.take
         self._box = box
         self._waiters: list[Pending[None]] = []
 
+    def __repr__(self) -> str:
+        return f"<Subscription to {self._box.topic or 'notifications'}, {self.waiting} waiting>"
+
     @property
     def topic(self) -> str:
-        """The topic or pattern."""
+        """The topic or pattern; "" for notifications."""
         return self._box.topic
 
     @property
     def waiting(self) -> int:
-        """How many deliveries came and were not taken."""
+        """The number of unread deliveries."""
         return len(self._box.waiting)
 
-    async def __anext__(self) -> Any:
-        """Return the next delivery, waiting as long as it takes; the iteration ends when this or the client is closed.
+    async def __anext__(self) -> M:
+        """Return the next delivery, waiting without a limit; the iteration ends when this or the client is closed.
 
-        Raises what :meth:`next` raises.
+        Raises the errors of :meth:`next`.
         """
         if self._box.waiting:
-            return self._take(self._box)
+            return self._take(self._box)  # type: ignore[no-any-return]
         return await super().__anext__()
 
-    async def next(self, timeout: float | None = None) -> Delivery | Notification | None:
-        """Return the next delivery; None if none came within ``timeout`` seconds, or if this was closed.
+    async def next(self, timeout: float | None = None) -> M | None:
+        """Return the next delivery; None after ``timeout`` seconds without one, or if this is closed.
 
-        All that came is given before anything is raised.
+        Errors are raised after the last unread delivery was returned.
 
-        :raises ConnectionLost: the connection ended, and there will be none.
-        :raises SubscribeFailed: the broker ended the subscription, for it cannot bring what comes next.
-        :raises Overrun: far more came than was taken.
+        :raises ConnectionLost: the connection ended, and the client will not reconnect.
+        :raises SubscribeFailed: the broker ended the subscription, since it cannot deliver the next message.
+        :raises Overrun: too many deliveries were unread.
         """
         box = self._box
         while not box.waiting:
@@ -493,5 +527,5 @@ class AwaitedSubscription(Iterating[Any]):
             each.succeed(None)
 
     def close(self) -> None:
-        """Subscribe no longer; what came before can still be taken."""
+        """Unsubscribe; unread deliveries can still be read."""
         self._client._unsubscribe(self._box)

@@ -24,7 +24,7 @@ _Refusing = Callable[[int, str], Answered]
 _Reading = Callable[[bytes], Any]
 
 
-class MiniTalk:
+class MiniConversation:
     """One connection."""
 
     def __init__(self) -> None:

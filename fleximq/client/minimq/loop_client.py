@@ -11,11 +11,11 @@ from itertools import islice
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ClientError, ConnectionLost, ProduceFailed
 from fleximq.client.loops.interfaces import Loop
-from fleximq.client.minimq.conversation import MiniTalk
+from fleximq.client.minimq.conversation import MiniConversation
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import IDLE, Link
-from fleximq.client.settings import PATIENCE, ClientSettings, State
+from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
+from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.values.urls import Url
 from fleximq.wire.minimq_message import MiniMessage
 
@@ -30,15 +30,15 @@ Message = MiniMessage
 Function = Callable[[Message], str | None | Awaitable[str | None]]
 
 
-class AwaitedMini(Link):
+class LoopMiniClient(ReconnectingLink):
     """A connection to a broker in the MiniMQ dialect, made anew when it is lost."""
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
         super().__init__(loop, url, settings)
-        self._talk = MiniTalk()
+        self._conversation = MiniConversation()
         self._isUnacknowledged = False
         self._owed: list[str] = []
-        self._consumers: list[AwaitedConsumer] = []
+        self._consumers: list[LoopConsumer] = []
         self._served: set[str] = set()
         self._replyTo = f"reply.{uuid.uuid4().hex}"
         self._replies: dict[str, Pending[Message]] = {}
@@ -54,7 +54,7 @@ class AwaitedMini(Link):
         id: str | None = None,
         correlation_id: str = "",
         reply_to: str = "",
-        timeout: float | None = PATIENCE,
+        timeout: float | None = TIMEOUT,
     ) -> str:
         """Put a message into a queue, and return its id when it is safe; on disk, where the broker has a journal.
 
@@ -66,11 +66,11 @@ class AwaitedMini(Link):
         """
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
         await self.arrive(timeout)
-        data, pending = self._talk.produce(message)
+        data, pending = self._conversation.produce(message)
         await self.connection.sendPatiently(data)
         return await self.loop.wait(pending, timeout, "the answer to a PRODUCE")
 
-    async def produceMany(self, topic: str, contents: Iterable[str], timeout: float | None = PATIENCE) -> list[str]:
+    async def produce_many(self, topic: str, contents: Iterable[str], timeout: float | None = TIMEOUT) -> list[str]:
         """Put many messages into a queue, which is much quicker than one by one, and return their ids.
 
         :param timeout: seconds for each thousand of them.
@@ -82,7 +82,7 @@ class AwaitedMini(Link):
         left = iter(contents)
         while several := list(islice(left, _TOGETHER)):
             await self.arrive(timeout)
-            asked = [self._talk.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]
+            asked = [self._conversation.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]
             await self.connection.sendPatiently(b"".join(data for data, _ in asked))
             for _, pending in asked:
                 try:
@@ -94,7 +94,7 @@ class AwaitedMini(Link):
             raise failed[0]
         return ids
 
-    async def consume(self, topic: str, timeout: float | None = PATIENCE) -> Message | None:
+    async def consume(self, topic: str, timeout: float | None = TIMEOUT) -> Message | None:
         """Return a message of a queue, or None if it is empty; :meth:`ack` it, or after a while it is there again.
 
         :raises ConsumeFailed: the broker refused.
@@ -102,11 +102,11 @@ class AwaitedMini(Link):
         :raises TimeoutError: there was no answer in so many seconds; likewise.
         """
         await self.arrive(timeout)
-        data, pending = self._talk.consume(topic)
+        data, pending = self._conversation.consume(topic)
         self.connection.send(data)
         return await self.loop.wait(pending, timeout, "the answer to a CONSUME")
 
-    def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "AwaitedConsumer":
+    def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "LoopConsumer":
         """Return what iterates over the messages of a queue, and acknowledges each when the next is asked for.
 
         :param prefetch: how many are fetched at once. More than one is quicker, but what one consumer has fetched, no
@@ -114,7 +114,7 @@ class AwaitedMini(Link):
         :param idle: the pauses while there is nothing.
         """
         self.checkOpen()
-        consumer = AwaitedConsumer(self, topic, prefetch, idle)
+        consumer = LoopConsumer(self, topic, prefetch, idle)
         self._consumers.append(consumer)
         return consumer
 
@@ -130,7 +130,7 @@ class AwaitedMini(Link):
             message = message.id
         self.acknowledge([message])
 
-    async def request(self, topic: str, content: str, timeout: float | None = PATIENCE) -> str:
+    async def request(self, topic: str, content: str, timeout: float | None = TIMEOUT) -> str:
         """Ask whoever serves a topic, and return the content of the answer.
 
         The answer comes to a queue of this client's own. A connection that is lost meanwhile, and made again, does no
@@ -163,17 +163,17 @@ class AwaitedMini(Link):
         self._served.add(topic)
         self.loop.start(self._serve(consumer, function))
 
-    async def ping(self, timeout: float | None = PATIENCE) -> float:
+    async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
         await self.arrive(timeout)
         begun = time.perf_counter()
         self._isUnacknowledged = False
-        data, pending = self._talk.ping()
+        data, pending = self._conversation.ping()
         self.connection.send(data)
         await self.loop.wait(pending, timeout, "the answer to a PING")
         return time.perf_counter() - begun
 
-    async def close(self, timeout: float | None = PATIENCE) -> None:
+    async def close(self, timeout: float | None = TIMEOUT) -> None:
         """See that all ACKs have arrived, and end the connection; iterations end.
 
         It is ended in any case; a second time nothing happens.
@@ -194,19 +194,19 @@ class AwaitedMini(Link):
         """Say that these are done, now or when there is a connection again."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
-            self.connection.send(b"".join(map(self._talk.ack, ids)))
+            self.connection.send(b"".join(map(self._conversation.ack, ids)))
         else:
             self._owed += ids
 
     async def fetch(self, topic: str, most: int) -> list[Message]:
         """Ask for so many messages at once, and return what there is."""
-        asked = [self._talk.consume(topic) for _ in range(most)]
+        asked = [self._conversation.consume(topic) for _ in range(most)]
         self.connection.send(b"".join(data for data, _ in asked))
         # Answers come in order: when the last is there, all are.
         await self.loop.wait(asked[-1][1], None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
 
-    async def _serve(self, consumer: "AwaitedConsumer", function: Function) -> None:
+    async def _serve(self, consumer: "LoopConsumer", function: Function) -> None:
         with suppress(ConnectionLost):
             while (message := await self._toServe(consumer)) is not None:
                 try:
@@ -221,7 +221,7 @@ class AwaitedMini(Link):
                     _log.exception("The service of %s failed", consumer.topic)
                     consumer.leave(message)
 
-    async def _toServe(self, consumer: "AwaitedConsumer") -> Message | None:
+    async def _toServe(self, consumer: "LoopConsumer") -> Message | None:
         try:
             return await consumer.next()
         except ConnectionLost:
@@ -290,8 +290,8 @@ class AwaitedMini(Link):
     # -- the connection ----------------------------------------------------------------------------
 
     async def _greet(self) -> None:
-        self._talk = MiniTalk()
-        data, pending = self._talk.ping()
+        self._conversation = MiniConversation()
+        data, pending = self._conversation.ping()
         self.connection.send(data)
         await self.loop.wait(pending, self.settings.timeout, "")
 
@@ -301,10 +301,10 @@ class AwaitedMini(Link):
             self.acknowledge(owed)
 
     def _hear(self, data: bytes) -> None:
-        self._talk.received(data)
+        self._conversation.received(data)
 
     def _probe(self) -> None:
-        self.connection.send(self._talk.ping()[0])
+        self.connection.send(self._conversation.ping()[0])
 
     def _forget(self, lost: ConnectionLost) -> None:
         if self.state is State.CLOSED:
@@ -312,16 +312,19 @@ class AwaitedMini(Link):
             for each in self._consumers:
                 each.ended(why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why)))
             self._failReplies(lost)
-        self._talk.lost(lost)
+        self._conversation.lost(lost)
 
 
-class AwaitedConsumer(Pulled[Message]):
+class LoopConsumer(Pulled[Message]):
     """The messages of a queue: iterate over it, or take one by one. What was fetched is in nobody else's hands."""
 
-    def __init__(self, client: AwaitedMini, topic: str, prefetch: int, idle: Backoff) -> None:
+    def __init__(self, client: LoopMiniClient, topic: str, prefetch: int, idle: Backoff) -> None:
         super().__init__(client, prefetch, idle)
         self._client = client
         self.topic = topic
+
+    def __repr__(self) -> str:
+        return f"<Consumer of {self.topic}, {self.waiting} waiting>"
 
     async def _fetch(self, most: int) -> int:
         came = await self._client.fetch(self.topic, most)

@@ -1,4 +1,4 @@
-"""The MiniMQ client for programs on Twisted: Deferreds, async iteration, and the reactor that it is given.
+"""The MiniMQ client for programs on Twisted: Deferreds and asynchronous iteration.
 
 ::
 
@@ -7,39 +7,62 @@
 """
 
 from collections.abc import Iterable
-from typing import Any, Unpack
+from ssl import SSLContext
+from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.loops.deferred import DeferredClient
 from fleximq.client.loops.reactor import ReactorLoop
-from fleximq.client.minimq.loop_client import AwaitedConsumer, AwaitedMini, Function, Message
+from fleximq.client.minimq.loop_client import Function, LoopConsumer, LoopMiniClient, Message
 from fleximq.client.queues.deferred import DeferredPulled
-from fleximq.client.queues.reconnecting_link import IDLE, QueueWishes
-from fleximq.client.settings import PATIENCE, ClientSettings
+from fleximq.client.queues.reconnecting_link import IDLE
+from fleximq.client.settings import (
+    BACKOFF,
+    BUFFER_BYTES,
+    KEEP_ALIVE,
+    TIMEOUT,
+    ClientSettings,
+    Tls,
+    Watcher,
+)
 from fleximq.values.urls import Url
 
-__all__ = ["Client", "ConsumeFailed", "Consumer", "Message", "ProduceFailed", "connect"]
+__all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed", "connect"]
 
 
-def connect(reactor: Any, url: str = "tcp://localhost:7890", **wishes: Unpack[QueueWishes]) -> "Deferred[Client]":
-    """Connect; close the client in the end, or use it in ``async with``.
+def connect(
+    reactor: Any,
+    url: str = "tcp://localhost:7890",
+    *,
+    timeout: float = TIMEOUT,
+    tls: Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
+    reconnect: Backoff | None = BACKOFF,
+    buffer: int = BUFFER_BYTES,
+    keep_alive: float | None = KEEP_ALIVE,
+    on_state: Watcher | None = None,
+) -> "Deferred[MiniClient]":
+    """Connect. Close the client at the end, or use it in ``async with``.
 
-    Parameters and errors as :func:`fleximq.client.minimq.blocking.connect`; the errors come in the Deferred.
+    Parameters and errors as :func:`fleximq.client.minimq.blocking.connect`; the errors are in the Deferred.
     """
 
-    async def opened() -> Client:
-        return Client(await AwaitedMini(ReactorLoop(reactor), Url.parse(url), ClientSettings(**wishes)).open())
+    async def opened() -> MiniClient:
+        settings = ClientSettings(
+            timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
+        )
+        return MiniClient(await LoopMiniClient(ReactorLoop(reactor), Url.parse(url), settings).open())
 
     return Deferred.fromCoroutine(opened())
 
 
-class Client(DeferredClient[AwaitedMini]):
-    """A connection to a broker, made by :func:`connect`, and made anew when it is lost.
+class MiniClient(DeferredClient[LoopMiniClient]):
+    """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    Parameters and errors are those of :class:`~fleximq.client.minimq.loop_client.AwaitedMini`; errors come in the
+    Parameters and errors are those of :class:`~fleximq.client.minimq.loop_client.LoopMiniClient`; errors are in the
     Deferreds.
     """
 
@@ -50,58 +73,62 @@ class Client(DeferredClient[AwaitedMini]):
         id: str | None = None,
         correlation_id: str = "",
         reply_to: str = "",
-        timeout: float | None = PATIENCE,
+        timeout: float | None = TIMEOUT,
     ) -> "Deferred[str]":
-        """Put a message into a queue, and fire with its id when it is safe.
+        """Put a message into a queue, and fire with its id when the broker has confirmed it.
 
-        Errors as :meth:`fleximq.client.minimq.blocking.Client.produce`.
+        Errors as :meth:`fleximq.client.minimq.blocking.MiniClient.produce`.
         """
         return Deferred.fromCoroutine(self._inner.produce(topic, content, id, correlation_id, reply_to, timeout))
 
-    def produceMany(
-        self, topic: str, contents: Iterable[str], timeout: float | None = PATIENCE
+    def produce_many(
+        self, topic: str, contents: Iterable[str], timeout: float | None = TIMEOUT
     ) -> "Deferred[list[str]]":
-        """Put many messages into a queue, which is much quicker than one by one, and fire with their ids."""
-        return Deferred.fromCoroutine(self._inner.produceMany(topic, contents, timeout))
+        """Put several messages into a queue at once, several times as fast as single ones; fire with their ids."""
+        return Deferred.fromCoroutine(self._inner.produce_many(topic, contents, timeout))
 
-    def consume(self, topic: str, timeout: float | None = PATIENCE) -> "Deferred[Message | None]":
-        """Fire with a message of a queue, or None if it is empty; :meth:`ack` it, or after a while it is there again.
+    def consume(self, topic: str, timeout: float | None = TIMEOUT) -> "Deferred[Message | None]":
+        """Fire with a message of a queue, or None if it is empty. Without an :meth:`ack` it returns to the queue.
 
-        Errors as :meth:`fleximq.client.minimq.blocking.Client.consume`.
+        Errors as :meth:`fleximq.client.minimq.blocking.MiniClient.consume`.
         """
         return Deferred.fromCoroutine(self._inner.consume(topic, timeout))
 
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "Consumer":
-        """Return what iterates over the messages of a queue, and acknowledges each when the next is asked for."""
+        """Return an iterator over a queue that acknowledges each message when the next one is requested."""
         return Consumer(self._inner.consumer(topic, prefetch, idle))
 
     def ack(self, message: Message | str) -> None:
-        """Say that a message, or the one with this id, is done; there is no answer."""
+        """Acknowledge a message, or the message with this id; the broker does not answer."""
         self._inner.ack(message)
 
-    def request(self, topic: str, content: str, timeout: float | None = PATIENCE) -> "Deferred[str]":
-        """Ask whoever serves a topic, and fire with the content of the answer.
+    def request(self, topic: str, content: str, timeout: float | None = TIMEOUT) -> "Deferred[str]":
+        """Send a request to the services of a topic, and fire with the content of the answer.
 
-        Errors as :meth:`fleximq.client.minimq.blocking.Client.request`.
+        Errors as :meth:`fleximq.client.minimq.blocking.MiniClient.request`.
         """
         return Deferred.fromCoroutine(self._inner.request(topic, content, timeout))
 
     def serve(self, topic: str, function: Function) -> None:
-        """Answer the messages of a queue, one after the other, with what a function returns for each.
+        """Answer the messages of a queue one after the other, each with the result of a function.
 
-        It may return a Deferred or a coroutine. What it raises is logged, and the message comes again after a while.
+        The function may return a Deferred or a coroutine. If it fails, the error is logged, and the message returns to
+        the queue later.
 
-        :raises ValueError: the topic is served already.
+        :raises ValueError: the topic is already served.
         """
         self._inner.serve(topic, function)
 
 
-class Consumer(DeferredPulled[AwaitedConsumer, Message]):
-    """The messages of a queue: iterate over it, or take one by one.
+class Consumer(DeferredPulled[LoopConsumer, Message]):
+    """The messages of a queue: iterate over it, or call :meth:`next`.
 
-    A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
-    leaves the loop early has not acknowledged the last one: it comes again after a while.
+    A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, its
+    last message is not acknowledged and returns to the queue later.
     """
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def topic(self) -> str:
@@ -109,9 +136,9 @@ class Consumer(DeferredPulled[AwaitedConsumer, Message]):
         return self._inner.topic
 
     def ack(self, message: Message) -> None:
-        """Acknowledge a message now, instead of when the next one is asked for."""
+        """Acknowledge a message now instead of on the next :meth:`next`."""
         self._inner.ack(message)
 
     def leave(self, message: Message) -> None:
-        """Do not acknowledge a message that was taken: it comes again."""
+        """Do not acknowledge a message; it returns to the queue later."""
         self._inner.leave(message)

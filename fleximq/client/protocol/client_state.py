@@ -1,8 +1,7 @@
-"""What a client owes and is owed, over all its connections, without any I/O: who waits for what, and what goes on
-when a connection is lost and another one made.
+"""The state of a client across all its connections, without I/O: pending answers, subscriptions, buffered messages.
 
-Every form of the client has one. It gives the ledger what it hears, and gets told what to send by itself (``owe``);
-what the program asks for is turned into bytes here, and sent by the form. The ledger is used by one thread at a time.
+Every form of the client has one :class:`ClientState`. The form passes received bytes in and sends the bytes that the
+state returns; frames that the state sends on its own go through ``owe``. Use it from one thread at a time.
 """
 
 from collections import deque
@@ -29,11 +28,10 @@ from fleximq.client.events import (
     Refusal,
     Reply,
     Request,
-    unpacked,
-    wordsOf,
 )
+from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import BROKER, Conversation, packed
+from fleximq.client.protocol.conversation import BROKER, Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
 from fleximq.client.protocol.loss_accounts import Account, Accounts, Holder, OfThread
 from fleximq.client.protocol.refusals import Refusals
@@ -53,6 +51,9 @@ _INTERVALS = 3
 _EACH = 64
 
 
+_NO_FIELDS: Mapping[str, Any] = {}
+
+
 class Subscribing(NamedTuple):
     """A subscription that was asked for: what to send, where it will come, and the PINGs in front of and behind it."""
 
@@ -62,7 +63,7 @@ class Subscribing(NamedTuple):
     after: Pending[Refusals]
 
 
-class Ledger:
+class ClientState:
     """The accounts of one client.
 
     ``state`` is None until it has joined for the first time. ``accounts`` say who has sent what may not be done yet.
@@ -382,7 +383,7 @@ class Ledger:
         :raises RequestFailed: it is an error.
         """
         if reply.status >= FIRST_ERROR:
-            raise RequestFailed(reply.status, wordsOf(reply.payload), path, bytes(reply.payload))
+            raise RequestFailed(reply.status, errorText(reply.payload), path, bytes(reply.payload))
         return reply.payload
 
     def answer(self, to: Request, value: object) -> bytes:
@@ -455,15 +456,31 @@ class Ledger:
             self._refusals.add(event)
 
 
-def publicationOf(topic: str, payload: bytes, keys: Mapping[str, Any]) -> Maker:
-    """Return what makes a PUB.
+def headerFields(
+    key: str | bytes | None,
+    message_id: str | None,
+    correlation_id: str | None,
+    reply_to: str | None,
+    headers: Mapping[str, Any] | None,
+) -> Mapping[str, Any]:
+    """Return the header fields of a publication besides its topic.
 
-    :raises TypeError: there is a further ``topic`` among the keys.
+    :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
     """
-    if keys:
-        if "topic" in keys:
-            raise TypeError("a publication has one topic, which is the first argument")
-        return lambda said: said.publication(topic, payload, keys)
+    if headers is None and key is message_id is correlation_id is reply_to is None:
+        return _NO_FIELDS
+    named = {"key": key, "message_id": message_id, "correlation_id": correlation_id, "reply_to": reply_to}
+    fields = {name: value for name, value in named.items() if value is not None}
+    clash = {"topic", *fields} & (headers or {}).keys()
+    if clash:
+        raise ValueError(f"headers must not contain {', '.join(sorted(clash))}, which is given as an argument")
+    return fields | dict(headers or {})
+
+
+def publicationOf(topic: str, payload: bytes, fields: Mapping[str, Any]) -> Maker:
+    """Return a function that makes the PUB frame."""
+    if fields:
+        return lambda said: said.publication(topic, payload, fields)
     return lambda said: said.publication(topic, payload)
 
 
@@ -496,6 +513,6 @@ def _publications(topic: str, payloads: list[bytes], areBinary: bool) -> Maker:
     return lambda said: said.publications(topic, payloads, areBinary)
 
 
-def passes(error: Exception) -> bool:
+def isTransient(error: Exception) -> bool:
     """Tell whether another attempt to connect may succeed where one has failed with this error."""
     return not isinstance(error, Untrusted) and not (isinstance(error, JoinRefused) and error.status in _FINAL)

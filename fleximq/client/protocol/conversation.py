@@ -10,9 +10,7 @@ A conversation inside a WebSocket, and which conversation a URL asks for.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
-from typing import Any
-
-import msgpack
+from typing import Any, TypeVar
 
 from fleximq.client.events import (
     Delivery,
@@ -24,10 +22,8 @@ from fleximq.client.events import (
     Refusal,
     Reply,
     Request,
-    readBy,
-    unpacked,
-    wordsOf,
 )
+from fleximq.client.payloads import errorText, unpacked
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 from fleximq.status import Status
 from fleximq.values.urls import USUAL_PORTS, Url
@@ -42,10 +38,6 @@ BROKER = 1
 _HEADS = 1024
 #: The payloads of answers that are longer are not copied out of what came.
 _LARGE = 64 * KIBIBYTE
-#: Values of these types are packed by one packer for all threads: nothing of Python's runs meanwhile, so that no other
-#: thread can get in between, and a packer for each would take three times as long. It keeps room for the largest one.
-_PLAIN, _SIZED = frozenset({int, float, bool, type(None)}), frozenset({bytes, str})
-_pack: Callable[[object], bytes] = msgpack.Packer(datetime=True).pack
 #: A payload's length stands in front of it.
 _LENGTH_BYTES = 8
 
@@ -63,9 +55,9 @@ class Conversation:
     def __init__(self, limit: int = 1024 * MEBIBYTE, unpack: Callable[[bytes], Any] = unpacked) -> None:
         self.id = 0
         self.due: list[bytes] = []
-        self._delivery = readBy(unpack, Delivery)
-        self._request = readBy(unpack, Request)
-        self._notification = readBy(unpack, Notification)
+        self._delivery = _decodedBy(unpack, Delivery)
+        self._request = _decodedBy(unpack, Request)
+        self._notification = _decodedBy(unpack, Notification)
         # The broker puts an offset into headers of any allowed length, and ids of other dialects.
         self._scanner = FlexiScanner(limit, header=limit)
         self._heads: dict[str, bytes] = {}
@@ -220,6 +212,16 @@ class Conversation:
         return _refusal(header, bytes(payload)) if sender == BROKER and reportsError(header) else None
 
 
+_Kind = TypeVar("_Kind", Delivery, Request, Notification)
+
+
+def _decodedBy(unpack: Callable[[bytes], Any], kind: type[_Kind]) -> type[_Kind]:
+    """Return this kind of event with a ``value`` that ``unpack`` decodes."""
+    if unpack is unpacked:
+        return kind
+    return type(kind.__name__, (kind,), {"__slots__": (), "value": property(lambda self: unpack(self.payload))})
+
+
 class _Heads(dict[int, bytes]):
     """What stands in front of the payload of a publication, by its size."""
 
@@ -242,32 +244,13 @@ def _binaryHead(size: int) -> bytes:
     raise ValueError(f"{size} bytes are more than MessagePack can hold in one value")
 
 
-class Packed(bytes):
-    """A payload as it is to be sent: MessagePack already, or whatever else its subscribers can read."""
-
-
-def packed(value: object) -> bytes:
-    """Return the payload for a value; a :class:`Packed` one stays as it is.
-
-    :raises TypeError: MessagePack has no such values.
-    :raises ValueError: MessagePack cannot hold this one: a text that is no UTF-8, a time without a zone.
-    :raises OverflowError: a number has more than 64 bits.
-    """
-    kind = type(value)
-    if kind in _PLAIN or (kind in _SIZED and len(value) <= _LARGE):  # type: ignore[arg-type]
-        return _pack(value)
-    if kind is Packed:
-        return value  # type: ignore[return-value]
-    return msgpack.packb(value, datetime=True)  # type: ignore[no-any-return]
-
-
 def _status(header: Mapping[str, Any]) -> int:
     status = header.get("status")
     return status if isinstance(status, int) else int(Status.OK)
 
 
 def _refusal(header: Mapping[str, Any], payload: bytes) -> Refusal:
-    return Refusal(_status(header), wordsOf(payload), peekPath(header), payload)
+    return Refusal(_status(header), errorText(payload), peekPath(header), payload)
 
 
 def _timestamp(header: Mapping[str, Any]) -> int | None:

@@ -13,12 +13,11 @@ from typing import Any
 
 from fleximq.client.errors import Answered, ClientError, Overrun, SubscribeFailed
 from fleximq.client.events import Delivery, Notification, Refusal
-from fleximq.limits import GIBIBYTE, MEBIBYTE
+from fleximq.client.settings import PREFETCH_BYTES
+from fleximq.limits import GIBIBYTE
 from fleximq.status import Status
 from fleximq.values.patterns import anyOf
 
-#: While more bytes than this wait to be taken, nobody should read who does not need to.
-FULL = 64 * MEBIBYTE
 #: A subscription is ended when more bytes than this wait for it.
 MOST = GIBIBYTE
 #: About what a delivery costs in memory besides its payload.
@@ -64,7 +63,7 @@ class Inbox:
     :param most: the most bytes that may wait in one box.
     """
 
-    def __init__(self, relieved: Callable[[], None], full: int = FULL, most: int = MOST) -> None:
+    def __init__(self, relieved: Callable[[], None], full: int = PREFETCH_BYTES, most: int = MOST) -> None:
         self.held = 0
         self._relieved = relieved
         self._full = full

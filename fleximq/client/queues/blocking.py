@@ -1,61 +1,165 @@
-"""What the blocking clients of queueing dialects have in common: faces of what a thread does."""
+"""What the blocking clients of queueing dialects have in common: faces of what a thread does.
 
+Lets programs that wait use what was written for an event loop: one loop in a thread of its own for the process.
+
+It begins with the first client and goes on until the process ends; after a fork the child has one of its own.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
-from fleximq.client.contexts import Leaving
+from fleximq.client.contexts import ClosedOnExit
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.loops.asyncio_loop import AsyncioLoop
+from fleximq.client.loops.interfaces import Loop
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import Link
-from fleximq.client.queues.thread import theThread
-from fleximq.client.settings import PATIENCE, State
+from fleximq.client.queues.reconnecting_link import ReconnectingLink
+from fleximq.client.settings import TIMEOUT, State
 
-L = TypeVar("L", bound=Link)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class LoopThread:
+    """A loop in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._pid = os.getpid()
+        self.loop: Loop = AsyncioLoop(self._loop)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fleximq-queues", daemon=True)
+        self._thread.start()
+
+    @property
+    def isMine(self) -> bool:
+        """Whether it runs in this process, and not in the one that this was forked from."""
+        return self._pid == os.getpid()
+
+    def run(
+        self,
+        function: Callable[Arguments, Coroutine[Any, Any, Result]],
+        *arguments: Arguments.args,
+        **more: Arguments.kwargs,
+    ) -> Result:
+        """Run a coroutine function in the loop, and return its result; if the wait is interrupted, it is ended.
+
+        :raises ConnectionLost: the client was made by the process that this one was forked from.
+        :raises RuntimeError: the loop's own thread, in which callbacks run, must not wait for itself.
+        """
+        if not self.isMine:
+            raise ConnectionLost("the client belongs to the process that this one was forked from")
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a callback must not wait for the client: do that in another thread")
+        future = asyncio.run_coroutine_threadsafe(function(*arguments, **more), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(
+        self, function: Callable[Arguments, Result], *arguments: Arguments.args, **more: Arguments.kwargs
+    ) -> Result:
+        """Call a function in the loop, and return its result; errors as :meth:`run`."""
+
+        async def called() -> Result:
+            return function(*arguments, **more)
+
+        return self.run(called)
+
+
+_lock = threading.Lock()
+_current: LoopThread | None = None
+
+
+def loopThread() -> LoopThread:
+    """Return this process's own."""
+    global _current
+    with _lock:
+        if _current is None or not _current.isMine:
+            _current = LoopThread()
+        return _current
+
+
+async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:
+    """Call a function in a thread of its own, and return its result."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+
+    def settle(set: Callable[[Any], None], value: Any) -> None:
+        if not future.done():
+            set(value)
+
+    def work() -> None:
+        try:
+            told = (future.set_result, function(argument))
+        except Exception as error:
+            told = (future.set_exception, error)  # type: ignore[assignment]
+        loop.call_soon_threadsafe(settle, *told)
+
+    threading.Thread(target=work, name="fleximq-serving", daemon=True).start()
+    return await future
+
+
+L = TypeVar("L", bound=ReconnectingLink)
 P = TypeVar("P", bound=Pulled[Any])
 T = TypeVar("T")
 
 
-class WaitingClient(Leaving, Generic[L]):
+class BlockingQueueClient(ClosedOnExit, Generic[L]):
     """A connection to a broker."""
 
     def __init__(self, inner: L) -> None:
         self._inner = inner
-        self._thread = theThread()
+        self._thread = loopThread()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {self.url}, {self.state.value}>"
+
+    @property
+    def url(self) -> str:
+        """The broker's URL without its query, which may contain a secret."""
+        return self._inner.url
 
     @property
     def state(self) -> State:
-        """Where the client stands."""
+        """The state of the connection."""
         return self._inner.state
 
-    def ping(self, timeout: float | None = PATIENCE) -> float:
-        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
+    def ping(self, timeout: float | None = TIMEOUT) -> float:
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
         return self._thread.run(self._inner.ping, timeout)
 
-    def close(self, timeout: float | None = PATIENCE) -> None:
-        """See that all that was sent is done, ACKs included, and end the connection; iterations end."""
+    def close(self, timeout: float | None = TIMEOUT) -> None:
+        """Flush messages and ACKs, and end the connection; iterations end."""
         self._thread.run(self._inner.close, timeout)
 
-    def hangUp(self) -> None:
+    def hang_up(self) -> None:
         """End the connection at once, without a flush."""
-        self._thread.call(self._inner.hangUp)
+        self._thread.call(self._inner.hang_up)
 
 
-class WaitingPulled(Generic[P, T]):
-    """What comes from a queue: iterate over it, or take one by one."""
+class BlockingPulled(Generic[P, T]):
+    """The messages of a queue: iterate over it, or call :meth:`next`."""
 
     def __init__(self, inner: P) -> None:
         self._inner = inner
-        self._thread = theThread()
+        self._thread = loopThread()
 
     @property
     def waiting(self) -> int:
-        """How many messages were fetched and not taken."""
+        """The number of fetched messages that are unread."""
         return self._inner.waiting
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -63,9 +167,9 @@ class WaitingPulled(Generic[P, T]):
         return self
 
     def __next__(self) -> T:
-        """Return the next message, waiting as long as it takes; the iteration ends when this or the client is closed.
+        """Return the next message, waiting without a limit; the iteration ends when this or the client is closed.
 
-        Raises what :meth:`next` raises.
+        Raises the errors of :meth:`next`.
         """
         message = self.next()
         if message is None:
@@ -73,19 +177,19 @@ class WaitingPulled(Generic[P, T]):
         return message
 
     def next(self, timeout: float | None = None) -> T | None:
-        """Acknowledge what was taken before, and return the next message; None if none came, or if this was closed.
+        """Acknowledge the previous messages, and return the next one; None if there is none, or this is closed.
 
-        :param timeout: seconds; with 0 the broker is asked once. None: wait as long as it takes.
-        :raises ConnectionLost: the connection ended, and there will be none.
+        :param timeout: seconds; with 0 the broker is asked once. None: no limit.
+        :raises ConnectionLost: the connection ended, and the client will not reconnect.
         :raises SubscribeFailed: or ConsumeFailed: the broker refuses, or does not know the subscription.
         """
         found: T | None = self._thread.run(self._inner.next, timeout)
         return found
 
-    def nextMany(self, most: int, timeout: float | None = None) -> list[T]:
-        """Return up to ``most`` messages, at least one; they are acknowledged together. Otherwise as :meth:`next`."""
-        return self._thread.run(self._inner.nextMany, most, timeout)
+    def next_many(self, most: int, timeout: float | None = None) -> list[T]:
+        """Return 1 to ``most`` messages, which are acknowledged together. Otherwise as :meth:`next`."""
+        return self._thread.run(self._inner.next_many, most, timeout)
 
     def close(self) -> None:
-        """Fetch no more; what was fetched before can still be taken."""
+        """Fetch no more messages; those already fetched can still be read."""
         self._thread.call(self._inner.close)

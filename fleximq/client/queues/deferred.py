@@ -1,4 +1,4 @@
-"""What the clients of queueing dialects for programs on Twisted have in common."""
+"""Wrapper that returns Deferreds, shared by the BlipMQ and MiniMQ clients for Twisted."""
 
 from typing import Any, Generic, TypeVar
 
@@ -11,16 +11,16 @@ P = TypeVar("P", bound=Pulled[Any])
 T = TypeVar("T")
 
 
-class DeferredPulled(DeferredSubscription[P], Generic[P, T]):
-    """What comes from a queue: iterate over it, or take one by one."""
+class DeferredPulled(DeferredSubscription[P, T], Generic[P, T]):
+    """The messages of a queue: iterate over it, or call :meth:`next`."""
 
     def next(self, timeout: float | None = None) -> "Deferred[T | None]":
-        """Acknowledge what was taken before, and fire with the next message; None if none came, or if this was closed.
+        """Acknowledge the previous messages, and fire with the next one; None if there is none, or this is closed.
 
-        Errors as :meth:`fleximq.client.queues.blocking.WaitingPulled.next`.
+        Errors as :meth:`fleximq.client.queues.blocking.BlockingPulled.next`.
         """
-        return Deferred.fromCoroutine(self._inner.next(timeout))
+        return super().next(timeout)
 
-    def nextMany(self, most: int, timeout: float | None = None) -> "Deferred[list[T]]":
-        """Fire with up to ``most`` messages, at least one; acknowledged together. Otherwise as :meth:`next`."""
-        return Deferred.fromCoroutine(self._inner.nextMany(most, timeout))
+    def next_many(self, most: int, timeout: float | None = None) -> "Deferred[list[T]]":
+        """Fire with 1 to ``most`` messages, which are acknowledged together. Otherwise as :meth:`next`."""
+        return Deferred.fromCoroutine(self._inner.next_many(most, timeout))

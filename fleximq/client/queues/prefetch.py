@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import TypeVar
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.contexts import Iterating
+from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ClientError, ConnectionLost
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.queues.reconnecting_link import Link
+from fleximq.client.queues.reconnecting_link import ReconnectingLink
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("fleximq.client.queues.pulling")
 T = TypeVar("T")
 
 
-class Pulled(Iterating[T]):
+class Pulled(MessageIterator[T]):
     """What comes from a queue: iterate over it, or take one by one.
 
     A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
@@ -35,7 +35,7 @@ class Pulled(Iterating[T]):
     :raises SettingError: ``prefetch`` is below 1.
     """
 
-    def __init__(self, link: Link, prefetch: int, idle: Backoff) -> None:
+    def __init__(self, link: ReconnectingLink, prefetch: int, idle: Backoff) -> None:
         if prefetch < 1:
             raise SettingError(f"prefetch is {prefetch}, but must be at least 1")
         self._link = link
@@ -63,10 +63,10 @@ class Pulled(Iterating[T]):
         :raises ConnectionLost: the connection ended, and there will be none.
         :raises SubscribeFailed: or ConsumeFailed: the broker refuses.
         """
-        found = await self.nextMany(1, timeout)
+        found = await self.next_many(1, timeout)
         return found[0] if found else None
 
-    async def nextMany(self, most: int, timeout: float | None = None) -> list[T]:
+    async def next_many(self, most: int, timeout: float | None = None) -> list[T]:
         """Return at least one message, and up to ``most`` of those that were fetched; otherwise as :meth:`next`.
 
         They are acknowledged together when more are asked for.

@@ -8,15 +8,15 @@ What a client of a queueing dialect may be told when it connects.
 import logging
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import Any, Self, TypedDict
+from typing import Self
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.loops.connection import Connection
 from fleximq.client.loops.interfaces import Cancellable, Loop
-from fleximq.client.protocol.client_state import passes
+from fleximq.client.protocol.client_state import isTransient
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.settings import PATIENCE, ClientSettings, State, Watcher
+from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.sockets import checkTls
 from fleximq.errors import BrokerError, SettingError
 from fleximq.values.urls import Url
@@ -26,18 +26,7 @@ IDLE = Backoff(first=0.005, most=0.5, factor=2.0, jitter=0.25)
 _SCHEMES = ("tcp", "tls", "ipc")
 
 
-class QueueWishes(TypedDict, total=False):
-    """Keyword arguments of ``connect``, those of :class:`~fleximq.client.settings.ClientSettings` that apply here."""
-
-    timeout: float
-    tls: Any
-    reconnect: Backoff | None
-    buffer: int
-    keepAlive: float | None
-    onState: Watcher | None
-
-
-def checkPlace(url: Url, settings: ClientSettings) -> None:
+def checkUrl(url: Url, settings: ClientSettings) -> None:
     """See that these dialects can be spoken there.
 
     :raises SettingError: otherwise.
@@ -52,14 +41,14 @@ _log = logging.getLogger("fleximq.client.queues.link")
 _IN_VAIN = 3
 
 
-class Link(ABC):
+class ReconnectingLink(ABC):
     """A connection to a broker.
 
     :raises SettingError: the dialect is not spoken at such URLs.
     """
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
-        checkPlace(url, settings)
+        checkUrl(url, settings)
         self.loop = loop
         self.settings = settings
         self._url = url
@@ -86,22 +75,27 @@ class Link(ABC):
         return self
 
     @property
+    def url(self) -> str:
+        """The broker's URL."""
+        return self._url.withoutQuery
+
+    @property
     def state(self) -> State:
         """Where the client stands."""
         return self._state or State.AWAY
 
-    def hangUp(self) -> None:
+    def hang_up(self) -> None:
         """End the connection at once, without a flush."""
         self._end(None)
 
     # -- what a dialect does -----------------------------------------------------------------------
 
     @abstractmethod
-    async def ping(self, timeout: float | None = PATIENCE) -> float:
+    async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
 
     @abstractmethod
-    async def close(self, timeout: float | None = PATIENCE) -> None:
+    async def close(self, timeout: float | None = TIMEOUT) -> None:
         """See that what was sent is done, and end the connection; iterations end."""
 
     @abstractmethod
@@ -176,12 +170,12 @@ class Link(ABC):
         self._become(State.JOINED, None)
         self._arrived()
         self._settleArrivals(None)
-        if self._ticking is None and self.settings.keepAlive is not None:
-            self._ticking = self.loop.later(self.settings.keepAlive, self._tick)
+        if self._ticking is None and self.settings.keep_alive is not None:
+            self._ticking = self.loop.later(self.settings.keep_alive, self._tick)
 
     def _tick(self) -> None:
-        assert self.settings.keepAlive is not None
-        self._ticking = self.loop.later(self.settings.keepAlive, self._tick)
+        assert self.settings.keep_alive is not None
+        self._ticking = self.loop.later(self.settings.keep_alive, self._tick)
         if self._state is not State.JOINED:
             return
         if self._inVain >= _IN_VAIN:
@@ -228,7 +222,7 @@ class Link(ABC):
                 return
             except (ConnectionLost, JoinRefused) as error:
                 why = error
-                if not passes(error):
+                if not isTransient(error):
                     break
         self._end(why)
 
@@ -257,9 +251,9 @@ class Link(ABC):
 
     def _become(self, state: State, why: Exception | None) -> None:
         self._state = state
-        if self.settings.onState is not None:
+        if self.settings.on_state is not None:
             try:
-                self.settings.onState(state, why)
+                self.settings.on_state(state, why)
             except Exception:
                 _log.exception("A callback for states failed")
 

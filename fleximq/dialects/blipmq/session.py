@@ -104,9 +104,9 @@ class BlipSession(StreamSession):
         self._steps = _STEPS[phase]
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes buffered of an incomplete frame."""
-        return self._scanner.held
+        return self._scanner.buffered
 
     def received(self, data: bytes) -> None:
         """Process a read, run by run, until the outbox is full; called with b"" to continue."""

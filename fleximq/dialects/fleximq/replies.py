@@ -38,7 +38,7 @@ class FlexiReplies(StreamSession):
         super().__init__(context, outbox, address)
         self.form: IForm = FLEXI_FORM
         self.deliver = outbox.deliver
-        self.hear: Callable[[bytes], None] = outbox.deliver
+        self.receiveBroadcast: Callable[[bytes], None] = outbox.deliver
         self.forward: Callable[[bytes], None] = outbox.take
         outbox.cut = FLEXI_FORM.cut
         self.answers: Answers = Answers(outbox)
@@ -56,7 +56,7 @@ class FlexiReplies(StreamSession):
         self.form = LAYOUT_B_FORM
         self._shaped = toLayoutB
         self.forward = lambda frame: outbox.take(toLayoutB(frame))
-        self.hear = lambda frame: outbox.deliver(toLayoutB(frame))
+        self.receiveBroadcast = lambda frame: outbox.deliver(toLayoutB(frame))
         outbox.cut = LAYOUT_B_FORM.cut
 
     def _send(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
@@ -104,7 +104,7 @@ class FlexiReplies(StreamSession):
         return self._encoded(MessageType.REP, fields, payload)
 
     def _committed(self, topic: str, reason: str | None, places: Sequence[int], inOrder: bool = False) -> None:
-        """Report messages that the journal refused: before the PONG that awaits the commit, or in the order of answers."""
+        """Report messages refused by the journal: before the PONG that awaits the commit, or in the order of answers."""
         if reason is None:
             return
         error = NotRecorded(reason)

@@ -69,9 +69,9 @@ class FlexiSession(FlexiMessages):
         self._pendingRuns: Iterator[Span] = iter(())
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes buffered of an incomplete frame."""
-        return self._scanner.held
+        return self._scanner.buffered
 
     def received(self, data: bytes, pending: Iterator[Span] | None = None) -> None:
         """Process a read run by run, or instead the ``pending`` runs after a JOIN."""

@@ -48,9 +48,9 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         self._reads.clear()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes buffered of an incomplete line."""
-        return self._scanner.held
+        return self._scanner.buffered
 
     def lineReceived(self, line: bytes) -> None:
         """Pass one line, without its end, to the session."""

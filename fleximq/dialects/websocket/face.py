@@ -116,7 +116,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Process a read, then write once for each outbox that it filled."""
-        if self.session.state is ConnectionState.WAITING and not self.session.mayReceive(self.session.held):
+        if self.session.state is ConnectionState.WAITING and not self.session.mayReceive(self.session.buffered):
             return
         self.session.receivedAt = began = self._seconds()
         self.session.traffic.bytesIn += len(data)

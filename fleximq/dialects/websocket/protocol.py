@@ -201,7 +201,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
 
     def onMessageFrameBegin(self, length: int) -> None:
         """Refuse a frame on its length, before its payload arrives; a compressed one during inflation."""
-        if not self._isMessageCompressed and self._gathered.held + length > self._limit:
+        if not self._isMessageCompressed and self._gathered.buffered + length > self._limit:
             self._tooBig()
 
     def onMessageFrameData(self, payload: bytes) -> None:

@@ -133,13 +133,13 @@ class Files:
             os.close(descriptor)
 
 
-def wordsOf(error: OSError) -> str:
+def errorText(error: OSError) -> str:
     """Return the system's own words for an error, as the end of a sentence."""
     words = error.strerror or str(error)
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
 
 
-def readWhole(files: Files, path: str) -> bytes:
+def readFile(files: Files, path: str) -> bytes:
     """Return the bytes of a file.
 
     :raises OSError: it is not there, or cannot be read.
@@ -201,7 +201,7 @@ def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Se
     return []
 
 
-def putWhole(files: Files, folder: str, name: str, content: bytes) -> None:
+def replaceFile(files: Files, folder: str, name: str, content: bytes) -> None:
     """Make a small file, or replace one, so that after a power loss there is either the old or the new one."""
     path = f"{folder}/{name}"
     temporary = f"{path}.new"

@@ -4,14 +4,75 @@ One line of text: ``fleximq-journal``, the version of the format, 32 hexadecimal
 the CRC-32 of all before it as 8 more.
 
 One broker to a journal: the lock that the one which writes holds on DIR/lock.
+
+DIR/end: how far the journal goes, for other processes that read it while the broker writes.
+
+64 bytes that are mapped into memory, little-endian: magic ``FXJE0001`` 8s, turn u64, position u64, offset u64, time
+i64 (microseconds since 1970), 16 zero bytes, turn u64. Whoever reads takes the 64 bytes at once and tries again while
+the two turns differ or are odd. Position and offset are those behind the last record that is committed; the file says
+nothing about what a crash left, so a journal without a broker is read up to its last whole frame.
 """
 
 import re
 from collections.abc import Callable
+from struct import Struct
 from zlib import crc32
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, putWhole, readWhole, wordsOf
+from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile
+
+END = "end"
+BYTES = 64
+
+_END_MAGIC = b"FXJE0001"
+_WHOLE = Struct("<8sQQQq16xQ")
+_turn = Struct("<Q")
+_values = Struct("<QQq")
+_VALUES_AT, _FIRST_TURN_AT, _LAST_TURN_AT = 16, 8, 56
+
+
+class DurableEnd:
+    """The writing side; only the broker that holds the lock may have one.
+
+    :raises OSError: the file cannot be made.
+    """
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        descriptor = files.openLock(f"{folder}/{END}")
+        try:
+            if files.size(descriptor) != BYTES:
+                files.truncate(descriptor, BYTES)
+            self._memory = files.map(descriptor, BYTES)
+        finally:
+            files.close(descriptor)
+        self._turn = 0
+
+    def publish(self, position: int, offset: int, time: int) -> None:
+        """Say that all before this position and this offset is committed."""
+        memory = self._memory
+        turn = self._turn + 1
+        _turn.pack_into(memory, _FIRST_TURN_AT, turn)
+        _values.pack_into(memory, _VALUES_AT, position, offset, time)
+        turn += 1
+        _turn.pack_into(memory, _LAST_TURN_AT, turn)
+        memory[: _FIRST_TURN_AT + 8] = _END_MAGIC + _turn.pack(turn)
+        self._turn = turn
+
+    def close(self) -> None:
+        """Leave the file as it is."""
+        self._memory.close()
+
+
+def readEnd(content: bytes) -> tuple[int, int, int] | None:
+    """Return position, offset and time out of the 64 bytes; None if they are just being written, or none of ours."""
+    if len(content) != BYTES:
+        return None
+    magic, first, position, offset, time, last = _WHOLE.unpack(content)
+    if magic != _END_MAGIC or first != last or first % 2:
+        return None
+    return position, offset, time
+
 
 #: Its bytes mean nothing, only who has locked it.
 LOCK = "lock"
@@ -28,7 +89,7 @@ class Lock:
         try:
             self._descriptor = files.openLock(f"{folder}/{LOCK}")
         except OSError as error:
-            raise JournalError(f"the journal in {folder} cannot be written: {wordsOf(error)}") from error
+            raise JournalError(f"the journal in {folder} cannot be written: {errorText(error)}") from error
         if not self._taken(folder):
             files.close(self._descriptor)
             raise JournalError(f"the journal in {folder} is in use by another broker")
@@ -38,7 +99,7 @@ class Lock:
             return self._files.lock(self._descriptor)
         except OSError as error:
             self._files.close(self._descriptor)
-            raise JournalError(f"the journal in {folder} cannot be locked: {wordsOf(error)}") from error
+            raise JournalError(f"the journal in {folder} cannot be locked: {errorText(error)}") from error
 
     def release(self) -> None:
         """Give it back."""
@@ -68,7 +129,7 @@ def checkFolder(files: Files, folder: str) -> None:
             raise JournalError(f"{folder} is not a folder, so it cannot hold a journal")
         _checkNames(folder, files.names(folder))
     except OSError as error:
-        raise JournalError(f"the journal in {folder} cannot be opened: {wordsOf(error)}") from error
+        raise JournalError(f"the journal in {folder} cannot be opened: {errorText(error)}") from error
 
 
 def _checkNames(folder: str, names: list[str]) -> None:
@@ -91,9 +152,9 @@ def identify(files: Files, folder: str, randomHex: Callable[[int], str]) -> str:
             return readIdentity(files, folder)
         journal = randomHex(32)
         line = f"{_MAGIC} {VERSION} {journal} "
-        putWhole(files, folder, IDENTITY, f"{line}{crc32(line.encode()):08x}\n".encode())
+        replaceFile(files, folder, IDENTITY, f"{line}{crc32(line.encode()):08x}\n".encode())
     except OSError as error:
-        raise JournalError(f"the journal in {folder} cannot be opened: {wordsOf(error)}") from error
+        raise JournalError(f"the journal in {folder} cannot be opened: {errorText(error)}") from error
     return journal
 
 
@@ -103,7 +164,7 @@ def readIdentity(files: Files, folder: str) -> str:
     :raises JournalError: it is not ours, damaged, or of a newer version.
     :raises OSError: it cannot be read.
     """
-    text = readWhole(files, f"{folder}/{IDENTITY}").decode("ascii", "replace")
+    text = readFile(files, f"{folder}/{IDENTITY}").decode("ascii", "replace")
     if not text.startswith(f"{_MAGIC} "):
         raise JournalError(f"{folder} holds a file {IDENTITY} that is no journal's")
     found = _LINE.fullmatch(text)

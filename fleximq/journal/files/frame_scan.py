@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import decodeRemoved
-from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameHeader, Kind, checkFrame, readHeader
+from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameHeader, FrameKind, checkFrame, readHeader
 
 
 def frameAt(window: Window, position: int, segment: int | None) -> tuple[FrameHeader, memoryview]:
@@ -75,14 +75,14 @@ def _chained(window: Window, position: int, segment: int | None) -> int | None:
     return header.position if header.previous == damaged.crc else None
 
 
-class Whole(NamedTuple):
+class CompleteFrame(NamedTuple):
     """A frame that is as it was written; ``frame`` has all its bytes."""
 
     header: FrameHeader
     frame: memoryview
 
 
-class Hole(NamedTuple):
+class DamagedRange(NamedTuple):
     """Bytes that should be frames and are none, from ``position`` up to ``until``; ``reason`` is a clause."""
 
     position: int
@@ -90,7 +90,9 @@ class Hole(NamedTuple):
     reason: str
 
 
-def framesOf(window: Window, segment: int | None, start: int, atHead: bool = False) -> Iterator[Whole | Hole]:
+def framesOf(
+    window: Window, segment: int | None, start: int, atHead: bool = False
+) -> Iterator[CompleteFrame | DamagedRange]:
     """Yield frames and holes from ``start``, where a frame has to begin, up to the end of the window.
 
     Each frame has to be chained to the one before it, if that was whole.
@@ -110,11 +112,11 @@ def framesOf(window: Window, segment: int | None, start: int, atHead: bool = Fal
         except FrameError as error:
             behind = nextFrame(window, position, segment)
             until = window.end if behind is None else behind
-            yield Hole(position, until, str(error))
+            yield DamagedRange(position, until, str(error))
             previous = None
         else:
             segment = header.segment
-            yield Whole(header, frame)
+            yield CompleteFrame(header, frame)
             previous = header.crc
         position = until
 
@@ -124,7 +126,7 @@ def _end(header: FrameHeader, frame: memoryview, end: int) -> int:
 
     The window may end before that: the next file begins there.
     """
-    if header.kind != Kind.REMOVED:
+    if header.kind != FrameKind.REMOVED:
         return header.position + header.length
     until = decodeRemoved(header, frame)
     if until % 8 or until < header.position + header.length:

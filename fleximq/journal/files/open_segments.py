@@ -7,22 +7,21 @@ from typing import NamedTuple
 
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.frame_scan import frameAt
-from fleximq.journal.files.segment_summary import Segment, placed
-from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.segment_summary import Segment, assignOffsets
+from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.files.window import SMALL, Window
 from fleximq.journal.format.control_frames import decodeTransaction
-from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
-from fleximq.journal.writing.active_segment import segmentName
 from fleximq.values.records import StoredBatch
 
 #: How many files are open at once.
 _MOST = 64
-_WITH_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+_WITH_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 _GONE = "what was staged is not there"
 
 
-class Portion(NamedTuple):
+class CommittedBlock(NamedTuple):
     """A staged frame, and the offsets that a transaction gave to its records: from one up to before another."""
 
     position: int
@@ -30,11 +29,11 @@ class Portion(NamedTuple):
     next: int
 
 
-class _Placed(NamedTuple):
+class _CommittedBlocks(NamedTuple):
     """What is known of a transaction: its portions, and the offsets that have none, and why."""
 
     frame: FrameHeader
-    portions: Sequence[Portion]
+    portions: Sequence[CommittedBlock]
     gap: tuple[int, int] | None
     why: Exception
 
@@ -45,12 +44,12 @@ class OpenSegments:
     Nothing behind ``end`` is looked at: it is set to the durable end before each use.
     """
 
-    def __init__(self, files: Files, folder: str, segments: Segments) -> None:
+    def __init__(self, files: Files, folder: str, segments: SegmentTable) -> None:
         self._files = files
         self._folder = folder
         self._segments = segments
         self._open: OrderedDict[int, tuple[Segment, int]] = OrderedDict()
-        self._placed: _Placed | None = None
+        self._placed: _CommittedBlocks | None = None
         self.end = 0
 
     def window(self, segment: Segment, size: int = SMALL) -> Window:
@@ -94,7 +93,7 @@ class OpenSegments:
         """
         if header.kind in _WITH_RECORDS:
             yield decodeRecords(header, frame)
-        elif header.kind == Kind.TRANSACTION:
+        elif header.kind == FrameKind.TRANSACTION:
             for portion in self.portions(header, frame, lost):
                 batch = self.staged(portion, lost)
                 if batch is not None:
@@ -102,7 +101,7 @@ class OpenSegments:
 
     def portions(
         self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
-    ) -> Sequence[Portion]:
+    ) -> Sequence[CommittedBlock]:
         """Return the staged frames that a transaction makes visible, by what their headers say.
 
         :raises FrameError: see :meth:`records`.
@@ -110,29 +109,31 @@ class OpenSegments:
         """
         if self._placed is None or self._placed.frame != header:
             self._placed = self._place(header, frame)
-        placed = self._placed
-        if placed.gap is not None:
+        assignOffsets = self._placed
+        if assignOffsets.gap is not None:
             if lost is None:
-                raise placed.why
-            lost(*placed.gap, placed.why)
-        return placed.portions
+                raise assignOffsets.why
+            lost(*assignOffsets.gap, assignOffsets.why)
+        return assignOffsets.portions
 
-    def _place(self, header: FrameHeader, frame: memoryview) -> _Placed:
+    def _place(self, header: FrameHeader, frame: memoryview) -> _CommittedBlocks:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
-            return _Placed(header, (), None, FrameError(_GONE))
+            return _CommittedBlocks(header, (), None, FrameError(_GONE))
         counts, why = self._counts(transaction.staged, self._count)
         if None in counts or sum(filter(None, counts)) != header.count:
             counts, why = self._counts(transaction.staged, self._checkedCount)
-        offsets, gap = placed(counts, header.baseOffset, header.count)
+        offsets, gap = assignOffsets(counts, header.baseOffset, header.count)
         portions = [
-            Portion(position, first, first + count)
+            CommittedBlock(position, first, first + count)
             for position, count, first in zip(transaction.staged, counts, offsets, strict=True)
             if count and first is not None
         ]
-        return _Placed(header, portions, gap, why)
+        return _CommittedBlocks(header, portions, gap, why)
 
-    def staged(self, portion: Portion, lost: Callable[[int, int, Exception], None] | None = None) -> StoredBatch | None:
+    def staged(
+        self, portion: CommittedBlock, lost: Callable[[int, int, Exception], None] | None = None
+    ) -> StoredBatch | None:
         """Return the records of a staged frame, with the offsets that its transaction gave them; None if it is damaged.
 
         :raises FrameError: see :meth:`records`.
@@ -172,7 +173,7 @@ class OpenSegments:
         """Return how many records were staged at a position."""
         segment = self._segmentAt(position)
         header = readHeader(self.window(segment, HEADER_BYTES).at(position, HEADER_BYTES))
-        if (header.position, header.segment, header.kind) != (position, segment.id, Kind.STAGED):
+        if (header.position, header.segment, header.kind) != (position, segment.id, FrameKind.STAGED):
             raise FrameError(_GONE)
         return header.count
 

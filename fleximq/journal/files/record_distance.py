@@ -7,10 +7,10 @@ from typing import NamedTuple
 from fleximq.journal.files.frame_scan import nextFrame
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import decodeRemoved, decodeTransaction
-from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords
 
 #: When so many frames were looked at, and some had records, the rest is left to the next time.
@@ -19,7 +19,7 @@ _MOST_FRAMES = 50_000
 _NEAR = 16 << 10
 
 
-class Advance(NamedTuple):
+class Distance(NamedTuple):
     """How far a reading goes: up to before ``offset``; and how many records and bytes that are."""
 
     offset: int
@@ -27,7 +27,7 @@ class Advance(NamedTuple):
     bytes: int
 
 
-class Counter:
+class DistanceCounter:
     """Counts frames in their order, at least one record. ``reached`` is how far it is.
 
     :param end: no record with this offset or a later one counts.
@@ -36,7 +36,7 @@ class Counter:
     """
 
     def __init__(self, start: int, end: int, records: int | None, size: int | None) -> None:
-        self.reached = Advance(start, 0, 0)
+        self.reached = Distance(start, 0, 0)
         self._end = end
         self._records = records
         self._size = size
@@ -47,9 +47,9 @@ class Counter:
         :param sparse: gives all offsets of a frame that has not got every one from the first to the last.
         """
         start, end = self.reached.offset, self._end
-        if header.kind == Kind.SPARSE_RECORDS:
+        if header.kind == FrameKind.SPARSE_RECORDS:
             return [offset for offset in sparse() if start <= offset < end]
-        if header.kind in (Kind.RECORDS, Kind.TRANSACTION):
+        if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION):
             return range(max(header.baseOffset, start), min(header.baseOffset + header.count, end))
         return ()
 
@@ -67,9 +67,9 @@ class Counter:
             return True
         if self._records is not None and records + taken > self._records:
             room = max(self._records - records, 0 if records else 1)
-            self.reached = Advance(offsets[room], records + room, size + length * room // taken)
+            self.reached = Distance(offsets[room], records + room, size + length * room // taken)
             return True
-        self.reached = Advance(offsets[-1] + 1, records + taken, size + length)
+        self.reached = Distance(offsets[-1] + 1, records + taken, size + length)
         return False
 
     def takeAll(self, segment: Segment) -> bool:
@@ -83,20 +83,20 @@ class Counter:
         if self._records is not None and self.reached.records + records > self._records:
             return False
         offset = segment.next if records else self.reached.offset
-        self.reached = Advance(offset, self.reached.records + records, self.reached.bytes + segment.bytes)
+        self.reached = Distance(offset, self.reached.records + records, self.reached.bytes + segment.bytes)
         return True
 
 
 def advance(
-    segments: Segments, opened: OpenSegments, start: int, end: int, records: int | None, size: int | None
-) -> Advance:
+    segments: SegmentTable, opened: OpenSegments, start: int, end: int, records: int | None, size: int | None
+) -> Distance:
     """Return how far so many records and so many bytes go from an offset on, or less if many frames are small.
 
     Frames are taken for what their headers say: who reads them checks them.
 
     :raises OSError: a file cannot be read.
     """
-    counter = Counter(start, end, records, size)
+    counter = DistanceCounter(start, end, records, size)
     looked = 0
     all = segments.all
     for segment in all[segments.ofOffset(start) :]:
@@ -124,7 +124,7 @@ def _headers(window: Window, segment: int, start: int) -> Iterator[FrameHeader]:
             if (header.position, header.segment) != (position, segment) or position + header.length > window.end:
                 raise FrameError("it stands elsewhere")
             until = position + header.length
-            if header.kind == Kind.REMOVED:
+            if header.kind == FrameKind.REMOVED:
                 until = max(until, decodeRemoved(header, window.at(position, header.length)))
         except FrameError:
             found = nextFrame(window, position, segment)
@@ -141,9 +141,9 @@ def _sparse(window: Window, header: FrameHeader) -> Sequence[int]:
         return ()
 
 
-def _length(segments: Segments, opened: OpenSegments, window: Window, header: FrameHeader) -> int:
+def _length(segments: SegmentTable, opened: OpenSegments, window: Window, header: FrameHeader) -> int:
     """Return how many bytes have to be read for a frame's records; of a transaction all that was staged for it."""
-    if header.kind != Kind.TRANSACTION:
+    if header.kind != FrameKind.TRANSACTION:
         return header.length
     try:
         staged = decodeTransaction(header, window.at(header.position, header.length)).staged
@@ -152,7 +152,7 @@ def _length(segments: Segments, opened: OpenSegments, window: Window, header: Fr
     return header.length + sum(_stagedLength(segments, opened, position) for position in staged)
 
 
-def _stagedLength(segments: Segments, opened: OpenSegments, position: int) -> int:
+def _stagedLength(segments: SegmentTable, opened: OpenSegments, position: int) -> int:
     segment = segments.all[segments.ofPosition(position)]
     try:
         header = readHeader(opened.window(segment, _NEAR).at(position, HEADER_BYTES))

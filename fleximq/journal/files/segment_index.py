@@ -14,26 +14,26 @@ from zlib import crc32
 
 import msgpack
 
-from fleximq.journal.files.file_system import Files, readWhole, writeAll
-from fleximq.journal.files.frame_scan import Hole, Whole, framesOf
-from fleximq.journal.files.segment_summary import Segment, Staged, note
-from fleximq.journal.files.topic_counts import moved, tallyOf, tallyOfFrame
+from fleximq.journal.files.file_system import Files, readFile, writeAll
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame
+from fleximq.journal.files.topic_counts import shifted, topicCountsOf, topicCountsOfFrame
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.body import unpackFirst
 from fleximq.journal.format.control_frames import (
-    Lost,
+    LostRange,
     SegmentStart,
     Transaction,
     decodeCheckpoint,
     decodeRemoved,
     decodeSegment,
 )
-from fleximq.journal.format.frame import SYNCED, FrameError, FrameHeader, Kind
+from fleximq.journal.format.frame import SYNCED, FrameError, FrameHeader, FrameKind
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import TopicBounds
 
 
-class Scanned(NamedTuple):
+class SegmentScan(NamedTuple):
     """What a segment's file holds.
 
     ``segment`` does not count yet what transactions in it make visible. ``holes`` are what is damaged, each with the
@@ -43,30 +43,30 @@ class Scanned(NamedTuple):
     """
 
     segment: Segment
-    holes: list[Hole]
+    holes: list[DamagedRange]
     unfinished: int | None
     start: SegmentStart | None
     clean: bool
 
 
-def scanSegment(window: Window, id: int | None = None) -> Scanned:
+def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
     """Read a segment from its first byte to where the window ends.
 
     :param id: of the segment, if it is known.
     :raises OSError: it cannot be read.
     """
     segment = Segment(window.base, id or 0)
-    holes: list[Hole] = []
+    holes: list[DamagedRange] = []
     unfinished: int | None = None
     start: SegmentStart | None = None
-    hole: Hole | None = None
+    hole: DamagedRange | None = None
     expected = 0
     clean = False
     for each in framesOf(window, id, window.base, atHead=True):
         clean = False
         if hole is None:
             expected = segment.next
-        if isinstance(each, Hole):
+        if isinstance(each, DamagedRange):
             hole = each
             holes.append(hole)
             unfinished = hole.position if unfinished is None else unfinished
@@ -74,12 +74,12 @@ def scanSegment(window: Window, id: int | None = None) -> Scanned:
         header, frame = each
         try:
             _note(segment, header, frame, window.end)
-            if header.kind == Kind.SEGMENT:
+            if header.kind == FrameKind.SEGMENT:
                 start = decodeSegment(header, frame)
-            elif header.kind == Kind.CHECKPOINT:
+            elif header.kind == FrameKind.CHECKPOINT:
                 clean = decodeCheckpoint(header, frame).clean
         except FrameError as error:
-            hole = Hole(header.position, header.position + header.length, str(error))
+            hole = DamagedRange(header.position, header.position + header.length, str(error))
             holes.append(hole)
             continue
         segment.id = header.segment
@@ -91,24 +91,24 @@ def scanSegment(window: Window, id: int | None = None) -> Scanned:
     if hole is not None:
         segment.lost.append(_lost(hole, expected, segment.next))
     segment.end = window.end
-    return Scanned(segment, holes, unfinished, start, clean)
+    return SegmentScan(segment, holes, unfinished, start, clean)
 
 
-def _lost(hole: Hole, expected: int, next: int) -> Lost:
+def _lost(hole: DamagedRange, expected: int, next: int) -> LostRange:
     """Return what a hole took: the offsets from the expected one up to that of the frame behind it, if it is known."""
-    return Lost(hole.position, hole.until - hole.position, min(expected or next, next), next)
+    return LostRange(hole.position, hole.until - hole.position, min(expected or next, next), next)
 
 
 def _note(segment: Segment, header: FrameHeader, frame: memoryview, end: int) -> None:
     tally: dict[str, TopicBounds] = {}
-    if header.kind == Kind.RECORDS:
-        tally = tallyOfFrame(header, frame)
-    elif header.kind == Kind.SPARSE_RECORDS:
-        tally = moved(tallyOf(decodeRecords(header, frame)), -header.baseOffset)
-    elif header.kind == Kind.STAGED:
-        tally = tallyOf(decodeStaged(header, frame)[1])
-    note(segment, header.position, header, tally, lambda: Whole(header, frame))
-    if header.kind == Kind.REMOVED:
+    if header.kind == FrameKind.RECORDS:
+        tally = topicCountsOfFrame(header, frame)
+    elif header.kind == FrameKind.SPARSE_RECORDS:
+        tally = shifted(topicCountsOf(decodeRecords(header, frame)), -header.baseOffset)
+    elif header.kind == FrameKind.STAGED:
+        tally = topicCountsOf(decodeStaged(header, frame)[1])
+    addFrame(segment, header.position, header, tally, lambda: CompleteFrame(header, frame))
+    if header.kind == FrameKind.REMOVED:
         segment.removed += min(decodeRemoved(header, frame), end) - header.position - header.length
 
 
@@ -169,9 +169,11 @@ def _segment(fields: dict[str, Any]) -> Segment:
         if _BIG_ENDIAN:
             column.byteswap()
     segment.counts = fields["topics"]
-    segment.lost = [Lost(*lost) for lost in fields["lost"]]
+    segment.lost = [LostRange(*lost) for lost in fields["lost"]]
     segment.staged = [
-        Staged(position, query, batch, time, count, {topic: TopicBounds(*bounds) for topic, bounds in tally.items()})
+        StagedBlock(
+            position, query, batch, time, count, {topic: TopicBounds(*bounds) for topic, bounds in tally.items()}
+        )
         for position, query, batch, time, count, tally in fields["staged"]
     ]
     segment.transactions = [
@@ -215,7 +217,7 @@ def readIndex(files: Files, folder: str, base: int) -> Segment | None:
     if not files.exists(path):
         return None
     try:
-        segment = decodeIndex(readWhole(files, path))
+        segment = decodeIndex(readFile(files, path))
     except FrameError:
         return None
     return segment if segment.base == base else None

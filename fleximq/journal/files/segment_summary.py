@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.topic_counts import Count, addTo
+from fleximq.journal.files.topic_counts import Count, addCounts
 from fleximq.journal.format.body import unpackFirst
-from fleximq.journal.format.control_frames import Lost, Transaction, decodeGap, decodeNotes, decodeTransaction
-from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind
+from fleximq.journal.format.control_frames import LostRange, Transaction, decodeGap, decodeNotes, decodeTransaction
+from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind
 from fleximq.values.records import TopicBounds
 from fleximq.values.state_records import ClientIdsReserved
 
 #: About how many bytes lie between two entries of the index.
-APART = 64 << 10
+INDEX_INTERVAL = 64 << 10
 #: Earlier than every time.
 NEVER = -(1 << 63)
 
 
-class Staged(NamedTuple):
+class StagedBlock(NamedTuple):
     """A STAGED frame: its position, for whom it is, when it came, and what it has; offsets in ``tally`` are places."""
 
     position: int
@@ -75,8 +75,8 @@ class Segment:
         self.times = array("q")
         self.positions = array("Q")
         self.counts: dict[str, Count] = {}
-        self.lost: list[Lost] = []
-        self.staged: list[Staged] = []
+        self.lost: list[LostRange] = []
+        self.staged: list[StagedBlock] = []
         self.transactions: list[tuple[Transaction, int, int]] = []
         self.checkpoints: list[int] = []
         self.clientIds = 0
@@ -95,7 +95,7 @@ class Segment:
     def entry(self, position: int, offset: int) -> None:
         """Let the index lead to this position, if the last entry is far enough before it."""
         if self.positions:
-            if position - self.positions[-1] < APART:
+            if position - self.positions[-1] < INDEX_INTERVAL:
                 return
         else:
             self.first = offset
@@ -137,7 +137,7 @@ _metaLength = Struct("<I4x")
 _Whole = Callable[[], tuple[FrameHeader, Any]]
 
 
-def note(
+def addFrame(
     segment: Segment,
     position: int,
     frame: Frame | FrameHeader,
@@ -155,22 +155,22 @@ def note(
     segment.entry(position, base)
     segment.end = position + frame.length
     next = base
-    if kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
-        addTo(segment.counts, tally, base)
+    if kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
+        addCounts(segment.counts, tally, base)
         next = base + max(bounds.last for bounds in tally.values()) + 1 if tally else base
         segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
-    elif kind == Kind.NOTES:
+    elif kind == FrameKind.NOTES:
         _noteClientIds(segment, whole)
-    elif kind == Kind.STAGED:
+    elif kind == FrameKind.STAGED:
         query, batch = _forWhom(whole()[1])
-        segment.staged.append(Staged(position, query, batch, frame.firstTime, frame.count, tally))
-    elif kind == Kind.TRANSACTION:
+        segment.staged.append(StagedBlock(position, query, batch, frame.firstTime, frame.count, tally))
+    elif kind == FrameKind.TRANSACTION:
         next = base + frame.count
         segment.transactions.append((decodeTransaction(*whole()), base, frame.count))
         segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
-    elif kind == Kind.GAP:
+    elif kind == FrameKind.GAP:
         next = decodeGap(*whole()).next
-    elif kind == Kind.CHECKPOINT:
+    elif kind == FrameKind.CHECKPOINT:
         segment.checkpoints.append(position)
     segment.next = max(segment.next, next)
 
@@ -179,7 +179,7 @@ def countTransaction(
     segment: Segment,
     transaction: Transaction,
     base: int,
-    staged: Mapping[int, Staged],
+    staged: Mapping[int, StagedBlock],
     count: int | None = None,
 ) -> tuple[int, int] | None:
     """Count the records that a transaction makes visible; return the offsets, from one up to before another, whose
@@ -191,14 +191,16 @@ def countTransaction(
         return None
     frames = [staged.get(position) for position in transaction.staged]
     counts = [None if frame is None else frame.count for frame in frames]
-    offsets, gap = placed(counts, base, sum(filter(None, counts)) if count is None else count)
+    offsets, gap = assignOffsets(counts, base, sum(filter(None, counts)) if count is None else count)
     for frame, offset in zip(frames, offsets, strict=True):
         if frame is not None and offset is not None:
-            addTo(segment.counts, frame.tally, offset)
+            addCounts(segment.counts, frame.tally, offset)
     return gap
 
 
-def placed(counts: Sequence[int | None], base: int, count: int) -> tuple[list[int | None], tuple[int, int] | None]:
+def assignOffsets(
+    counts: Sequence[int | None], base: int, count: int
+) -> tuple[list[int | None], tuple[int, int] | None]:
     """Return the offsets with which parts of a transaction begin, and the offsets of which it is not known where.
 
     :param counts: how many records each part has; None: nobody knows. What stands before the first and behind the last

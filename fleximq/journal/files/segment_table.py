@@ -10,13 +10,18 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
-from fleximq.journal.files.segment_summary import Segment, Staged, countTransaction, note
-from fleximq.journal.format.control_frames import Lost
-from fleximq.journal.format.frame import Frame, FrameHeader, Kind, readHeader, seal
+from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame, countTransaction
+from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, readHeader, seal
 from fleximq.values.records import BacklogSize, TopicBounds
 
 
-class Segments:
+def segmentName(position: int) -> str:
+    """Return the name of the file whose first byte has this position in the journal."""
+    return f"{position:020d}.fxj"
+
+
+class SegmentTable:
     """All segments of a journal, in order; the last one is being written.
 
     ``end`` is the position where all ends that is committed, ``nextOffset`` the offset of the next record.
@@ -28,7 +33,7 @@ class Segments:
         self._changing = Lock()
         self.end = 0
         self.nextOffset = nextOffset
-        self._staged: dict[int, Staged] = {}
+        self._staged: dict[int, StagedBlock] = {}
         self._sealedBounds: dict[str, TopicBounds] | None = None
         self._bounds: dict[str, TopicBounds] | None = None
         self._boundsEnd = 0
@@ -54,11 +59,11 @@ class Segments:
         return self.all[:-1]
 
     @property
-    def lost(self) -> list[Lost]:
+    def lost(self) -> list[LostRange]:
         """All that is damaged."""
         return [lost for segment in self.all for lost in segment.lost]
 
-    def staged(self) -> list[Staged]:
+    def staged(self) -> list[StagedBlock]:
         """Return what was staged, and neither committed nor aborted, in order."""
         return [self._staged[position] for position in sorted(self._staged)]
 
@@ -85,8 +90,8 @@ class Segments:
     def committed(self, position: int, frame: Frame) -> None:
         """A frame that begins at this position, behind all others, is safe."""
         segment = self.all[-1]
-        note(segment, position, frame, frame.tally, lambda: _written(frame, position))
-        if frame.kind in (Kind.STAGED, Kind.TRANSACTION):
+        addFrame(segment, position, frame, frame.tally, lambda: _written(frame, position))
+        if frame.kind in (FrameKind.STAGED, FrameKind.TRANSACTION):
             self._follow(segment, frame.kind)
         self.end = segment.end
         self.nextOffset = max(self.nextOffset, segment.next)
@@ -115,9 +120,9 @@ class Segments:
         for transaction, _, _ in segment.transactions:
             self.forget(transaction.staged)
 
-    def _follow(self, segment: Segment, kind: Kind) -> None:
+    def _follow(self, segment: Segment, kind: FrameKind) -> None:
         """Take the staged frame or the transaction that was just added to a segment."""
-        if kind == Kind.STAGED:
+        if kind == FrameKind.STAGED:
             staged = segment.staged[-1]
             self._staged[staged.position] = staged
             return
@@ -168,19 +173,19 @@ def _together(known: Mapping[str, TopicBounds], segments: Iterable[Segment]) -> 
     return found
 
 
-class Weights:
+class BacklogTotals:
     """Adds up records and bytes of segments; those of sealed ones are counted once.
 
     Asking costs as much as there are segments, some microseconds for a hundred of them.
     """
 
-    def __init__(self, segments: Segments) -> None:
+    def __init__(self, segments: SegmentTable) -> None:
         self._segments = segments
         self._sealed: dict[int, tuple[Segment, BacklogSize]] = {}
         self._of: tuple[Segment, ...] = ()
         self._behind: list[BacklogSize] = []
 
-    def behind(self, offset: int) -> BacklogSize:
+    def backlogFrom(self, offset: int) -> BacklogSize:
         """Return how much stands from an offset on.
 
         In the segment of that offset records are taken for equally large, and where some were taken out there may be

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from fleximq.journal.files.durable_end import END, readEnd
-from fleximq.journal.files.file_system import Files, readWhole
-from fleximq.journal.files.frame_scan import Hole, Whole, framesOf
+from fleximq.journal.files.file_system import Files, readFile
+from fleximq.journal.files.folder_files import END, readEnd
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
@@ -19,7 +19,7 @@ from fleximq.journal.format.control_frames import (
     decodeNotes,
     decodeTransaction,
 )
-from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import GroupProgress, StateRecord, follow, groupsIn
@@ -27,7 +27,7 @@ from fleximq.values.state_records import GroupProgress, StateRecord, follow, gro
 SUFFIX = ".fxj"
 
 
-class File(NamedTuple):
+class SegmentFile(NamedTuple):
     """One file of the journal; ``base`` is the position of its first byte, ``end`` that behind its last."""
 
     name: str
@@ -46,17 +46,17 @@ class Finding(NamedTuple):
     sentence: str
 
 
-class Summary(NamedTuple):
+class FileSummary(NamedTuple):
     """What a file holds: offsets from ``first`` up to, but not including, ``next``, and how many of them there are."""
 
-    file: File
+    file: SegmentFile
     frames: int
     records: int
     first: int
     next: int
 
 
-class Survey:
+class FolderSurvey:
     """One look at a folder, as it was when this was made.
 
     :raises OSError: the folder cannot be read.
@@ -65,7 +65,7 @@ class Survey:
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self._folder = folder
-        self.files: list[File] = []
+        self.files: list[SegmentFile] = []
         # Before the sizes: while a broker writes, both only grow.
         self._committed = self._durableEnd()
         for name in files.names(folder):
@@ -73,14 +73,14 @@ class Survey:
             if name.endswith(SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit():
                 size = self._size(name)
                 if size is not None:
-                    self.files.append(File(name, int(stem), int(stem) + size))
+                    self.files.append(SegmentFile(name, int(stem), int(stem) + size))
 
     @property
     def bytes(self) -> int:
         """The bytes of all files; holes in them count, although the disk has nothing for them."""
         return sum(file.end - file.base for file in self.files)
 
-    def frames(self, file: File) -> Iterator[Whole | Hole]:
+    def frames(self, file: SegmentFile) -> Iterator[CompleteFrame | DamagedRange]:
         """Yield the frames of a file, and a hole for what is none; nothing if the file has gone meanwhile."""
         try:
             descriptor = self._files.open(f"{self._folder}/{file.name}")
@@ -97,7 +97,7 @@ class Survey:
             if place + 1 < len(self.files) and self._begins(self.files[place + 1]) <= first:
                 continue
             for found in self.frames(file):
-                if isinstance(found, Whole):
+                if isinstance(found, CompleteFrame):
                     yield from self._batchesOf(found)
 
     def groups(self) -> dict[str, GroupProgress]:
@@ -114,28 +114,28 @@ class Survey:
             follow(known, note)
         return known
 
-    def _lastCheckpoint(self, file: File) -> tuple[dict[str, GroupProgress] | None, list[StateRecord]]:
+    def _lastCheckpoint(self, file: SegmentFile) -> tuple[dict[str, GroupProgress] | None, list[StateRecord]]:
         """Return the groups in a file's last checkpoint, None if it has none, and the notes behind it."""
         known: dict[str, GroupProgress] | None = None
         notes: list[StateRecord] = []
         for found in self.frames(file):
-            if not isinstance(found, Whole):
+            if not isinstance(found, CompleteFrame):
                 continue
             with suppress(FrameError):
-                if found.header.kind == Kind.NOTES:
+                if found.header.kind == FrameKind.NOTES:
                     notes += decodeNotes(*found)
-                elif found.header.kind == Kind.CHECKPOINT:
+                elif found.header.kind == FrameKind.CHECKPOINT:
                     known, notes = groupsIn(decodeCheckpoint(*found).snapshot), []
         return known, notes
 
-    def check(self) -> Iterator[Finding | Summary]:
+    def check(self) -> Iterator[Finding | FileSummary]:
         """Yield what there is to say about each file, and behind that its summary."""
-        course = _Course()
+        course = _SurveyState()
         for file in self.files:
             yield from course.begin(file)
             unfinished = self._unfinished(file) if file is self.files[-1] else None
             for found in self.frames(file):
-                if isinstance(found, Whole):
+                if isinstance(found, CompleteFrame):
                     yield from course.whole(found)
                 elif found.position == unfinished:
                     yield course.unfinished(found, file)
@@ -159,7 +159,7 @@ class Survey:
     def _durableEnd(self) -> int:
         """Return the position up to which all was committed; 0 if nothing says so."""
         try:
-            found = readEnd(readWhole(self._files, f"{self._folder}/{END}"))
+            found = readEnd(readFile(self._files, f"{self._folder}/{END}"))
         except FileNotFoundError:
             return 0
         return 0 if found is None else found[0]
@@ -174,17 +174,17 @@ class Survey:
         finally:
             self._files.close(descriptor)
 
-    def _unfinished(self, file: File) -> int | None:
+    def _unfinished(self, file: SegmentFile) -> int | None:
         """Return from where on nothing in the last file says that all before it was on disk; None if all is whole."""
         unfinished = None
         for found in self.frames(file):
-            if isinstance(found, Whole):
+            if isinstance(found, CompleteFrame):
                 unfinished = None if found.header.flags & SYNCED else unfinished
             elif unfinished is None:
                 unfinished = found.position
         return unfinished
 
-    def _begins(self, file: File) -> int:
+    def _begins(self, file: SegmentFile) -> int:
         """Return the offset with which a file begins; 0 if it does not say."""
         try:
             descriptor = self._files.open(f"{self._folder}/{file.name}")
@@ -199,11 +199,11 @@ class Survey:
         finally:
             self._files.close(descriptor)
 
-    def _batchesOf(self, found: Whole) -> Iterator[StoredBatch]:
+    def _batchesOf(self, found: CompleteFrame) -> Iterator[StoredBatch]:
         header, frame = found
-        if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
+        if header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
             yield decodeRecords(header, bytes(frame))
-        elif header.kind == Kind.TRANSACTION:
+        elif header.kind == FrameKind.TRANSACTION:
             offset = header.baseOffset
             for batch in self._staged(decodeTransaction(header, frame).staged):
                 batch.offsets = range(offset, offset + len(batch))
@@ -219,7 +219,7 @@ class Survey:
                     if found is not None:
                         yield decodeStaged(found.header, bytes(found.frame))[1]
 
-    def _at(self, file: File, position: int) -> Whole | None:
+    def _at(self, file: SegmentFile, position: int) -> CompleteFrame | None:
         try:
             descriptor = self._files.open(f"{self._folder}/{file.name}")
         except FileNotFoundError:
@@ -228,10 +228,10 @@ class Survey:
             found = next(framesOf(Window(self._files, descriptor, file.base, file.end), None, position), None)
         finally:
             self._files.close(descriptor)
-        return found if isinstance(found, Whole) and found.header.kind == Kind.STAGED else None
+        return found if isinstance(found, CompleteFrame) and found.header.kind == FrameKind.STAGED else None
 
 
-class _Course:
+class _SurveyState:
     """Follows positions and offsets through all files."""
 
     def __init__(self) -> None:
@@ -241,7 +241,7 @@ class _Course:
         self._removed = False
         self._clear(0)
 
-    def begin(self, file: File) -> Iterator[Finding]:
+    def begin(self, file: SegmentFile) -> Iterator[Finding]:
         # What is removed may go on in the next file, where a crash came between the two steps of joining them.
         if self._end is not None and file.base != self._end and not (self._removed and file.base < self._end):
             words = "there is no file for them" if file.base > self._end else "a file reaches into the next one"
@@ -251,44 +251,44 @@ class _Course:
         self._end = file.end
         self._clear(self._next)
 
-    def hole(self, hole: Hole, file: File) -> Finding:
+    def hole(self, hole: DamagedRange, file: SegmentFile) -> Finding:
         self._loose = True
         return Finding(True, f"{_where(file, hole.position, hole.until)} are damaged: {hole.reason}")
 
-    def unfinished(self, hole: Hole, file: File) -> Finding:
+    def unfinished(self, hole: DamagedRange, file: SegmentFile) -> Finding:
         where = _where(file, hole.position, file.end)
         return Finding(False, f"{where} are an unfinished end ({hole.reason}), which the next start cuts")
 
-    def whole(self, found: Whole) -> Iterator[Finding]:
+    def whole(self, found: CompleteFrame) -> Iterator[Finding]:
         header, frame = found
         yield from self._offset(header)
-        self._removed = header.kind == Kind.REMOVED
+        self._removed = header.kind == FrameKind.REMOVED
         self._frames += 1
         self._next = header.baseOffset
-        if header.kind in (Kind.RECORDS, Kind.TRANSACTION, Kind.SPARSE_RECORDS):
+        if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION, FrameKind.SPARSE_RECORDS):
             self._records += header.count
             self._next += header.count
-            self._loose = header.kind == Kind.SPARSE_RECORDS
-        elif header.kind == Kind.GAP:
+            self._loose = header.kind == FrameKind.SPARSE_RECORDS
+        elif header.kind == FrameKind.GAP:
             gap = decodeGap(header, frame)
             self._next = gap.next
             yield Finding(
                 False, f"offsets {gap.first} to {gap.next - 1} were never given, after a stop that was not clean"
             )
-        elif header.kind == Kind.LOST:
+        elif header.kind == FrameKind.LOST:
             lost = decodeLost(header, frame)
             self._loose = True
             yield Finding(True, f"offsets {lost.first} to {lost.next - 1} were lost, as an earlier start noted")
-        elif header.kind == Kind.REMOVED:
+        elif header.kind == FrameKind.REMOVED:
             self._loose = True
 
-    def summary(self, file: File) -> Summary:
-        return Summary(file, self._frames, self._records, self._first, self._next)
+    def summary(self, file: SegmentFile) -> FileSummary:
+        return FileSummary(file, self._frames, self._records, self._first, self._next)
 
     def _offset(self, header: FrameHeader) -> Iterator[Finding]:
         if header.baseOffset < self._next:
             yield Finding(True, f"offset {header.baseOffset} comes again at {header.position}, behind {self._next - 1}")
-        elif header.baseOffset > self._next and not self._loose and header.kind != Kind.SPARSE_RECORDS:
+        elif header.baseOffset > self._next and not self._loose and header.kind != FrameKind.SPARSE_RECORDS:
             yield Finding(True, f"offsets {self._next} to {header.baseOffset - 1} are missing before {header.position}")
         if not self._frames:
             self._first = header.baseOffset
@@ -298,5 +298,5 @@ class _Course:
         self._first = first
 
 
-def _where(file: File, position: int, until: int) -> str:
+def _where(file: SegmentFile, position: int, until: int) -> str:
     return f"{file.name}: {until - position} bytes at {position}"

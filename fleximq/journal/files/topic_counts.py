@@ -14,7 +14,7 @@ _shape = Struct("<IIIIQQ")
 Count = list[int]
 
 
-def tallyOf(batch: StoredBatch) -> dict[str, TopicBounds]:
+def topicCountsOf(batch: StoredBatch) -> dict[str, TopicBounds]:
     """Return what a batch has of each topic; a batch of one topic costs as much as a record."""
     places = batch.topicOf
     if not len(batch):
@@ -38,7 +38,7 @@ def tallyOf(batch: StoredBatch) -> dict[str, TopicBounds]:
     return {batch.topics[place]: TopicBounds(*count) for place, count in counts.items()}
 
 
-def tallyOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, TopicBounds]:
+def topicCountsOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, TopicBounds]:
     """Return what a checked RECORDS frame has of each topic, with offsets that count from its base offset.
 
     Where there is one topic, which is the rule for small frames, the columns are passed over: 2 us instead of 12.
@@ -48,7 +48,7 @@ def tallyOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, TopicBound
     count = header.count
     topics, topicBytes, _, _, headerBytes, payloadBytes = _shape.unpack_from(frame, HEADER_BYTES)
     if topics != 1 or not count:
-        return moved(tallyOf(decodeRecords(header, frame)), -header.baseOffset)
+        return shifted(topicCountsOf(decodeRecords(header, frame)), -header.baseOffset)
     # Times; topics and publishers; dialects and kinds of content; ends of headers and payloads; ends of topics.
     columns = 8 * count + 2 * _padded(4 * count) + 2 * _padded(2 * count) + 2 * _padded(4 * (count + 1)) + 8
     start = HEADER_BYTES + _shape.size + columns
@@ -65,7 +65,7 @@ def _padded(size: int) -> int:
     return size + -size % 8
 
 
-def moved(tally: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]:
+def shifted(tally: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]:
     """Return a tally whose offsets are larger by so much."""
     return {
         topic: TopicBounds(first + by, last + by, firstTime, lastTime, count, size)
@@ -73,7 +73,7 @@ def moved(tally: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]:
     }
 
 
-def addTo(counts: dict[str, Count], tally: Mapping[str, TopicBounds], by: int = 0) -> None:
+def addCounts(counts: dict[str, Count], tally: Mapping[str, TopicBounds], by: int = 0) -> None:
     """Add what else there is, with offsets that are larger by so much.
 
     A transaction may be counted when all around it has been.

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgpack
 
-from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind, padding
+from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, padding
 
 U64 = 0xFFFFFFFFFFFFFFFF
 
 
-class Fields:
+class FrameFields:
     """The map in a frame's body."""
 
-    def __init__(self, header: FrameHeader, frame: Any, kind: Kind) -> None:
+    def __init__(self, header: FrameHeader, frame: Any, kind: FrameKind) -> None:
         fields = readBody(header, frame, kind)
         if not isinstance(fields, dict):
             raise FrameError(f"the body of a {kind.name} must be a map")
@@ -50,13 +50,13 @@ class Fields:
         return value
 
 
-def frameOf(kind: Kind, body: Any, offset: int, time: int, count: int = 0) -> Frame:
+def frameOf(kind: FrameKind, body: Any, offset: int, time: int, count: int = 0) -> Frame:
     """Return a frame whose body is this value."""
     packed = msgpack.packb(body)
     return Frame(kind, [packed + padding(len(packed))], count=count, baseOffset=offset, firstTime=time, lastTime=time)
 
 
-def readBody(header: FrameHeader, frame: Any, kind: Kind) -> Any:
+def readBody(header: FrameHeader, frame: Any, kind: FrameKind) -> Any:
     """Return the MessagePack value that is the body of a frame."""
     if header.kind != kind:
         raise FrameError(f"a frame of kind {header.kind} is no {kind.name}")

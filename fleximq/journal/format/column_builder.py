@@ -9,7 +9,7 @@ from itertools import accumulate
 from struct import Struct
 from typing import NamedTuple
 
-from fleximq.journal.format.frame import FRAME_BYTES, HEADER_BYTES, Frame, Kind, padding
+from fleximq.journal.format.frame import FULL_FRAME_BYTES, HEADER_BYTES, Frame, FrameKind, padding
 from fleximq.values.records import Run, StoredBatch, TopicBounds
 
 #: Topics, bytes of their names, publishers, bytes of their names, bytes of all headers, bytes of all payloads.
@@ -25,7 +25,7 @@ _LARGE = 4096
 _BIG_ENDIAN = sys.byteorder == "big"
 
 
-class Appended(NamedTuple):
+class AppendedRun(NamedTuple):
     """One run to be kept: where it goes, who it is from, when it came (microseconds since 1970)."""
 
     topic: str
@@ -36,7 +36,7 @@ class Appended(NamedTuple):
     run: Run
 
 
-class Columns:
+class ColumnBuilder:
     """The columns of one frame while it is filled."""
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Columns:
         self.payloads: list[bytes] = []
 
     @classmethod
-    def of(cls, batch: StoredBatch) -> "Columns":
+    def of(cls, batch: StoredBatch) -> "ColumnBuilder":
         """Return the columns of a batch, whose lists of topics and publishers are taken as they are."""
         columns = cls()
         columns.topics = {name: place for place, name in enumerate(batch.topics)}
@@ -86,7 +86,7 @@ class Columns:
         columns.payloadEnds = array("i", accumulate(map(len, batch.payloads), initial=0))
         return columns
 
-    def addOne(self, each: Appended) -> bool:
+    def addOne(self, each: AppendedRun) -> bool:
         """Take a run of one message; False, and nothing is taken, if it has no room."""
         topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
         sender = publisher, name
@@ -94,7 +94,7 @@ class Columns:
         header = headers if isinstance(headers, bytes) else headers[0]
         payload = payloads[0]
         size = len(header) + len(payload)
-        if self._size + known + size + _FIXED > FRAME_BYTES:
+        if self._size + known + size + _FIXED > FULL_FRAME_BYTES:
             return False
         self._size += known + size + _FIXED
         self._count(topic, len(self.times), 1, timestamp, size)
@@ -110,7 +110,7 @@ class Columns:
         self.payloads.append(payload)
         return True
 
-    def add(self, each: Appended, start: int) -> int:
+    def add(self, each: AppendedRun, start: int) -> int:
         """Take as many messages of a run, from this place on, as have room; in an empty frame at least one.
 
         Returns how many.
@@ -126,8 +126,8 @@ class Columns:
         _extendEnds(self.payloadEnds, payloads)
         _extendHeaderEnds(self.headerEnds, headers, count)
         size = self._sizeFrom(first, count)
-        if self._size + known + size > FRAME_BYTES:
-            count = self._fitting(first, count, FRAME_BYTES - self._size - known)
+        if self._size + known + size > FULL_FRAME_BYTES:
+            count = self._fitting(first, count, FULL_FRAME_BYTES - self._size - known)
             del self.payloadEnds[first + count + 1 :], self.headerEnds[first + count + 1 :]
             if not count:
                 return 0
@@ -178,7 +178,7 @@ class Columns:
             tally[4] += count
             tally[5] += size
 
-    def frame(self, kind: Kind, offset: int, before: bytes = b"") -> Frame:
+    def frame(self, kind: FrameKind, offset: int, before: bytes = b"") -> Frame:
         """Return what was taken as a frame.
 
         :param before: stands between the shape and the first column.

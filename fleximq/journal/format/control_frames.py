@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
-from fleximq.journal.format.body import Fields, frameOf, isInteger, isNumber, readBody
-from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind
+from fleximq.journal.format.body import FrameFields, frameOf, isInteger, isNumber, readBody
+from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind
 from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
@@ -32,12 +32,12 @@ _BIG_ENDIAN = sys.byteorder == "big"
 def encodeNotes(notes: Sequence[StateRecord], offset: int, time: int) -> Frame:
     """Return a NOTES frame with at least one note."""
     body = [[_CODES[type(note)], *(_packed(value) for value in note)] for note in notes]
-    return frameOf(Kind.NOTES, body, offset, time, len(notes))
+    return frameOf(FrameKind.NOTES, body, offset, time, len(notes))
 
 
 def decodeNotes(header: FrameHeader, frame: Any) -> list[StateRecord]:
     """Return the notes of a NOTES frame."""
-    notes = readBody(header, frame, Kind.NOTES)
+    notes = readBody(header, frame, FrameKind.NOTES)
     if not isinstance(notes, list) or len(notes) != header.count:
         raise FrameError(f"there must be {header.count} notes")
     return [_note(fields) for fields in notes]
@@ -131,14 +131,14 @@ class Transaction(NamedTuple):
     aborted: bool = False
 
 
-class Gap(NamedTuple):
+class OffsetGap(NamedTuple):
     """No record has an offset from ``first`` up to, but not including, ``next``."""
 
     first: int
     next: int
 
 
-class Committed(NamedTuple):
+class CommittedBatch(NamedTuple):
     """The last batch that a query committed, and where its records are."""
 
     query: str
@@ -157,10 +157,10 @@ class Checkpoint(NamedTuple):
     replay: int
     clean: bool
     snapshot: Any
-    committed: tuple[Committed, ...] = ()
+    committed: tuple[CommittedBatch, ...] = ()
 
 
-class Lost(NamedTuple):
+class LostRange(NamedTuple):
     """``length`` bytes from a position on are damaged, and with them offsets from ``first`` up to before ``next``."""
 
     position: int
@@ -171,7 +171,7 @@ class Lost(NamedTuple):
 
 def encodeSegment(start: SegmentStart, offset: int) -> Frame:
     """Return a SEGMENT frame; ``offset`` is that of the next record, here and below."""
-    return frameOf(Kind.SEGMENT, start._asdict(), offset, start.created)
+    return frameOf(FrameKind.SEGMENT, start._asdict(), offset, start.created)
 
 
 def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:
@@ -179,7 +179,7 @@ def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:
 
     :raises FrameError: it is of another kind, or does not say it; so with all below.
     """
-    fields = Fields(header, frame, Kind.SEGMENT)
+    fields = FrameFields(header, frame, FrameKind.SEGMENT)
     journal = fields.text("journal")
     if len(journal) != 32 or not set(journal) <= set("0123456789abcdef"):
         raise FrameError("the id of a journal has 32 hexadecimal digits")
@@ -188,27 +188,27 @@ def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:
 
 def encodeTransaction(transaction: Transaction, offset: int, count: int, time: int) -> Frame:
     """Return a TRANSACTION frame; ``offset`` is that of its first record, ``count`` how many it has."""
-    return frameOf(Kind.TRANSACTION, transaction._asdict(), offset, time, count)
+    return frameOf(FrameKind.TRANSACTION, transaction._asdict(), offset, time, count)
 
 
 def decodeTransaction(header: FrameHeader, frame: Any) -> Transaction:
     """Return what a TRANSACTION frame says; offset and count of its records are in the header."""
-    fields = Fields(header, frame, Kind.TRANSACTION)
+    fields = FrameFields(header, frame, FrameKind.TRANSACTION)
     staged = fields.get("staged", list)
     if not all(isNumber(position) for position in staged):
         raise FrameError("'staged' must be positions")
     return Transaction(fields.text("query"), fields.integer("batch"), tuple(staged), fields.get("aborted", bool))
 
 
-def encodeGap(gap: Gap, time: int) -> Frame:
+def encodeGap(gap: OffsetGap, time: int) -> Frame:
     """Return a GAP frame."""
-    return frameOf(Kind.GAP, gap._asdict(), gap.first, time)
+    return frameOf(FrameKind.GAP, gap._asdict(), gap.first, time)
 
 
-def decodeGap(header: FrameHeader, frame: Any) -> Gap:
+def decodeGap(header: FrameHeader, frame: Any) -> OffsetGap:
     """Return what a GAP frame says."""
-    fields = Fields(header, frame, Kind.GAP)
-    gap = Gap(fields.number("first"), fields.number("next"))
+    fields = FrameFields(header, frame, FrameKind.GAP)
+    gap = OffsetGap(fields.number("first"), fields.number("next"))
     if gap.first != header.baseOffset or gap.next < gap.first:
         raise FrameError("a gap must begin at its frame's base offset and end behind it")
     return gap
@@ -216,12 +216,12 @@ def decodeGap(header: FrameHeader, frame: Any) -> Gap:
 
 def encodeCheckpoint(checkpoint: Checkpoint, offset: int, time: int) -> Frame:
     """Return a CHECKPOINT frame."""
-    return frameOf(Kind.CHECKPOINT, checkpoint._asdict(), offset, time)
+    return frameOf(FrameKind.CHECKPOINT, checkpoint._asdict(), offset, time)
 
 
 def decodeCheckpoint(header: FrameHeader, frame: Any) -> Checkpoint:
     """Return what a CHECKPOINT frame says."""
-    fields = Fields(header, frame, Kind.CHECKPOINT)
+    fields = FrameFields(header, frame, FrameKind.CHECKPOINT)
     committed = fields.get("committed", list)
     for each in committed:
         if not isinstance(each, list) or len(each) != 4 or not isinstance(each[0], str):
@@ -232,19 +232,19 @@ def decodeCheckpoint(header: FrameHeader, frame: Any) -> Checkpoint:
         fields.number("replay"),
         fields.get("clean", bool),
         fields.get("snapshot", object),
-        tuple(Committed(*each) for each in committed),
+        tuple(CommittedBatch(*each) for each in committed),
     )
 
 
-def encodeLost(lost: Lost, offset: int, time: int) -> Frame:
+def encodeLost(lost: LostRange, offset: int, time: int) -> Frame:
     """Return a LOST frame."""
-    return frameOf(Kind.LOST, lost._asdict(), offset, time)
+    return frameOf(FrameKind.LOST, lost._asdict(), offset, time)
 
 
-def decodeLost(header: FrameHeader, frame: Any) -> Lost:
+def decodeLost(header: FrameHeader, frame: Any) -> LostRange:
     """Return what a LOST frame says."""
-    fields = Fields(header, frame, Kind.LOST)
-    lost = Lost(*(fields.number(name) for name in Lost._fields))
+    fields = FrameFields(header, frame, FrameKind.LOST)
+    lost = LostRange(*(fields.number(name) for name in LostRange._fields))
     if lost.next < lost.first:
         raise FrameError("what is lost must end behind its beginning")
     return lost
@@ -257,12 +257,12 @@ def encodeRemoved(until: int, offset: int, count: int, firstTime: int, lastTime:
     :param offset: of the first record that was taken out; ``count`` is how many, and the times are theirs.
     """
     body = _until.pack(until)
-    return Frame(Kind.REMOVED, [body], count=count, baseOffset=offset, firstTime=firstTime, lastTime=lastTime)
+    return Frame(FrameKind.REMOVED, [body], count=count, baseOffset=offset, firstTime=firstTime, lastTime=lastTime)
 
 
 def decodeRemoved(header: FrameHeader, frame: Any) -> int:
     """Return the position where the next frame begins, or the segment ends."""
-    if header.kind != Kind.REMOVED or header.length != REMOVED_BYTES:
+    if header.kind != FrameKind.REMOVED or header.length != REMOVED_BYTES:
         raise FrameError(f"a frame of kind {header.kind} with {header.length} bytes stands for nothing removed")
     until: int = _until.unpack_from(frame, HEADER_BYTES)[0]
     if until < header.position + header.length:

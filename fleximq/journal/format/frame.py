@@ -20,9 +20,9 @@ MAGIC = b"FXJ1"
 VERSION = 1
 HEADER_BYTES = 64
 #: The most a frame has, unless it holds a single record that is larger.
-FRAME_BYTES = 1 << 20
+FULL_FRAME_BYTES = 1 << 20
 #: The most that any frame may announce, so that damage does not pass for a length.
-MOST_BYTES = 0x7FFFFFF8
+MAX_FRAME_BYTES = 0x7FFFFFF8
 
 #: All that was written before this frame had reached the disk before it was written.
 SYNCED = 1
@@ -38,7 +38,7 @@ class FrameError(ValueError):
     """These bytes are no frame of the journal, or not this kind of frame; the text says what is wrong."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame holds."""
 
     SEGMENT = 0
@@ -87,7 +87,7 @@ class Frame:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: FrameKind,
         pieces: Sequence[bytes],
         *,
         count: int = 0,
@@ -149,7 +149,7 @@ def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
         raise FrameError(f"version {header.version} of the format is not known, only {VERSION}")
     if header.flags & ~SYNCED:
         raise FrameError(f"the flags {header.flags} are not known, only {SYNCED}")
-    if header.length % 8 or not HEADER_BYTES < header.length <= MOST_BYTES:
+    if header.length % 8 or not HEADER_BYTES < header.length <= MAX_FRAME_BYTES:
         raise FrameError(f"a frame cannot have {header.length} bytes")
     return header
 
@@ -167,7 +167,7 @@ def checkFrame(header: FrameHeader, frame: Any) -> None:
         raise FrameError("the check sum is wrong")
 
 
-def wholeFrame(buffer: Any, at: int = 0) -> tuple[FrameHeader, memoryview]:
+def completeFrame(buffer: Any, at: int = 0) -> tuple[FrameHeader, memoryview]:
     """Return the checked frame that begins at this place of a buffer: its header, and all its bytes as a view.
 
     :raises FrameError: there is none.

@@ -19,8 +19,8 @@ from typing import Any
 import msgpack
 
 from fleximq.journal.format.body import unpackMap
-from fleximq.journal.format.column_builder import SHAPE, Appended, Columns, littleEndian
-from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, Kind, padding
+from fleximq.journal.format.column_builder import SHAPE, AppendedRun, ColumnBuilder, littleEndian
+from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, padding
 from fleximq.values.records import CONTENTS, Blobs, StoredBatch, TopicBounds
 
 #: Larger records are written from where they are, not copied.
@@ -32,7 +32,7 @@ _between = Struct("<I4xii")
 _ZEROS = [bytes(-length % 8) for length in range(8)]
 
 
-def encodeSingle(each: Appended, offset: int) -> Frame | None:
+def encodeSingle(each: AppendedRun, offset: int) -> Frame | None:
     """Return the frame that holds a run of one message; None if that is a large one."""
     topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
     header = headers if isinstance(headers, bytes) else headers[0]
@@ -59,7 +59,7 @@ def encodeSingle(each: Appended, offset: int) -> Frame | None:
         _ZEROS[payloadBytes & 7],
     )
     return Frame(
-        Kind.RECORDS,
+        FrameKind.RECORDS,
         [b"".join(pieces)],
         count=1,
         baseOffset=offset,
@@ -76,7 +76,7 @@ _FEW = 8
 _BIG_ENDIAN = sys.byteorder == "big"
 
 
-def encodeRecords(appended: Sequence[Appended], offset: int) -> list[Frame]:
+def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
     """Return the frames that hold these runs, in order; what has no room in one goes on in the next.
 
     :param offset: of the first record; the others follow one by one.
@@ -86,7 +86,7 @@ def encodeRecords(appended: Sequence[Appended], offset: int) -> list[Frame]:
         if single is not None:
             return [single]
     frames = []
-    columns = Columns()
+    columns = ColumnBuilder()
     for each in appended:
         if len(each.run.payloads) == 1 and columns.addOne(each):
             continue
@@ -95,22 +95,22 @@ def encodeRecords(appended: Sequence[Appended], offset: int) -> list[Frame]:
             taken = columns.add(each, start)
             start += taken
             if start < count:
-                frames.append(columns.frame(Kind.RECORDS, offset))
+                frames.append(columns.frame(FrameKind.RECORDS, offset))
                 offset += len(columns.times)
-                columns = Columns()
+                columns = ColumnBuilder()
     if columns.times:
-        frames.append(columns.frame(Kind.RECORDS, offset))
+        frames.append(columns.frame(FrameKind.RECORDS, offset))
     return frames
 
 
-def encodeStaged(meta: Mapping[str, Any], appended: Sequence[Appended]) -> list[Frame]:
+def encodeStaged(meta: Mapping[str, Any], appended: Sequence[AppendedRun]) -> list[Frame]:
     """Return the frames that hold these runs without offsets, each with the same MessagePack map ``meta``."""
     packed = msgpack.packb(meta)
     before = _metaLength.pack(len(packed), 0) + packed + padding(len(packed))
     frames = encodeRecords(appended, 0)
     return [
         Frame(
-            Kind.STAGED,
+            FrameKind.STAGED,
             [before, *frame.pieces],
             count=frame.count,
             firstTime=frame.firstTime,
@@ -123,7 +123,9 @@ def encodeStaged(meta: Mapping[str, Any], appended: Sequence[Appended]) -> list[
 
 def encodeSparse(batch: StoredBatch) -> Frame:
     """Return one frame that holds these records, at least one, with the offsets they have, whatever their size."""
-    return Columns.of(batch).frame(Kind.SPARSE_RECORDS, batch.offsets[0], littleEndian(array("q", batch.offsets)))
+    return ColumnBuilder.of(batch).frame(
+        FrameKind.SPARSE_RECORDS, batch.offsets[0], littleEndian(array("q", batch.offsets))
+    )
 
 
 def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch:
@@ -132,9 +134,9 @@ def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch
     :param frame: all its bytes, of which the batch keeps hold.
     :raises FrameError: it is of another kind, or contradicts itself.
     """
-    if header.kind == Kind.RECORDS:
+    if header.kind == FrameKind.RECORDS:
         return _Body(header, frame, HEADER_BYTES).batch(range(header.baseOffset, header.baseOffset + header.count))
-    if header.kind != Kind.SPARSE_RECORDS:
+    if header.kind != FrameKind.SPARSE_RECORDS:
         raise FrameError(f"a frame of kind {header.kind} has no records")
     body = _Body(header, frame, HEADER_BYTES)
     offsets = body.column("q", header.count, "offsets")
@@ -149,7 +151,7 @@ def decodeStaged(header: FrameHeader, frame: bytes | memoryview) -> tuple[dict[s
     :param frame: all its bytes, of which the batch keeps hold.
     :raises FrameError: it is of another kind, or contradicts itself.
     """
-    if header.kind != Kind.STAGED:
+    if header.kind != FrameKind.STAGED:
         raise FrameError(f"a frame of kind {header.kind} has nothing staged")
     if header.length < HEADER_BYTES + _metaLength.size:
         raise FrameError("the frame is too short for what it should hold")
@@ -245,7 +247,7 @@ class _Body:
 
     def _finish(self) -> None:
         rest = self._header.length - self._at
-        if rest and (self._header.kind != Kind.SPARSE_RECORDS or any(self._view[self._at :])):
+        if rest and (self._header.kind != FrameKind.SPARSE_RECORDS or any(self._view[self._at :])):
             raise FrameError(f"{rest} bytes stand behind the payloads")
 
 

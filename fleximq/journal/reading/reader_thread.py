@@ -17,16 +17,16 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import Files, wordsOf
-from fleximq.journal.files.frame_scan import Hole, Whole, framesOf
-from fleximq.journal.files.open_segments import OpenSegments, Portion
+from fleximq.journal.files.file_system import Files, errorText
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.open_segments import CommittedBlock, OpenSegments
 from fleximq.journal.files.record_distance import advance
 from fleximq.journal.files.segment_index import writeIndex
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.files.window import SMALL
-from fleximq.journal.format.control_frames import Lost
-from fleximq.journal.format.frame import FrameError, FrameHeader, Kind, checkFrame, readHeader
+from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.format.frame import FrameError, FrameHeader, FrameKind, checkFrame, readHeader
 from fleximq.limits import MEBIBYTE
 from fleximq.values.message import Message
 from fleximq.values.records import StoredBatch
@@ -43,14 +43,14 @@ _PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, err
 _PATIENCE = 0.25
 
 
-class _Found(NamedTuple):
+class _FrameRecords(NamedTuple):
     """The records of a frame, and the offset behind them."""
 
     batches: list[StoredBatch]
     next: int
 
 
-class Reader:
+class ReaderThread:
     """Answers by ``callFromThread(found, ...)``. All methods are called on the reactor's thread.
 
     :param callFromThread: runs a function on the reactor's thread.
@@ -62,9 +62,9 @@ class Reader:
         self,
         files: Files,
         folder: str,
-        segments: Segments,
+        segments: SegmentTable,
         callFromThread: Callable[..., Any],
-        lost: Callable[[Lost, str], None] = lambda lost, why: None,
+        lost: Callable[[LostRange, str], None] = lambda lost, why: None,
         log: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._files = files
@@ -131,7 +131,7 @@ class Reader:
                 if error.errno not in _PASSING or self._stopping.is_set():
                     raise
                 if not said:
-                    self._callFromThread(self._log, f"the journal cannot be read for now: {wordsOf(error)}")
+                    self._callFromThread(self._log, f"the journal cannot be read for now: {errorText(error)}")
                     said = True
                 self._stopping.wait(_PATIENCE)
 
@@ -286,7 +286,7 @@ class Reader:
             pieces: list[memoryview] = []
             first, size = end, 0
             for each in self._frames(segment, segment.beforePosition(max(position, segment.base)), MEBIBYTE):
-                if isinstance(each, Hole):
+                if isinstance(each, DamagedRange):
                     if pieces:
                         break
                     continue
@@ -297,7 +297,7 @@ class Reader:
                 first = first if pieces else each.header.position
                 pieces.append(each.frame)
                 size += len(each.frame)
-                if each.header.kind == Kind.REMOVED:
+                if each.header.kind == FrameKind.REMOVED:
                     break
             if pieces:
                 return first, b"".join(pieces), end
@@ -319,7 +319,7 @@ class Reader:
                     buffer = window.at(start, header.length)
                 checkFrame(header, buffer[size : size + header.length])
                 size, previous = size + header.length, header.crc
-                if header.kind == Kind.REMOVED:
+                if header.kind == FrameKind.REMOVED:
                     break
         except FrameError:
             pass  # the next reading begins there, and finds out what it is
@@ -331,7 +331,9 @@ class Reader:
 
     # -- through the frames ------------------------------------------------------------------------
 
-    def _from(self, offset: int, wanted: Callable[[str], bool] | None = None, size: int = SMALL) -> Iterator[_Found]:
+    def _from(
+        self, offset: int, wanted: Callable[[str], bool] | None = None, size: int = SMALL
+    ) -> Iterator[_FrameRecords]:
         """Yield the records of all frames from the one on that has, or would have, this offset.
 
         Segments that have no wanted topic are passed over.
@@ -341,7 +343,7 @@ class Reader:
         resumed = self._resumed.pop(offset, None)
         for segment in all[place:]:
             if wanted is not None and not any(map(wanted, tuple(segment.counts))):
-                yield _Found([], min(segment.next, self._segments.nextOffset))
+                yield _FrameRecords([], min(segment.next, self._segments.nextOffset))
                 continue
             start = segment.before(offset)
             if resumed is not None and start <= resumed < segment.end:
@@ -350,24 +352,24 @@ class Reader:
                 if found.next > offset:
                     yield found
 
-    def _walk(self, segment: Segment, start: int, size: int = SMALL, offset: int = 0) -> Iterator[_Found]:
+    def _walk(self, segment: Segment, start: int, size: int = SMALL, offset: int = 0) -> Iterator[_FrameRecords]:
         """Yield the records of a segment's frames from this position on.
 
         :param offset: what comes before it in a transaction is passed over.
         """
         for each in self._frames(segment, start, size):
-            if isinstance(each, Hole):
+            if isinstance(each, DamagedRange):
                 continue
             header = each.header
-            if header.count and header.kind == Kind.TRANSACTION:
+            if header.count and header.kind == FrameKind.TRANSACTION:
                 yield from self._published(segment, each, offset)
-            elif header.count and header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
+            elif header.count and header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
                 batches = self._decode(segment, each)
                 next = max(header.baseOffset + header.count, *(batch.offsets[-1] + 1 for batch in batches), 0)
                 self._resume(next, header.position + header.length)
-                yield _Found(batches, next)
+                yield _FrameRecords(batches, next)
 
-    def _decode(self, segment: Segment, each: Whole) -> list[StoredBatch]:
+    def _decode(self, segment: Segment, each: CompleteFrame) -> list[StoredBatch]:
         position = each.header.position
         batches = self._decoded.pop(position, None)
         if batches is None:
@@ -380,7 +382,7 @@ class Reader:
         self._know(position, batches)
         return batches
 
-    def _published(self, segment: Segment, each: Whole, offset: int) -> Iterator[_Found]:
+    def _published(self, segment: Segment, each: CompleteFrame, offset: int) -> Iterator[_FrameRecords]:
         """Yield the records of a transaction, of one staged frame after the other: all may be more than memory has."""
         header = each.header
         end = _behindOf(header)
@@ -394,12 +396,12 @@ class Reader:
                     batches = [] if batch is None else [batch]
                 self._know(portion.position, batches)
                 self._resume(portion.next, header.position + (header.length if portion.next == end else 0))
-                yield _Found(batches, portion.next)
+                yield _FrameRecords(batches, portion.next)
         except (FrameError, OSError) as error:
             _raisePassing(error)
             lost(header.baseOffset, end, error)
         self._resume(end, header.position + header.length)
-        yield _Found([], end)
+        yield _FrameRecords([], end)
 
     def _know(self, position: int, batches: list[StoredBatch]) -> None:
         self._decoded[position] = batches
@@ -411,15 +413,15 @@ class Reader:
         if len(self._resumed) > _RESUMED:
             self._resumed.popitem(last=False)
 
-    def _frames(self, segment: Segment, start: int, size: int = SMALL) -> Iterator[Whole | Hole]:
+    def _frames(self, segment: Segment, start: int, size: int = SMALL) -> Iterator[CompleteFrame | DamagedRange]:
         """Yield frames and holes of a segment from this position on, and report the holes."""
-        hole: Hole | None = None
+        hole: DamagedRange | None = None
         position = start
         last: FrameHeader | None = None
         while position < min(segment.end, self._opened.end):
             try:
                 for each in framesOf(self._opened.window(segment, size), segment.id, position):
-                    if isinstance(each, Whole):
+                    if isinstance(each, CompleteFrame):
                         if hole is not None:
                             self._reportHole(segment, hole, last, each.header.baseOffset)
                             hole = None
@@ -432,26 +434,26 @@ class Reader:
                 break
             except OSError as error:
                 _raisePassing(error)
-                hole = Hole(position, segment.behind(position), f"it cannot be read: {wordsOf(error)}")
+                hole = DamagedRange(position, segment.behind(position), f"it cannot be read: {errorText(error)}")
                 position = hole.until
                 yield hole
         if hole is not None:
             self._reportHole(segment, hole, last, segment.next)
 
-    def _reportHole(self, segment: Segment, hole: Hole, before: FrameHeader | None, next: int) -> None:
+    def _reportHole(self, segment: Segment, hole: DamagedRange, before: FrameHeader | None, next: int) -> None:
         first = segment.offsetAt(hole.position) if before is None else before.baseOffset + _records(before)
         self._report(segment, hole.position, hole.until - hole.position, min(first, next), next, hole.reason)
 
     def _report(self, segment: Segment, position: int, length: int, first: int, next: int, why: object) -> None:
         if not any(lost.position <= position < lost.position + lost.length for lost in segment.lost):
-            self._lose(segment, Lost(position, length, first, next), why)
+            self._lose(segment, LostRange(position, length, first, next), why)
 
     def _reportPart(self, segment: Segment, header: FrameHeader, first: int, next: int, why: object) -> None:
         """Report offsets of a transaction; others of it may be lost as well."""
         if not any(lost.first <= first and next <= lost.next for lost in segment.lost):
-            self._lose(segment, Lost(header.position, header.length, first, next), why)
+            self._lose(segment, LostRange(header.position, header.length, first, next), why)
 
-    def _lose(self, segment: Segment, lost: Lost, why: object) -> None:
+    def _lose(self, segment: Segment, lost: LostRange, why: object) -> None:
         segment.lost.append(lost)
         if segment is not self._segments.all[-1]:
             with suppress(OSError):
@@ -470,13 +472,13 @@ def _behindOf(header: FrameHeader) -> int:
     return header.baseOffset + header.count
 
 
-def _nextOf(portion: Portion) -> int:
+def _nextOf(portion: CommittedBlock) -> int:
     return portion.next
 
 
 def _records(header: FrameHeader) -> int:
     """Return how many offsets a frame gives to its records."""
-    return header.count if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.TRANSACTION) else 0
+    return header.count if header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION) else 0
 
 
 def _placeOf(offsets: Sequence[int], offset: int) -> int | None:

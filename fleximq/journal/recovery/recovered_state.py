@@ -8,19 +8,19 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, wordsOf
-from fleximq.journal.files.frame_scan import Hole, framesOf
+from fleximq.journal.files.file_system import Files, errorText
+from fleximq.journal.files.frame_scan import DamagedRange, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.files.window import LARGE
-from fleximq.journal.format.control_frames import Lost, decodeNotes
-from fleximq.journal.format.frame import FrameError, Kind
+from fleximq.journal.format.control_frames import LostRange, decodeNotes
+from fleximq.journal.format.frame import FrameError, FrameKind
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import StateRecord
 
 
-class Keeper(Protocol):
+class IQueueStateOwner(Protocol):
     """The broker's side of checkpoints and retention."""
 
     def snapshot(self) -> Any:
@@ -36,7 +36,7 @@ class Keeper(Protocol):
         """Return the offset that each consumer group reads next; nothing is kept for them."""
 
 
-class NothingToKeep:
+class NoQueueState:
     """The keeper of a journal without queues."""
 
     def snapshot(self) -> Any:
@@ -52,7 +52,7 @@ class NothingToKeep:
         return {}
 
 
-class Found:
+class RecoveredJournal:
     """What a journal holds.
 
     ``segments`` are all of them, the last one included: it is not written to any more. ``end`` is the position where
@@ -66,7 +66,7 @@ class Found:
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self._folder = folder
-        self.segments = Segments()
+        self.segments = SegmentTable()
         self.end = 0
         self.nextOffset = self.lastOffset = 1
         self.clean = True
@@ -108,18 +108,18 @@ class Found:
     ) -> None:
         start = segment.beforePosition(max(self.replayFrom, segment.base))
         for each in framesOf(opened.window(segment, LARGE), segment.id, start):
-            if isinstance(each, Hole) or each.header.position < self.replayFrom:
+            if isinstance(each, DamagedRange) or each.header.position < self.replayFrom:
                 continue
             # A frame whose check sum is right and whose body is not ours to read costs its content, no more.
             with suppress(FrameError):
                 for batch in opened.records(*each, lambda first, next, why: None):
                     batches(batch)
-                if each.header.kind == Kind.NOTES:
+                if each.header.kind == FrameKind.NOTES:
                     for note in decodeNotes(*each):
                         notes(note)
 
 
-def sentenceOf(lost: Lost, what: str = "damaged or missing") -> str:
+def sentenceOf(lost: LostRange, what: str = "damaged or missing") -> str:
     """Say what is lost to whoever runs the broker."""
     if not lost.length:
         offsets = f"the offsets {lost.first} to {lost.next - 1}"
@@ -133,4 +133,4 @@ def sentenceOf(lost: Lost, what: str = "damaged or missing") -> str:
 def unreadable(folder: str, error: OSError) -> JournalError:
     """Return the error that says that a journal's folder cannot be read, and why."""
     where = f" ({error.filename})" if error.filename else ""
-    return JournalError(f"the journal in {folder} cannot be read: {wordsOf(error)}{where}")
+    return JournalError(f"the journal in {folder} cannot be read: {errorText(error)}{where}")

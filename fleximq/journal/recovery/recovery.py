@@ -17,18 +17,17 @@ from contextlib import suppress
 from itertools import pairwise
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.durable_end import END, readEnd
-from fleximq.journal.files.file_system import Files, readUpTo, readWhole, wordsOf, writeAll
-from fleximq.journal.files.frame_scan import Hole, frameAt, framesOf
+from fleximq.journal.files.file_system import Files, errorText, readFile, readUpTo, writeAll
+from fleximq.journal.files.folder_files import END, readEnd
+from fleximq.journal.files.frame_scan import DamagedRange, frameAt, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
-from fleximq.journal.files.segment_index import Scanned, readIndex, scanSegment, writeIndex
-from fleximq.journal.files.segment_summary import Segment, Staged, countTransaction
-from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.segment_index import SegmentScan, readIndex, scanSegment, writeIndex
+from fleximq.journal.files.segment_summary import Segment, StagedBlock, countTransaction
+from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.files.window import LARGE, Window
-from fleximq.journal.format.control_frames import Checkpoint, Lost, decodeCheckpoint
+from fleximq.journal.format.control_frames import Checkpoint, LostRange, decodeCheckpoint
 from fleximq.journal.format.frame import FrameError
-from fleximq.journal.recovery.recovered_state import Found, sentenceOf, unreadable
-from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.recovery.recovered_state import RecoveredJournal, sentenceOf, unreadable
 
 #: After a stop that was not clean, numbering goes on at the next multiple of this.
 SKIP = 1_000_000_000
@@ -41,7 +40,9 @@ _SUFFIX = ".fxj"
 _UNFINISHED = (".idx.new", ".fxj.new")
 
 
-def recover(files: Files, folder: str, journal: str, log: Callable[[str], None] = lambda sentence: None) -> Found:
+def recover(
+    files: Files, folder: str, journal: str, log: Callable[[str], None] = lambda sentence: None
+) -> RecoveredJournal:
     """Read a journal's folder, cut off an unfinished end, set damage aside, and say what there is. Blocks.
 
     :param journal: the id that all segments have to carry.
@@ -54,7 +55,7 @@ def recover(files: Files, folder: str, journal: str, log: Callable[[str], None] 
         raise unreadable(folder, error) from error
 
 
-def verifyTail(files: Files, folder: str, segments: Segments, end: int) -> int:
+def verifyTail(files: Files, folder: str, segments: SegmentTable, end: int) -> int:
     """Cut the last segment at this position, see that all before it is whole and on disk, and return the position.
 
     After a sync that failed, nobody knows what of the file is on disk, and another sync would say that all is, without
@@ -70,7 +71,7 @@ def verifyTail(files: Files, folder: str, segments: Segments, end: int) -> int:
             files.truncate(descriptor, end - segment.base)
         window = Window(files, descriptor, segment.base, end)
         for each in framesOf(window, segment.id, segment.base, atHead=True):
-            if isinstance(each, Hole):
+            if isinstance(each, DamagedRange):
                 raise JournalError(f"{segmentName(segment.base)} is damaged at position {each.position}: {each.reason}")
             writeAll(files, descriptor, [each.frame], each.header.position - segment.base)
         files.sync(descriptor)
@@ -89,7 +90,7 @@ class _Recovery:
         self._log = log
         self._clean = True
         self._unindexed: list[Segment] = []
-        self.found = found = Found(files, folder)
+        self.found = found = RecoveredJournal(files, folder)
         names = files.names(folder)
         for name in names:
             if name.endswith(_UNFINISHED):
@@ -105,7 +106,7 @@ class _Recovery:
         ending = self._missingEnd(segments)
         if ending is not None and segments:
             segments[-1].lost.append(ending)
-        found.segments = Segments(segments)
+        found.segments = SegmentTable(segments)
         found.end = found.segments.end
         found.lost = [sentenceOf(lost) for lost in found.segments.lost]
         if ending is not None:
@@ -115,7 +116,7 @@ class _Recovery:
 
     # -- segments ----------------------------------------------------------------------------------
 
-    def _last(self, bases: list[int]) -> Scanned | None:
+    def _last(self, bases: list[int]) -> SegmentScan | None:
         """Return the last segment, without an unfinished end; files of which nothing is finished leave ``bases``."""
         while bases:
             base = bases[-1]
@@ -141,7 +142,7 @@ class _Recovery:
             return indexed
         return self._take(self._scan(base, min(end, until), indexed.id if indexed is not None else None))
 
-    def _scan(self, base: int, end: int, id: int | None = None) -> Scanned:
+    def _scan(self, base: int, end: int, id: int | None = None) -> SegmentScan:
         name = segmentName(base)
         descriptor = self._files.open(f"{self._folder}/{name}")
         try:
@@ -152,7 +153,7 @@ class _Recovery:
             raise JournalError(f"{self._folder}/{name} belongs to another journal")
         return scanned
 
-    def _take(self, scanned: Scanned) -> Segment:
+    def _take(self, scanned: SegmentScan) -> Segment:
         """Set the damage of a scanned segment aside, and return it; it needs an index."""
         segment = scanned.segment
         for hole in scanned.holes:
@@ -164,7 +165,7 @@ class _Recovery:
 
     def _resolve(self, segments: list[Segment]) -> None:
         """Count what transactions make visible in those segments that were scanned, and write their indexes."""
-        staged: dict[int, Staged] = {}
+        staged: dict[int, StagedBlock] = {}
         for segment in segments:
             staged.update((each.position, each) for each in segment.staged)
             if segment not in self._unindexed:
@@ -173,11 +174,11 @@ class _Recovery:
                 gone = countTransaction(segment, transaction, base, staged, count)
                 if gone is not None:
                     where = next((each for each in transaction.staged if each not in staged), segment.base)
-                    segment.lost.append(Lost(where, 0, *gone))
+                    segment.lost.append(LostRange(where, 0, *gone))
             try:
                 writeIndex(self._files, self._folder, segment)
             except OSError as error:
-                self._log(f"the index of {segmentName(segment.base)} could not be written: {wordsOf(error)}")
+                self._log(f"the index of {segmentName(segment.base)} could not be written: {errorText(error)}")
 
     def _join(self, segments: list[Segment]) -> None:
         """Report what is missing between segments, and at the end of one."""
@@ -186,22 +187,22 @@ class _Recovery:
             if lost is not None and lost.position + lost.length == segment.end and lost.next < behind.first:
                 segment.lost[-1] = lost._replace(next=behind.first)
             if segment.end < behind.base:
-                gone = Lost(segment.end, behind.base - segment.end, segment.next, max(segment.next, behind.first))
+                gone = LostRange(segment.end, behind.base - segment.end, segment.next, max(segment.next, behind.first))
                 if gone not in segment.lost:
                     segment.lost.append(gone)
 
-    def _missingEnd(self, segments: list[Segment]) -> Lost | None:
+    def _missingEnd(self, segments: list[Segment]) -> LostRange | None:
         """Return what was committed behind all that is there, None if nothing was."""
         try:
-            committed = readEnd(readWhole(self._files, f"{self._folder}/{END}"))
+            committed = readEnd(readFile(self._files, f"{self._folder}/{END}"))
         except FileNotFoundError:
             return None
         position, next = (segments[-1].end, segments[-1].next) if segments else (0, 1)
         if committed is None or committed[0] <= position:
             return None
-        return Lost(position, committed[0] - position, next, max(next, committed[1]))
+        return LostRange(position, committed[0] - position, next, max(next, committed[1]))
 
-    def _goBehind(self, ending: Lost) -> None:
+    def _goBehind(self, ending: LostRange) -> None:
         """Go on behind an end that is missing, so that no position and no offset is given twice."""
         found = self.found
         self._clean = False

@@ -8,7 +8,7 @@ from fleximq.journal.recovery.recovery import DAMAGED, TORN
 _INDEX = ".idx"
 
 
-class Rehearsal(Files):
+class DryRunFiles(Files):
     """Reads the real files, writes nowhere, and notes in ``steps`` what else would be done, as clauses.
 
     Nothing is said about indexes, which are made of the other files.

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 
 from fleximq.errors import NotKept
-from fleximq.journal.files.segment_table import Segments
-from fleximq.journal.retention.cleaner_thread import Cleaner
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.files.segment_table import SegmentTable
+from fleximq.journal.retention.cleaner_thread import CleanerThread
+from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.commit import Commit
 
 #: How often it is tried to make room in a journal that is full, in microseconds.
-FULL_AGAIN = 10_000_000
+RETRY_INTERVAL = 10_000_000
 
 
-class Room:
+class Capacity:
     """Counts the bytes of all segments.
 
     :param most: the most that they may have, about; 0: as much as the disk has.
@@ -25,8 +25,8 @@ class Room:
     def __init__(
         self,
         most: int,
-        segments: Segments,
-        cleaner: Cleaner | None,
+        segments: SegmentTable,
+        cleaner: CleanerThread | None,
         roll: Callable[[], None],
         now: Callable[[], int],
         freed: Callable[[int], None],
@@ -57,16 +57,16 @@ class Room:
     def _make(self) -> None:
         if self._cleaner is None or self._now() < self._again:
             return
-        self._again = self._now() + FULL_AGAIN
+        self._again = self._now() + RETRY_INTERVAL
         if self._segments.all[-1].counts:
             self._roll()
         else:
             self.clean()
 
-    def clean(self, done: Callable[[Freed], None] = lambda freed: None) -> bool:
+    def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
         """Begin a pass of the cleaner; False if one is still going on, or there is nothing that may go."""
 
-        def ended(freed: Freed) -> None:
+        def ended(freed: FreedSpace) -> None:
             self.bytes = self._segments.bytes
             if freed.bytes:
                 self._freed(freed.bytes)

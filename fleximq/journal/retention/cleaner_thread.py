@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping
 from threading import Event, Thread
 
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.segment_table import Segments
-from fleximq.journal.reading.reader_thread import Reader
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed, Retention
+from fleximq.journal.files.segment_table import SegmentTable
+from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
 from fleximq.journal.retention.segment_rewrite import Stopped
 
 #: How long a stop waits for a pass that was told to end, in seconds.
-PATIENCE = 10.0
+STOP_TIMEOUT = 10.0
 
 
-class Cleaner:
+class CleanerThread:
     """Starts one pass at a time. All methods are called on the reactor's thread.
 
     :param needed: returns, by topic, the lowest offset that a queue needs.
@@ -30,9 +30,9 @@ class Cleaner:
         self,
         files: Files,
         folder: str,
-        segments: Segments,
-        rules: Rules,
-        reader: Reader,
+        segments: SegmentTable,
+        rules: RetentionPolicy,
+        reader: ReaderThread,
         needed: Callable[[], Mapping[str, int]],
         now: Callable[[], int],
         callFromThread: Callable[..., object],
@@ -48,11 +48,13 @@ class Cleaner:
         self._log = log
         self._reading = reading
         self._unread = unread
-        self._retention = Retention(files, folder, segments, rules, self._exclusively, self._tell, self._tellUnread)
+        self._retention = SegmentRemoval(
+            files, folder, segments, rules, self._exclusively, self._tell, self._tellUnread
+        )
         self._stopped = False
         self._thread: Thread | None = None
 
-    def clean(self, done: Callable[[Freed], None] = lambda freed: None) -> bool:
+    def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
         """Begin a pass, and call ``done`` on this thread when it has ended; False if one is still going on."""
         if self._stopped or self._thread is not None:
             return False
@@ -76,16 +78,16 @@ class Cleaner:
         self._retention.stop()
         thread = self._thread
         if thread is not None:
-            thread.join(PATIENCE)
+            thread.join(STOP_TIMEOUT)
             return not thread.is_alive()
         return True
 
-    def _work(self, clean: Callable[[], Freed], done: Callable[[Freed], None]) -> None:
+    def _work(self, clean: Callable[[], FreedSpace], done: Callable[[FreedSpace], None]) -> None:
         try:
             freed = clean()
         except Exception as error:
             self._tell(f"what has expired could not be taken out of the journal: {error!r}")
-            freed = Freed()
+            freed = FreedSpace()
         self._callFromThread(self._ended, freed, done)
 
     def _tell(self, sentence: str) -> None:
@@ -94,7 +96,7 @@ class Cleaner:
     def _tellUnread(self, sentence: str, records: int) -> None:
         self._callFromThread(self._unread, sentence, records)
 
-    def _ended(self, freed: Freed, done: Callable[[Freed], None]) -> None:
+    def _ended(self, freed: FreedSpace, done: Callable[[FreedSpace], None]) -> None:
         self._thread = None
         done(freed)
 
@@ -113,7 +115,7 @@ class Cleaner:
                 ended.set()
 
         self._reader.call(job)
-        while not ended.wait(PATIENCE):
+        while not ended.wait(STOP_TIMEOUT):
             if self._stopped:
                 raise Stopped
         if failures:

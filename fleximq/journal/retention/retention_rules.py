@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from fleximq.config.journal_options import Retention
+from fleximq.config.journal_options import RetentionRule
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.topic_counts import tallyOf
+from fleximq.journal.files.topic_counts import topicCountsOf
 from fleximq.values.patterns import anyOf
 from fleximq.values.records import StoredBatch, TopicBounds
 
@@ -22,7 +22,7 @@ _SECOND = 1_000_000
 _RECORD_BYTES = 28
 
 
-class Rules(NamedTuple):
+class RetentionPolicy(NamedTuple):
     """What an operator wants.
 
     ``durable`` and ``retained`` tell of a topic whether its messages are kept, and whether the latest one always is.
@@ -32,7 +32,7 @@ class Rules(NamedTuple):
 
     durable: Callable[[str], bool]
     retained: Callable[[str], bool] = lambda topic: False
-    retentions: Sequence[Retention] = ()
+    retentions: Sequence[RetentionRule] = ()
     timesToLive: Sequence[tuple[str, float]] = ()
 
 
@@ -52,7 +52,7 @@ class _Limit(NamedTuple):
     last: int
 
 
-class Expiry:
+class ExpiryDecision:
     """What has expired of a journal.
 
     :param segments: all of them, the one that is being written included.
@@ -60,7 +60,9 @@ class Expiry:
     :param now: microseconds since 1970.
     """
 
-    def __init__(self, rules: Rules, segments: Sequence[Segment], needed: Mapping[str, int], now: int) -> None:
+    def __init__(
+        self, rules: RetentionPolicy, segments: Sequence[Segment], needed: Mapping[str, int], now: int
+    ) -> None:
         self._durable = rules.durable
         self._needed = needed
         self._now = now
@@ -87,8 +89,8 @@ class Expiry:
                         self._excess[segment.base, topic] = excess
                 newer[topic] += size
 
-    def _retention(self, topic: str) -> Retention:
-        return next((each for matches, each in self._retentions if matches(topic)), Retention("", 0, 0))
+    def _retention(self, topic: str) -> RetentionRule:
+        return next((each for matches, each in self._retentions if matches(topic)), RetentionRule("", 0, 0))
 
     def limit(self, topic: str) -> _Limit:
         """Return what stays of a topic, its bytes left out."""
@@ -180,10 +182,10 @@ def _behind(first: int, next: int, place: int) -> float:
     return min(max((next - place) / (next - first), 0.0), 1.0)
 
 
-class Judge:
+class RecordFilter:
     """Says of the records of one segment, batch by batch from its beginning, which of them stay."""
 
-    def __init__(self, expiry: Expiry, segment: Segment) -> None:
+    def __init__(self, expiry: ExpiryDecision, segment: Segment) -> None:
         self._expiry = expiry
         self._segment = segment
         self._before: dict[str, int] = {}
@@ -192,7 +194,7 @@ class Judge:
         """Return the places of the records that stay."""
         verdicts: dict[str, Verdict] = {}
         starts: dict[str, int] = {}
-        for topic, bounds in tallyOf(batch).items():
+        for topic, bounds in topicCountsOf(batch).items():
             excess = self._expiry.excess(self._segment, topic)
             starts[topic] = before = self._before.get(topic, 0)
             verdicts[topic] = self._expiry.verdict(topic, bounds, excess, before)

@@ -15,24 +15,25 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import NamedTuple
 
-from fleximq.journal.files.file_system import Files, wordsOf
+from fleximq.journal.files.file_system import Files, errorText
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_index import indexName, writeIndex
-from fleximq.journal.files.segment_summary import Segment, Staged
-from fleximq.journal.files.segment_table import Segments
-from fleximq.journal.retention.retention_rules import Expiry, Judge, Rules, Verdict
-from fleximq.journal.retention.segment_merge import isStub, stubsIn, writeJoined
-from fleximq.journal.retention.segment_rewrite import Damaged, Rewriting, Stopped, newName
-from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.files.segment_summary import Segment, StagedBlock
+from fleximq.journal.files.segment_table import SegmentTable, segmentName
+from fleximq.journal.retention.retention_rules import ExpiryDecision, RecordFilter, RetentionPolicy, Verdict
+from fleximq.journal.retention.segment_merge import emptyRuns, isEmpty, writeMerged
+from fleximq.journal.retention.segment_rewrite import Damaged, SegmentRewrite, Stopped, replacementName
 
 
-class Unread:
+class UnreadReports:
     """Says it once for each group and segment; neighbouring segments are one sentence."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[int, str], None] = {}
 
-    def of(self, going: Sequence[Segment], reading: Mapping[str, int], expiry: Expiry) -> Iterator[tuple[str, int]]:
+    def of(
+        self, going: Sequence[Segment], reading: Mapping[str, int], expiry: ExpiryDecision
+    ) -> Iterator[tuple[str, int]]:
         """Yield a sentence for each run of segments that go, and about how many records it is about.
 
         :param going: these, in their order.
@@ -54,7 +55,7 @@ class Unread:
             if records:
                 yield _sentence(group, first, next), records
 
-    def _gone(self, segment: Segment, group: str, offset: int, expiry: Expiry) -> tuple[int, int, int] | None:
+    def _gone(self, segment: Segment, group: str, offset: int, expiry: ExpiryDecision) -> tuple[int, int, int] | None:
         """Return what of a segment goes that a group has not read; None if nothing does, or it was said."""
         key = segment.base, group
         if segment.next <= offset or key in self._said:
@@ -74,10 +75,10 @@ def _sentence(group: str, first: int, next: int) -> str:
 
 
 #: A segment is written anew when more than this part of it has expired.
-_WORTH = 0.5
+_REWRITE_SHARE = 0.5
 
 
-class Freed(NamedTuple):
+class FreedSpace(NamedTuple):
     """What a pass took out: files that were removed, files that were rewritten, and bytes of both."""
 
     removed: int = 0
@@ -85,7 +86,7 @@ class Freed(NamedTuple):
     bytes: int = 0
 
 
-class Retention:
+class SegmentRemoval:
     """Does one pass after the other; not for two threads at once.
 
     :param exclusively: does something between two readings of the journal, and returns when it was done; raises what
@@ -99,8 +100,8 @@ class Retention:
         self,
         files: Files,
         folder: str,
-        segments: Segments,
-        rules: Rules,
+        segments: SegmentTable,
+        rules: RetentionPolicy,
         exclusively: Callable[[Callable[[], None]], None] = lambda work: work(),
         log: Callable[[str], None] = lambda sentence: None,
         unread: Callable[[str, int], None] = lambda sentence, records: None,
@@ -112,7 +113,7 @@ class Retention:
         self._exclusively = exclusively
         self._log = log
         self._tellUnread = unread
-        self._unread = Unread()
+        self._unread = UnreadReports()
         self._stopped = False
 
     def stop(self) -> None:
@@ -126,7 +127,7 @@ class Retention:
         now: int,
         segments: Sequence[Segment] | None = None,
         reading: Mapping[str, int] | None = None,
-    ) -> Freed:
+    ) -> FreedSpace:
         """Take out what has expired. Blocks for as long as the disk takes.
 
         :param needed: by topic, the lowest offset that a queue needs.
@@ -138,7 +139,7 @@ class Retention:
         opened = OpenSegments(self._files, self._folder, self._segments)
         opened.end = self._segments.end
         one = _Pass(self._rules, self._segments.all if segments is None else segments, needed, open, now)
-        freed = Freed()
+        freed = FreedSpace()
         for sentence, records in self._unread.of(one.going(), reading or {}, one.expiry):
             self._tellUnread(sentence, records)
         try:
@@ -146,26 +147,26 @@ class Retention:
                 if self._stopped:
                     break
                 freed = self._cleanOne(one, segment, opened, freed)
-            for run in stubsIn(self._segments.all[: len(one.touchable)]):
+            for run in emptyRuns(self._segments.all[: len(one.touchable)]):
                 freed = self._join(run, opened, freed)
         except Stopped:
             pass
         except OSError as error:
-            self._log(f"what has expired could not be taken out of the journal: {wordsOf(error)}")
+            self._log(f"what has expired could not be taken out of the journal: {errorText(error)}")
         finally:
             opened.close()
         return freed
 
-    def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: Freed) -> Freed:
+    def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
         removed, rewritten, bytes = freed
         if segment is self._segments.all[0] and one.isExpired(segment):
             self._exclusively(lambda: self._remove(segment))
-            return Freed(removed + 1, rewritten, bytes + segment.bytes)
+            return FreedSpace(removed + 1, rewritten, bytes + segment.bytes)
         if not one.isWorth(segment):
             return freed
-        judge = Judge(one.expiry, segment)
+        judge = RecordFilter(one.expiry, segment)
         try:
-            found = Rewriting(
+            found = SegmentRewrite(
                 self._files, self._folder, segment, opened, judge, one.staged, one.existing, lambda: self._stopped
             ).write()
         except Damaged as error:
@@ -175,12 +176,12 @@ class Retention:
             return freed
         new = found
         self._exclusively(lambda: self._replace(new))
-        return Freed(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
+        return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
 
-    def _join(self, run: list[Segment], opened: OpenSegments, freed: Freed) -> Freed:
+    def _join(self, run: list[Segment], opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
         """Let one file stand in the place of neighbouring ones of which nothing is left."""
         removed, rewritten, bytes = freed
-        joined = None if self._stopped else writeJoined(self._files, self._folder, run, opened)
+        joined = None if self._stopped else writeMerged(self._files, self._folder, run, opened)
         if joined is None:
             return freed
         new = joined
@@ -192,7 +193,7 @@ class Retention:
                 self._remove(segment)
 
         self._exclusively(put)
-        return Freed(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
+        return FreedSpace(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
 
     def _remove(self, segment: Segment) -> None:
         """Take a segment away; the next one is only taken away when this is on disk."""
@@ -211,7 +212,7 @@ class Retention:
             raise Stopped
         self._removeIndex(segment.base)
         name = segmentName(segment.base)
-        self._files.rename(f"{self._folder}/{newName(segment.base)}", f"{self._folder}/{name}")
+        self._files.rename(f"{self._folder}/{replacementName(segment.base)}", f"{self._folder}/{name}")
         self._segments.replace(segment)
         self._files.syncFolder(self._folder)
         with suppress(OSError):
@@ -234,16 +235,16 @@ class _Pass:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: RetentionPolicy,
         segments: Sequence[Segment],
         needed: Mapping[str, int],
         open: frozenset[int],
         now: int,
     ) -> None:
-        self.expiry = Expiry(rules, segments, needed, now)
+        self.expiry = ExpiryDecision(rules, segments, needed, now)
         known = bool(segments) and bool(segments[-1].checkpoints)
         self.touchable = segments[:-1] if known else ()
-        self.existing: dict[int, Staged] = {}
+        self.existing: dict[int, StagedBlock] = {}
         for segment in segments:
             self.existing.update((each.position, each) for each in segment.staged)
         # A transaction that goes in this pass still holds what it names: that goes in the next one.
@@ -268,7 +269,7 @@ class _Pass:
 
     def isWorth(self, segment: Segment) -> bool:
         """Tell whether a segment is written anew without what has expired."""
-        return not segment.lost and not isStub(segment) and self.expiry.share(segment, self.staged) > _WORTH
+        return not segment.lost and not isEmpty(segment) and self.expiry.share(segment, self.staged) > _REWRITE_SHARE
 
     def going(self) -> list[Segment]:
         """Return the segments of which something is about to be taken out."""

@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from fleximq.journal.files.file_system import Files, writeAll
-from fleximq.journal.files.frame_scan import Hole, framesOf
+from fleximq.journal.files.frame_scan import DamagedRange, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_index import scanSegment
-from fleximq.journal.files.segment_summary import Segment, Staged, countTransaction
+from fleximq.journal.files.segment_summary import Segment, StagedBlock, countTransaction
+from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.files.window import LARGE, Window
 from fleximq.journal.format.control_frames import REMOVED_BYTES, decodeTransaction, encodeRemoved
-from fleximq.journal.format.frame import Frame, FrameError, FrameHeader, Kind, reseal, seal
+from fleximq.journal.format.frame import Frame, FrameError, FrameHeader, FrameKind, reseal, seal
 from fleximq.journal.format.record_columns import decodeRecords, encodeSparse
-from fleximq.journal.retention.retention_rules import Judge
-from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.retention.retention_rules import RecordFilter
 
 #: So many bytes are written at once.
 _AT_ONCE = 1 << 20
-_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class Stopped(Exception):
@@ -33,12 +33,12 @@ class Damaged(Exception):
     """A segment has damage in it, and is better left as it is."""
 
 
-def newName(base: int) -> str:
+def replacementName(base: int) -> str:
     """Return the name of the file that is to take a segment's place; a start of the broker removes such files."""
     return f"{segmentName(base)}.new"
 
 
-class Rewriting:
+class SegmentRewrite:
     """The new file of one segment, from its first frame to its last.
 
     :param staged: the STAGED frames that stay.
@@ -52,13 +52,13 @@ class Rewriting:
         folder: str,
         segment: Segment,
         opened: OpenSegments,
-        judge: Judge,
+        judge: RecordFilter,
         staged: frozenset[int],
-        existing: Mapping[int, Staged],
+        existing: Mapping[int, StagedBlock],
         stopping: Callable[[], bool],
     ) -> None:
         self._files = files
-        self._path = f"{folder}/{newName(segment.base)}"
+        self._path = f"{folder}/{replacementName(segment.base)}"
         self._segment = segment
         self._opened = opened
         self._judge = judge
@@ -105,7 +105,7 @@ class Rewriting:
         for each in framesOf(self._opened.window(segment, LARGE), segment.id, segment.base, atHead=True):
             if self._stopping():
                 raise Stopped
-            if isinstance(each, Hole):
+            if isinstance(each, DamagedRange):
                 raise Damaged(each.reason)
             self._take(*each)
         self._endRemoved(segment.end)
@@ -114,9 +114,9 @@ class Rewriting:
     def _take(self, header: FrameHeader, frame: memoryview) -> None:
         if header.kind in _RECORDS:
             self._takeRecords(header, frame)
-        elif header.kind == Kind.SEGMENT or (header.kind == Kind.STAGED and header.position in self._staged):
+        elif header.kind == FrameKind.SEGMENT or (header.kind == FrameKind.STAGED and header.position in self._staged):
             self._keep(header, frame, header.baseOffset)
-        elif header.kind == Kind.TRANSACTION and self._isKept(header, frame):
+        elif header.kind == FrameKind.TRANSACTION and self._isKept(header, frame):
             self._keep(header, frame, header.baseOffset + header.count)
         else:
             self._remove(header.position, _recordsIn(header), header.firstTime, header.lastTime)
@@ -225,4 +225,4 @@ class _Removed:
 
 def _recordsIn(header: FrameHeader) -> int:
     """Return how many records go with a frame that is no frame of records."""
-    return header.count if header.kind in (Kind.TRANSACTION, Kind.REMOVED) else 0
+    return header.count if header.kind in (FrameKind.TRANSACTION, FrameKind.REMOVED) else 0

@@ -13,20 +13,16 @@ from collections.abc import Iterable
 from errno import ENOENT
 
 from fleximq.journal.files.file_system import Files, writeAll
+from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.format.frame import Frame, seal
 
 #: So many bytes behind the end stay in the system's memory, for those who read what has just come.
-REMEMBERED = 16 << 20
+CACHED_BYTES = 16 << 20
 #: What is older is forgotten in portions of this size.
 _PORTION = 1 << 20
 
 
-def segmentName(position: int) -> str:
-    """Return the name of the file whose first byte has this position in the journal."""
-    return f"{position:020d}.fxj"
-
-
-class WrittenSegment:
+class ActiveSegment:
     """A new file DIR/<position>.fxj; it outlives a power loss once it and its folder were synced.
 
     ``base`` and ``end`` are the positions in the journal of its first byte and behind its last; ``unsynced`` tells
@@ -78,7 +74,7 @@ class WrittenSegment:
         self._files.sync(self._descriptor)
         self.unsynced = False
         self._synced = True
-        until = self.length - REMEMBERED
+        until = self.length - CACHED_BYTES
         if until - self._forgotten >= _PORTION:
             self._files.forget(self._descriptor, self._forgotten, until - self._forgotten)
             self._forgotten = until

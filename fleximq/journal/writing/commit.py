@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fleximq.journal.format import control_frames
-from fleximq.journal.format.column_builder import Appended
+from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.control_frames import encodeNotes
 from fleximq.journal.format.frame import Frame
 from fleximq.journal.format.record_columns import encodeRecords, encodeStaged
@@ -27,7 +27,7 @@ from fleximq.values.state_records import (
 )
 
 
-class Noted:
+class MergedStateRecords:
     """The notes of one commit, in order, but of each queue all that was handed out is one, as is all acknowledged.
 
     Only notes that open or close a queue stand between what came before and what came after them. Of a consumer group
@@ -93,7 +93,7 @@ def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
     return then._replace(count=max(first.count, then.count), again=again, time=max(first.time, then.time))
 
 
-class Part(Protocol):
+class CommitPart(Protocol):
     """Something that becomes frames of its own."""
 
     def frames(self) -> Sequence[Frame]:
@@ -101,11 +101,11 @@ class Part(Protocol):
 
 
 @dataclass(slots=True)
-class Records:
+class RecordsPart:
     """Neighbouring runs, the first message of which has this offset."""
 
     offset: int
-    appended: list[Appended] = field(default_factory=list)
+    appended: list[AppendedRun] = field(default_factory=list)
 
     def frames(self) -> Sequence[Frame]:
         """Encode them; hot, see :mod:`fleximq.journal.format.record_columns`."""
@@ -113,7 +113,7 @@ class Records:
 
 
 @dataclass(slots=True)
-class Staged:
+class StagedRecords:
     """Messages that nobody sees yet; ``offset`` is the one that the next message will get.
 
     ``made`` are their frames once there are any, ``positions`` where these stand once they are safe.
@@ -122,7 +122,7 @@ class Staged:
     query: str
     batch: int
     part: str
-    appended: list[Appended]
+    appended: list[AppendedRun]
     offset: int
     made: Sequence[Frame] = ()
     positions: Sequence[int] = ()
@@ -136,7 +136,7 @@ class Staged:
 
 
 @dataclass(slots=True)
-class Transacted:
+class TransactionPart:
     """A transaction, which makes what is staged visible from this offset on, or never."""
 
     transaction: control_frames.Transaction
@@ -158,7 +158,7 @@ class Snapshot:
     """
 
     snapshot: Any
-    committed: tuple[control_frames.Committed, ...]
+    committed: tuple[control_frames.CommittedBatch, ...]
     clientIds: int
     offset: int
     time: int
@@ -176,7 +176,7 @@ class Snapshot:
 
 
 @dataclass(slots=True)
-class Opening:
+class SegmentOpening:
     """The beginning of a new segment; ``first`` is where numbering stood, which may go on further up."""
 
     journal: str
@@ -188,7 +188,7 @@ class Opening:
         offset, time = self.snapshot.offset, self.snapshot.time
         yield control_frames.encodeSegment(control_frames.SegmentStart(self.journal, time), self.first)
         if self.first != offset:
-            yield control_frames.encodeGap(control_frames.Gap(self.first, offset), time)
+            yield control_frames.encodeGap(control_frames.OffsetGap(self.first, offset), time)
         yield from self.snapshot.frames(position, clean=False)
 
 
@@ -210,10 +210,10 @@ class Commit:
     next: int
     time: int = 0
     size: int = 0
-    parts: list[Part] = field(default_factory=list)
-    noted: Noted = field(default_factory=Noted)
+    parts: list[CommitPart] = field(default_factory=list)
+    noted: MergedStateRecords = field(default_factory=MergedStateRecords)
     calls: list[Call] = field(default_factory=list)
-    opening: Opening | None = None
+    opening: SegmentOpening | None = None
     closing: Snapshot | None = None
 
     written: list[tuple[int, Frame]] = field(default_factory=list)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from fleximq.errors import NotKept
-from fleximq.journal.format.column_builder import Appended
-from fleximq.journal.writing.commit import Commit, Opening, Part, Records, Snapshot
-from fleximq.journal.writing.writer_thread import Log, Worker, reasonOf
+from fleximq.journal.format.column_builder import AppendedRun
+from fleximq.journal.writing.commit import Commit, CommitPart, RecordsPart, SegmentOpening, Snapshot
+from fleximq.journal.writing.writer_thread import CommitWriter, Worker, reasonOf
 from fleximq.values.records import dialectCode, runOf
 from fleximq.values.state_records import StateRecord
 
 #: For so many seconds notes wait for messages to be written with, unless somebody waits for them.
-NOTES_WAIT = 0.005
+STATE_RECORDS_WAIT = 0.005
 #: What a record takes in a frame beside its header and payload, about.
 _RECORD_BYTES = 28
 
@@ -47,11 +47,11 @@ class GroupCommit:
         settled: Callable[[Commit], None],
         failed: Callable[[Commit], None],
         rollDue: Callable[[], bool],
-        open: Callable[[], Opening | None],
+        open: Callable[[], SegmentOpening | None],
         onError: Callable[[Exception], None],
     ) -> None:
         self.next = self.end = next
-        self.appended = self.safe = 0
+        self.appended = self.decided = 0
         self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
         self._now = now
@@ -61,7 +61,7 @@ class GroupCommit:
         self._rollDue = rollDue
         self._open = open
         self._onError = onError
-        self._log: Log | None = None
+        self._log: CommitWriter | None = None
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
@@ -70,7 +70,7 @@ class GroupCommit:
         self._writing: Commit | None = None
         self._telling: Commit | None = None
 
-    def begin(self, log: Log, worker: Worker) -> None:
+    def begin(self, log: CommitWriter, worker: Worker) -> None:
         """Take what is appended from now on, and have it written by this log where this worker works."""
         self._log, self._worker = log, worker
         self.readOnly = None
@@ -84,15 +84,17 @@ class GroupCommit:
         each = appendedOf(envelope, body, count, self._now())
         pending = self._pending
         parts = pending.parts
-        if parts and type(parts[-1]) is Records:
+        if parts and type(parts[-1]) is RecordsPart:
             parts[-1].appended.append(each)
         else:
-            parts.append(Records(self.next, [each]))
+            parts.append(RecordsPart(self.next, [each]))
         offset = self.next
         self.next = offset + count
         return self._took(committed, offset, count, sizeOf(each))
 
-    def add(self, part: Part, offset: int, count: int, size: int, committed: Callable[[int, str | None], None]) -> int:
+    def add(
+        self, part: CommitPart, offset: int, count: int, size: int, committed: Callable[[int, str | None], None]
+    ) -> int:
         """Keep something that is no run, with so many messages from this offset on.
 
         :raises NotKept: nothing can be kept now.
@@ -116,7 +118,7 @@ class GroupCommit:
             self.handOver()
         return self.appended
 
-    def note(self, event: StateRecord) -> None:
+    def appendState(self, event: StateRecord) -> None:
         """See :class:`fleximq.interfaces.IJournal`; while nothing can be kept a later checkpoint says it all."""
         if self.readOnly is None:
             self._pending.noted.add(event)
@@ -138,7 +140,7 @@ class GroupCommit:
         return pending if pending.waits or pending.noted else self._writing or self._telling
 
     def _commitOf(self, number: int) -> Commit | None:
-        if number <= self.safe:
+        if number <= self.decided:
             return None
         for commit in (self._telling, self._writing):
             if commit is not None and number <= commit.last:
@@ -176,7 +178,7 @@ class GroupCommit:
         if not pending.waits and not notes:
             if pending.noted and not self._reminded:
                 self._reminded = True
-                self._worker.remind(NOTES_WAIT, self._reminderCame)
+                self._worker.remind(STATE_RECORDS_WAIT, self._reminderCame)
             return
         if not (pending.waits or pending.noted) or (self._telling is not None and self._rollDue()):
             # What a roll's snapshot says is what all were told; in the middle of that it has to wait.
@@ -207,7 +209,7 @@ class GroupCommit:
         self._pending.calls.append((lambda: None, -1, 0))
         self.handOver()
 
-    def openSegment(self, opening: Opening, told: Callable[[str | None], None]) -> None:
+    def openSegment(self, opening: SegmentOpening, told: Callable[[str | None], None]) -> None:
         """Take things again after a fault: the next commit begins a new segment. Gives None, or the new reason."""
         self.readOnly = None
         self._faulty = False
@@ -262,7 +264,7 @@ class GroupCommit:
         if commit is None and self._writing is not None:
             return
         behind, self._pending = self._pending, Commit(last=self.appended, next=self.next)
-        commit = commit or Commit(last=self.safe, next=self.end, reason=reason)
+        commit = commit or Commit(last=self.decided, next=self.end, reason=reason)
         self._bytes -= commit.size + behind.size
         if not self._faulty:
             self._faulty = True
@@ -278,7 +280,7 @@ class GroupCommit:
                 if offset < 0:
                     call()
                     continue
-                self.safe += 1
+                self.decided += 1
                 if reason is not None:
                     call(0, reason)
                     continue
@@ -304,7 +306,7 @@ class GroupCommit:
                 self._onError(error)
 
 
-def appendedOf(envelope: Any, body: Any, count: int, now: int) -> Appended:
+def appendedOf(envelope: Any, body: Any, count: int, now: int) -> AppendedRun:
     """Return a run as it is encoded.
 
     :raises NotKept: a name in it cannot be written as UTF-8.
@@ -317,7 +319,7 @@ def appendedOf(envelope: Any, body: Any, count: int, now: int) -> Appended:
     topic, publisher = envelope.topic.name, envelope.publisher
     if not (topic.isascii() and publisher.name.isascii()):
         _checkNames(topic, publisher.name, count)
-    return Appended(topic, publisher.id, publisher.name, dialectCode(publisher.dialect), now, run)
+    return AppendedRun(topic, publisher.id, publisher.name, dialectCode(publisher.dialect), now, run)
 
 
 def _checkNames(topic: str, name: str, count: int) -> None:
@@ -327,7 +329,7 @@ def _checkNames(topic: str, name: str, count: int) -> None:
         raise NotKept("its topic or its publisher's name is no UTF-8", range(count)) from None
 
 
-def sizeOf(appended: Appended) -> int:
+def sizeOf(appended: AppendedRun) -> int:
     """Return about how many bytes a run takes in the journal."""
     headers, payloads, _ = appended.run
     count = len(payloads)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fleximq.errors import NotKept
-from fleximq.journal.files.segment_summary import Staged as StagedFrame
-from fleximq.journal.files.segment_table import Segments
-from fleximq.journal.format.control_frames import Committed, Transaction
-from fleximq.journal.writing.commit import Commit, Staged, Transacted
+from fleximq.journal.files.segment_summary import StagedBlock
+from fleximq.journal.files.segment_table import SegmentTable
+from fleximq.journal.format.control_frames import CommittedBatch, Transaction
+from fleximq.journal.writing.commit import Commit, StagedRecords, TransactionPart
 from fleximq.journal.writing.group_commit import GroupCommit, appendedOf, sizeOf
 
 #: What was staged so long ago, in microseconds, is forgotten.
@@ -18,7 +18,7 @@ _LOOK = 60 * 1_000_000
 _POSITION_BYTES = 9
 
 
-class Staging:
+class StagingArea:
     """Stages, commits and aborts.
 
     :param committed: the last batch, its first offset and its count by query, as they were found.
@@ -29,19 +29,19 @@ class Staging:
     def __init__(
         self,
         group: GroupCommit,
-        segments: Segments,
+        segments: SegmentTable,
         committed: Mapping[str, tuple[int, int, int]],
         now: Callable[[], int],
     ) -> None:
         self._group = group
         self._segments = segments
         self._now = now
-        self._committed = {query: Committed(query, *each) for query, each in committed.items()}
-        self._onTheirWay: dict[str, Committed] = {}
+        self._committed = {query: CommittedBatch(query, *each) for query, each in committed.items()}
+        self._onTheirWay: dict[str, CommittedBatch] = {}
         self._look = 0
 
     @property
-    def committed(self) -> tuple[Committed, ...]:
+    def committed(self) -> tuple[CommittedBatch, ...]:
         """What a checkpoint has to hold: only what is safe already."""
         return tuple(self._committed.values())
 
@@ -53,7 +53,7 @@ class Staging:
         now = self._now()
         try:
             appended = [appendedOf(envelope, body, count, now) for envelope, body, count in run]
-            staged = Staged(query, batch, part, appended, self._group.next)
+            staged = StagedRecords(query, batch, part, appended, self._group.next)
 
             def told(offset: int, reason: str | None) -> None:
                 if reason is None:
@@ -86,7 +86,7 @@ class Staging:
         transaction = Transaction(query, batch, tuple(frame.position for frame in frames))
 
         offset = self._group.next
-        this = self._onTheirWay[query] = Committed(query, batch, offset, count)
+        this = self._onTheirWay[query] = CommittedBatch(query, batch, offset, count)
 
         def told(offset: int, reason: str | None) -> None:
             if self._onTheirWay.get(query) is this:
@@ -95,10 +95,10 @@ class Staging:
                 self._committed[query] = this
             committed(offset, reason)
 
-        part = Transacted(transaction, offset, count, self._now())
+        part = TransactionPart(transaction, offset, count, self._now())
         self._group.add(part, offset, count, _POSITION_BYTES * len(frames), told)
 
-    def _repeat(self, last: Committed, batch: int, committed: Callable[[int, str | None], None]) -> None:
+    def _repeat(self, last: CommittedBatch, batch: int, committed: Callable[[int, str | None], None]) -> None:
         if batch < last.batch:
             committed(0, f"batch {batch} comes before batch {last.batch}, which was committed")
             return
@@ -109,7 +109,7 @@ class Staging:
 
         self._group.whenCommitted(told)
 
-    def _framesOf(self, query: str, batch: int, tokens: Sequence[str]) -> list[StagedFrame] | str:
+    def _framesOf(self, query: str, batch: int, tokens: Sequence[str]) -> list[StagedBlock] | str:
         """Return what these tokens stand for, or why that cannot be."""
         known = {str(frame.position): frame for frame in self._segments.staged()}
         frames = []
@@ -128,7 +128,7 @@ class Staging:
             return
         positions = [each.position for each in self._segments.staged() if (each.query, each.batch) == (query, batch)]
         if positions:
-            part = Transacted(Transaction(query, batch, tuple(positions), True), self._group.next, 0, self._now())
+            part = TransactionPart(Transaction(query, batch, tuple(positions), True), self._group.next, 0, self._now())
             self._group.add(part, self._group.next, 0, _POSITION_BYTES * len(positions), lambda offset, reason: None)
 
     def topics(self, query: str, batch: int) -> set[str]:
@@ -149,6 +149,6 @@ class Staging:
     def settle(commit: Commit) -> None:
         """Let what was staged in a commit know its positions."""
         for part in commit.parts:
-            if isinstance(part, Staged):
+            if isinstance(part, StagedRecords):
                 made = set(map(id, part.made))
                 part.positions = [position for position, frame in commit.written if id(frame) in made]

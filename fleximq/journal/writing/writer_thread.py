@@ -1,7 +1,7 @@
 """The writer: carries out one commit after the other, on a thread of its own.
 
 A commit is one group of frames, written at once and, as ``fsync`` says, synced once. After the first error nothing is
-written or synced any more until :meth:`Log.reopen`: every later commit is refused for the same reason.
+written or synced any more until :meth:`CommitWriter.reopen`: every later commit is refused for the same reason.
 """
 
 import time
@@ -12,12 +12,13 @@ from threading import Thread
 from typing import Protocol
 
 from fleximq.config.journal_options import Fsync
-from fleximq.journal.files.file_system import Files, wordsOf
-from fleximq.journal.writing.active_segment import WrittenSegment, segmentName
+from fleximq.journal.files.file_system import Files, errorText
+from fleximq.journal.files.segment_table import segmentName
+from fleximq.journal.writing.active_segment import ActiveSegment
 from fleximq.journal.writing.commit import Commit
 
 
-class Log:
+class CommitWriter:
     """The end of the journal, as the thread that writes sees it. Not safe for two threads at once.
 
     :param end: the position behind the last whole frame; the first commit has to open a segment there.
@@ -41,8 +42,8 @@ class Log:
         self._end = end
         self._randomId = randomId
         self._seconds = seconds
-        self._segment: WrittenSegment | None = None
-        self._sealed: WrittenSegment | None = None
+        self._segment: ActiveSegment | None = None
+        self._sealed: ActiveSegment | None = None
         self._due: float | None = None
         self._broken: str | None = None
 
@@ -78,11 +79,11 @@ class Log:
         """Begin a new segment behind the present one, of which all is on disk first."""
         if self._segment is not None and self._segment.unsynced:
             self._segment.sync()
-        segment = WrittenSegment(self._files, self._folder, self._end, self._randomId())
+        segment = ActiveSegment(self._files, self._folder, self._end, self._randomId())
         self._sealed, self._segment = self._segment, segment
         commit.begun = segment.base, segment.id
 
-    def _settle(self, segment: WrittenSegment, whole: bool) -> None:
+    def _settle(self, segment: ActiveSegment, whole: bool) -> None:
         if self._always or whole:
             segment.sync()
             self._due = None
@@ -168,7 +169,7 @@ class Log:
 def reasonOf(error: Exception) -> str:
     """Return why something failed, in the system's words where they are all there is to say."""
     if isinstance(error, OSError) and error.strerror:
-        return wordsOf(error)
+        return errorText(error)
     return str(error) or type(error).__name__
 
 
@@ -198,7 +199,7 @@ class WriterThread:
     :param failed: is called there with the reason when a sync in between failed.
     """
 
-    def __init__(self, log: Log, callFromThread: Callable[..., object], failed: Callable[[str], None]) -> None:
+    def __init__(self, log: CommitWriter, callFromThread: Callable[..., object], failed: Callable[[str], None]) -> None:
         self._log = log
         self._callFromThread = callFromThread
         self._failed = failed

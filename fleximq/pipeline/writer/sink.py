@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from fleximq.client.errors import ClientError
-from fleximq.client.protocol.conversation import Packed
+from fleximq.client.payloads import Packed
 from fleximq.pipeline.broker_link import BrokerLink
 from fleximq.pipeline.errors import (
     BrokerGone,
@@ -206,10 +206,10 @@ def _publish(link: BrokerLink, portions: Iterator[list[Record]]) -> int:
             rows += len(records)
             for (topic, plain), run in groupby(records, lambda record: (record["topic"], "headers" not in record)):
                 if plain:
-                    client.publishMany(topic, map(_valueOf, run))
+                    client.publish_many(topic, map(_valueOf, run))
                 else:
                     for record in run:
-                        client.publish(topic, _valueOf(record), **_keys(record["headers"]))
+                        client.publish(topic, _valueOf(record), headers=_headers(record["headers"]))
         client.flush(link.place.patience)
     except TimeoutError as error:
         raise BrokerGone(f"the broker at {link.place.url} did not take all rows in time: {error}") from error
@@ -228,5 +228,5 @@ def _valueOf(record: Record) -> Any:
     return Packed(payload) if content is Content.MESSAGEPACK else payload
 
 
-def _keys(headers: Mapping[str, Any]) -> dict[str, Any]:
+def _headers(headers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in headers.items() if name not in _NOT_HEADERS}

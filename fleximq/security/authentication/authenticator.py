@@ -56,7 +56,7 @@ class Authenticator:
         :raises AuthenticationFailed: they are of a kind that none of the ways checks.
         :raises NoCapacity: it cannot be found out now.
         """
-        ways = [way for way in self.ways if way.takes(credentials)]
+        ways = [way for way in self.ways if way.accepts(credentials)]
         if not ways:
             raise AuthenticationFailed("nothing here checks credentials of this kind")
         place = addressKey(address)

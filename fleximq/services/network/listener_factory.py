@@ -21,7 +21,7 @@ from fleximq.dialects.registry import OWN, Registry
 from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError
 from fleximq.interfaces import IAdmission, IDialect
-from fleximq.web.welcome_page import Way
+from fleximq.web.welcome_page import WelcomeEntry
 
 _log = Logger("fleximq.services.spoken")
 
@@ -35,7 +35,7 @@ class ListenerDialects(NamedTuple):
     streams: Mapping[str, IProtocolFactory]
     webSockets: Mapping[str, IProtocolFactory]
     claims: Mapping[bytes, str]
-    ways: tuple[Way, ...]
+    ways: tuple[WelcomeEntry, ...]
 
 
 def dialectsOf(registry: Registry, context: Context, only: str | None = None) -> ListenerDialects:
@@ -56,7 +56,7 @@ def dialectsOf(registry: Registry, context: Context, only: str | None = None) ->
             webSockets[name] = webSocket
     claims = {beginning: name for beginning, name in registry.claims().items() if name in streams}
     ways = tuple(
-        Way(each.title, each.purpose, each.reach)
+        WelcomeEntry(each.title, each.purpose, each.reach)
         for name, each in dialects.items()
         if each.title and (name in streams or name in webSockets)
     )
@@ -89,7 +89,7 @@ class ListenerFactory:
     origins: Origins
     deadline: float
     counted: Callable[[str, int], object]
-    site: Callable[[tuple[Way, ...]], IProtocolFactory]
+    site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
 
     def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
         """Return what serves the connections of a listener: its one dialect, or all, told apart by first bytes."""

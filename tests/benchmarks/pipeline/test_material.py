@@ -20,7 +20,7 @@ class _Client:
         self.published: list[tuple[str, bytes]] = []
         self.flushed = False
 
-    def publishMany(self, topic: str, payloads: list[bytes]) -> None:
+    def publish_many(self, topic: str, payloads: list[bytes]) -> None:
         """Remember it."""
         self.published += [(topic, payload) for payload in payloads]
 

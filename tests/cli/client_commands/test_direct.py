@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 
-from fleximq.cli.client_commands.tail import sentence
+from fleximq.cli.client_commands.sub import sentence
 from fleximq.cli.client_commands.top import Look, rates
 from fleximq.cli.main import COMMANDS
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran

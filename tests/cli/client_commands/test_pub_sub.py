@@ -164,7 +164,7 @@ class SubTests(CommandCase):
         client = self.client()
         while not any(each["subscriptions"] for each in client.ask("/broker/clients")["clients"]):
             self.assertIsNone(process.poll())
-        client.publishMany(topic, values)
+        client.publish_many(topic, values)
         client.flush()
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual((process.returncode, err), (0, b""))

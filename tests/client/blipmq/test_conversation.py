@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client.blipmq.conversation import BlipTalk, Delivery
+from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
 from fleximq.client.errors import Answered, ConnectionLost, SubscribeFailed
 from fleximq.errors import BrokerError
 from fleximq.wire.blipmq_frame import BlipScanner, FrameType, encodeFrame
@@ -19,7 +19,7 @@ class TalkTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Begin it."""
         self.nacked: list[tuple[int | None, int | None, Nack]] = []
-        self.talk = BlipTalk(lambda *told: self.nacked.append(told))
+        self.talk = BlipConversation(lambda *told: self.nacked.append(told))
 
     def said(self, data: bytes) -> list[Any]:
         """Return the frames of what is to be sent."""
@@ -60,7 +60,7 @@ class TalkTests(SynchronousTestCase):
         self.assertFalse(first.done)
         self.answer(FrameType.PONG, polls[2][2])
         self.answer(FrameType.PONG, polls[4][2])
-        self.assertEqual(first.result(), [Delivery("t", b"a", 1, 1, 7), Delivery("t", b"b", 0, 0, 7)])
+        self.assertEqual(first.result(), [BlipDelivery("t", b"a", 1, 1, 7), BlipDelivery("t", b"b", 0, 0, 7)])
         self.assertEqual(second.result(), [])
 
     def test_refusedRound(self) -> None:
@@ -89,7 +89,7 @@ class TalkTests(SynchronousTestCase):
             (FrameType.ACK, encodeSubscription(1)), (FrameType.PONG, b""), (FrameType.POLL, encodeSubscription(1)),
             (FrameType.PUBLISH, encodePublish("t", 1)),
         ):  # fmt: skip
-            self.assertRaises(BrokerError, BlipTalk(lambda *told: None).received, encodeFrame(kind, 1, payload))
+            self.assertRaises(BrokerError, BlipConversation(lambda *told: None).received, encodeFrame(kind, 1, payload))
 
     def test_lost(self) -> None:
         """Whoever waits for an answer is told."""
@@ -101,7 +101,7 @@ class TalkTests(SynchronousTestCase):
     @given(st.lists(st.binary(max_size=40)))
     def test_anything(self, pieces: list[bytes]) -> None:
         """Whatever comes is understood or refused."""
-        talk = BlipTalk(lambda *told: None)
+        talk = BlipConversation(lambda *told: None)
         talk.poll(1, 3)
         try:
             for each in pieces:

@@ -43,7 +43,7 @@ class JoiningTests(SynchronousTestCase):
             peer.say("REP", ID, {"status": 200})
             self.assertEqual(peer.hear("PING").header["keepalive"]["interval"], 300)
 
-        with Scripted(script) as url, connect(url, keepAlive=None) as client:
+        with Scripted(script) as url, connect(url, keep_alive=None) as client:
             self.assertEqual(client.id, ID)
 
     def test_credentials(self) -> None:
@@ -124,8 +124,8 @@ class ScriptedCase(SynchronousTestCase):
         scripted = Scripted(whole)
         url = scripted.__enter__()
         self.addCleanup(scripted.__exit__, None, None, None)
-        client = connect(url, **{"reconnect": None, "keepAlive": None, **wishes})
-        self.addCleanup(client.hangUp)
+        client = connect(url, **{"reconnect": None, "keep_alive": None, **wishes})
+        self.addCleanup(client.hang_up)
         return client
 
 
@@ -142,7 +142,7 @@ class FlushTests(ScriptedCase):
 
         client = self.talk(script)
         client.publish("a", 1, key="k")
-        client.publishMany("a", iter([2]))
+        client.publish_many("a", iter([2]))
         client.flush()
         self.assertEqual([each.header for each in heard], [{"topic": "a", "key": "k"}, {"topic": "a"}])
 
@@ -202,8 +202,8 @@ class FlushTests(ScriptedCase):
         for call in (client.flush, lambda: client.publish("a", 1), lambda: client.subscribe("a")):
             self.assertRaises(ConnectionLost, call)
 
-    def test_anyKeys(self) -> None:
-        """Keys of the header may have any name, but there is one topic."""
+    def test_headers(self) -> None:
+        """Header fields may have any name, but none is given twice."""
         heard = []
 
         def script(peer: Peer) -> None:
@@ -211,10 +211,13 @@ class FlushTests(ScriptedCase):
             peer.passBarrier()
 
         client = self.talk(script)
-        self.assertRaises(TypeError, client.publish, "a", 1, topic="b")
-        client.publish("a", 1, self="s", value="v", keys="k")
+        for headers, named in (({"topic": "b"}, {}), ({"key": 1, "own": 2}, {"key": "k"})):
+            error = self.assertRaises(ValueError, client.publish, "a", 1, headers=headers, **named)
+            self.assertIn(next(iter(headers)), str(error))
+        own = {"self": "s", "value": "v", "headers": "h", "message_id": "m"}
+        client.publish("a", 1, key=b"k", correlation_id="c", reply_to="r", headers=own)
         client.flush()
-        self.assertEqual(heard[0].header, {"topic": "a", "self": "s", "value": "v", "keys": "k"})
+        self.assertEqual(heard[0].header, {"topic": "a", "key": b"k", "correlation_id": "c", "reply_to": "r", **own})
 
     def test_unpackable(self) -> None:
         """A value that MessagePack does not have is refused before anything is sent."""
@@ -305,7 +308,7 @@ class SubscriptionTests(ScriptedCase):
         """A place that cannot be packed is refused, and nothing is kept for it."""
         client = self.talk(lambda peer: (peer.passBarrier(), peer.untilEnd()))
         self.assertRaises(TypeError, client.subscribe, "a", from_=object())
-        self.assertEqual(client._ledger.inbox._boxes, {})
+        self.assertEqual(client._clientState.inbox._boxes, {})
 
     def test_timeout(self) -> None:
         """Nothing in time is None; nothing at all yet, with a time of 0, too."""
@@ -352,7 +355,7 @@ class SubscriptionTests(ScriptedCase):
         self.assertEqual((error.status, error.words, error.path), (603, "no", "a"))
         error = self.assertRaises(PublishFailed, client.flush)
         self.assertEqual([error.words, *(other.words for other in error.others)], ["old", "older", "journal"])
-        self.assertEqual(client._ledger.inbox.held, 0)
+        self.assertEqual(client._clientState.inbox.held, 0)
 
     def test_from(self) -> None:
         """Where it begins is said as it was given; what comes has offsets."""
@@ -392,7 +395,7 @@ class SubscriptionTests(ScriptedCase):
         self.assertEqual((error.status, error.words), (404, "the first offset that is kept is 9"))
 
     def test_close(self) -> None:
-        """Closing unsubscribes; what came can be taken, then there is nothing more."""
+        """AsyncClosedOnExit unsubscribes; what came can be taken, then there is nothing more."""
         heard = []
 
         def script(peer: Peer) -> None:
@@ -485,7 +488,7 @@ class SubscriptionTests(ScriptedCase):
             peer.untilEnd()
 
         client = self.talk(script)
-        client._ledger.inbox = Inbox(client._wire.wake, most=3000)
+        client._clientState.inbox = Inbox(client._connection.wake, most=3000)
         subscription = client.subscribe("a")
         client.flush()
         self.assertEqual(subscription.waiting, 3)
@@ -500,7 +503,7 @@ class RaceTests(ScriptedCase):
     def raced(self, script: Any, between: Any) -> Client:
         """Return a client that has published, and did something else between its first step and its sending."""
         client = self.talk(script, reconnect=Backoff(first=30))
-        said = client._ledger.conversation
+        said = client._clientState.conversation
         publication = said.publication
 
         def made(*arguments: Any) -> bytes:
@@ -513,7 +516,7 @@ class RaceTests(ScriptedCase):
 
     def lostOf(self, client: Client) -> str:
         """Return what a flush says when the connection was lost."""
-        client._wire.waitFor(lambda: client.state is State.AWAY, PATIENCE)
+        client._connection.waitFor(lambda: client.state is State.AWAY, PATIENCE)
         return str(self.assertRaises(ConnectionLost, client.flush, 1))
 
     def test_flushedBefore(self) -> None:
@@ -582,7 +585,7 @@ class RequestTests(ScriptedCase):
         client = self.talk(script)
         self.assertRaises(TimeoutError, client.request, 5, "/p", timeout=0.01)
         self.assertEqual(client.ask("/p"), "second")
-        self.assertEqual(client._ledger._replies, {})
+        self.assertEqual(client._clientState._replies, {})
 
     def test_answeredAndLost(self) -> None:
         """An answer that came before the connection ended is given, though not all of the request was sent."""

@@ -36,7 +36,7 @@ class ForkTests(SynchronousTestCase):
     def connected(self) -> Client:
         """Return a client."""
         client = connect(f"tcp://127.0.0.1:{_broker.broker.port()}")
-        self.addCleanup(client.hangUp)
+        self.addCleanup(client.hang_up)
         return client
 
     def test_child(self) -> None:
@@ -65,7 +65,7 @@ class ForkTests(SynchronousTestCase):
         client = self.connected()
         subscription = client.subscribe("b")
         client.publish("b", 1)
-        self.assertEqual(inChild(client.hangUp), None)
+        self.assertEqual(inChild(client.hang_up), None)
         client.publish("b", 2)
         client.flush()
         self.assertEqual([each and each.value for each in (subscription.next(), subscription.next())], [1, 2])
@@ -74,6 +74,6 @@ class ForkTests(SynchronousTestCase):
     def test_busy(self) -> None:
         """It makes no difference that another thread was sending, and held its locks."""
         client = self.connected()
-        with client._wire._sending, client._subscribing:
-            self.assertEqual(inChild(client.hangUp), None)
+        with client._connection._sending, client._subscribing:
+            self.assertEqual(inChild(client.hang_up), None)
         client.flush()

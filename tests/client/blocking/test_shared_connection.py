@@ -8,7 +8,7 @@ import time
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import shared_connection
-from fleximq.client.blocking.shared_connection import WireSocket
+from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Delivery, Event
 from fleximq.client.protocol.conversation import Conversation
@@ -29,7 +29,7 @@ class WireSocketCase(SynchronousTestCase):
         self.isFull = False
         self.conversation = Conversation()
         self.conversation.id = 1000
-        self.wire = WireSocket(ours, self.conversation, self.heard.append, lambda: self.isFull)
+        self.wire = SharedConnection(ours, self.conversation, self.heard.append, lambda: self.isFull)
         self.addCleanup(self.wire.close)
         self.addCleanup(self.peer.hangUp)
 
@@ -182,7 +182,7 @@ class EndTests(WireSocketCase):
             self.assertRaises(ConnectionLost, each.result)
 
     def test_closed(self) -> None:
-        """Closing tells all who wait, and can be done twice."""
+        """AsyncClosedOnExit tells all who wait, and can be done twice."""
         threads = [InThread(lambda: self.waitFor(1)) for _ in range(4)]
         self.wire.close()
         self.wire.close()
@@ -239,7 +239,7 @@ class SendingTests(WireSocketCase):
         self.assertRaises(ConnectionLost, sending.result)
 
     def test_closedWhileSending(self) -> None:
-        """Closing ends a thread that cannot send."""
+        """AsyncClosedOnExit ends a thread that cannot send."""
         sending = InThread(lambda: self.wire.send(bytes(LARGE)))
         self.peer.stream.recv(1)
         self.wire.close()

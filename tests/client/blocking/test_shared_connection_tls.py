@@ -7,7 +7,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client.blocking.shared_connection import WireSocket
+from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Event
 from fleximq.client.protocol.conversation import Conversation
@@ -63,7 +63,7 @@ class TlsEndTests(SynchronousTestCase):
         self.heard: list[Event] = []
         self.conversation = Conversation()
         self.conversation.id = 1000
-        self.wire = WireSocket(secured, self.conversation, self.heard.append)
+        self.wire = SharedConnection(secured, self.conversation, self.heard.append)
         self.addCleanup(self.wire.close)
 
     def test_lastWordsAndEnd(self) -> None:

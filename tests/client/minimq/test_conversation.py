@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost, ConsumeFailed, ProduceFailed
-from fleximq.client.minimq.conversation import MiniTalk, lineOf
+from fleximq.client.minimq.conversation import MiniConversation, lineOf
 from fleximq.errors import BrokerError
 from fleximq.wire.minimq_line import parseCommand
 from fleximq.wire.minimq_message import MiniMessage, parseProduce
@@ -18,7 +18,7 @@ class TalkTests(SynchronousTestCase):
 
     def test_workflow(self) -> None:
         """The examples of the document, section 5, a byte at a time; answers come in the order of the commands."""
-        talk = MiniTalk()
+        talk = MiniConversation()
         message = MiniMessage("111-aaa", "my-topic", "This is a test message.")
         line, produced = talk.produce(message)
         self.assertEqual(line, b"PRODUCE:111-aaa:::my-topic:::This is a test message.::::::\n")
@@ -34,7 +34,7 @@ class TalkTests(SynchronousTestCase):
 
     def test_errors(self) -> None:
         """Errors say what they are about, and those behind them are not disturbed."""
-        talk = MiniTalk()
+        talk = MiniConversation()
         produced, consumed = talk.produce(MiniMessage("i", "t", "c"))[1], talk.consume("t")[1]
         _, ponged = talk.ping()
         talk.received(b"ERROR:500:disk: full\nERROR:403:not permitted\nPONG:\n")
@@ -45,15 +45,15 @@ class TalkTests(SynchronousTestCase):
 
     def test_unasked(self) -> None:
         """A line that answers nothing, a PONG that is none, an error without a number, and no UTF-8."""
-        self.assertRaises(BrokerError, MiniTalk().received, b"NO_MSG\n")
+        self.assertRaises(BrokerError, MiniConversation().received, b"NO_MSG\n")
         for line in (b"HTTP/1.1 400\n", b"ERROR:x:y\n", b"\xff\n"):
-            talk = MiniTalk()
+            talk = MiniConversation()
             talk.ping()
             self.assertRaises(BrokerError, talk.received, line)
 
     def test_lost(self) -> None:
         """Whoever waits for an answer is told."""
-        talk = MiniTalk()
+        talk = MiniConversation()
         _, pending = talk.consume("t")
         talk.lost(ConnectionLost("gone"))
         self.assertRaises(ConnectionLost, pending.result)

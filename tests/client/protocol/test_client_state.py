@@ -7,9 +7,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted
 from fleximq.client.events import Request
-from fleximq.client.protocol.client_state import Ledger, passes, portions, publicationOf
+from fleximq.client.payloads import Packed, packed
+from fleximq.client.protocol.client_state import ClientState, isTransient, portions, publicationOf
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import Conversation, Packed, packed
+from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.settings import ClientSettings, State
 from fleximq.errors import SettingError
 from tests.wire.flexi_frames import cut, frame
@@ -18,7 +19,7 @@ LOST = ConnectionLost("gone")
 
 
 class LedgerCase(SynchronousTestCase):
-    """A ledger that is told what comes, and notes what it says."""
+    """A clientState that is told what comes, and notes what it says."""
 
     def setUp(self) -> None:
         """Have joined."""
@@ -28,16 +29,16 @@ class LedgerCase(SynchronousTestCase):
         self.have(ClientSettings(buffer=1000))
 
     def have(self, settings: ClientSettings) -> None:
-        """Have a new ledger."""
-        self.ledger = Ledger(
+        """Have a new clientState."""
+        self.clientState = ClientState(
             settings, self.said.append, lambda: None, lambda *state: self.states.append(state), self.asked.append
         )
         self.join()
 
     def join(self, id: int = 1000) -> Pending[int]:
         """Make a connection."""
-        joined = self.ledger.begin(Conversation())
-        self.ledger.take(frame("REP", id, {"status": 200}))
+        joined = self.clientState.begin(Conversation())
+        self.clientState.take(frame("REP", id, {"status": 200}))
         return joined
 
     def heard(self) -> list[Any]:
@@ -49,18 +50,18 @@ class LedgerCase(SynchronousTestCase):
     def pong(self, *pings: Any) -> None:
         """Answer PINGs."""
         for ping in pings:
-            self.ledger.take(frame("PONG", 1, {"keepalive": {"timestamp": ping.header["keepalive"]["timestamp"]}}))
+            self.clientState.take(frame("PONG", 1, {"keepalive": {"timestamp": ping.header["keepalive"]["timestamp"]}}))
 
     def refuse(self, status: int, path: str = "") -> None:
         """Refuse something."""
-        self.ledger.take(frame("REP", 1, {"status": status, "routing": [{"client_id": 1000, "path": path}]}))
+        self.clientState.take(frame("REP", 1, {"status": status, "routing": [{"client_id": 1000, "path": path}]}))
 
     def subscribe(self, topic: str, start: object = None) -> Any:
         """Subscribe, and return the box."""
-        made = self.ledger.subscription(topic, start)
+        made = self.clientState.subscription(topic, start)
         first, _, second = cut(made.data)
         self.pong(first, second)
-        self.ledger.subscribed(made)
+        self.clientState.subscribed(made)
         return made.box
 
 
@@ -71,20 +72,20 @@ class ConnectionTests(LedgerCase):
         """With the first connection it asks for the interval, and is there."""
         [ping] = self.heard()
         self.assertEqual(ping.header["keepalive"]["interval"], 30)
-        self.assertEqual((self.states, self.ledger.state), ([(State.JOINED, None)], State.JOINED))
+        self.assertEqual((self.states, self.clientState.state), ([(State.JOINED, None)], State.JOINED))
 
     def test_refusedJoin(self) -> None:
         """Who is not let in is told with the status."""
-        joined = self.ledger.begin(Conversation())
-        self.ledger.take(frame("REP", 0, {"status": 401}))
+        joined = self.clientState.begin(Conversation())
+        self.clientState.take(frame("REP", 0, {"status": 401}))
         self.assertEqual(self.assertRaises(JoinRefused, joined.result).status, 401)
 
     def test_again(self) -> None:
         """Each name is subscribed once, those from the past first and behind what came; then it is there."""
         self.subscribe("b"), self.subscribe("b"), self.subscribe("c.*")
         past = self.subscribe("a", "first")
-        self.ledger.take(frame("PUB", 7, {"topic": "a", "offset": 41}, b"\1"))
-        self.ledger.lose(LOST)
+        self.clientState.take(frame("PUB", 7, {"topic": "a", "offset": 41}, b"\1"))
+        self.clientState.lose(LOST)
         self.heard()
         joined = self.join(1001)
         frames = self.heard()
@@ -99,7 +100,7 @@ class ConnectionTests(LedgerCase):
     def test_refusedAgain(self) -> None:
         """A subscription that is refused on the new connection ends; the others go on."""
         one, two = self.subscribe("a"), self.subscribe("b")
-        self.ledger.lose(LOST)
+        self.clientState.lose(LOST)
         self.heard()
         joined = self.join()
         pings = [each for each in self.heard() if each.kind == "PING"][1:]
@@ -111,24 +112,24 @@ class ConnectionTests(LedgerCase):
 
     def test_waiting(self) -> None:
         """Whoever waits for an answer is told at once that there will be none."""
-        _, barrier = self.ledger.barrier()
-        _, _, reply = self.ledger.request(5, "/p", b"")
-        self.assertTrue(self.ledger.needsAnswers)
-        self.ledger.lose(LOST)
+        _, barrier = self.clientState.barrier()
+        _, _, reply = self.clientState.request(5, "/p", b"")
+        self.assertTrue(self.clientState.needsAnswers)
+        self.clientState.lose(LOST)
         self.assertRaises(ConnectionLost, barrier.result)
         self.assertRaises(ConnectionLost, reply.result)
-        self.assertFalse(self.ledger.needsAnswers)
+        self.assertFalse(self.clientState.needsAnswers)
 
     def test_ended(self) -> None:
         """The end is told once, to boxes and to those who wait for a connection."""
         box = self.subscribe("a")
-        self.ledger.lose(LOST)
-        arrival = self.ledger.arrival()
-        self.ledger.end(LOST)
-        self.ledger.end(None)
+        self.clientState.lose(LOST)
+        arrival = self.clientState.arrival()
+        self.clientState.end(LOST)
+        self.clientState.end(None)
         self.assertIsInstance(box.end, ConnectionLost)
         self.assertRaises(ConnectionLost, arrival.result)
-        self.assertRaises(ConnectionLost, self.ledger.arrival().result)
+        self.assertRaises(ConnectionLost, self.clientState.arrival().result)
         self.assertEqual([state for state, _ in self.states], [State.JOINED, State.AWAY, State.CLOSED])
 
     def test_missing(self) -> None:
@@ -136,38 +137,42 @@ class ConnectionTests(LedgerCase):
         self.subscribe("a")
         self.subscribe("b.*")
         self.subscribe("c", "first")
-        self.ledger.lose(LOST)
+        self.clientState.lose(LOST)
         self.assertEqual(self.states[-1][1].missing, ("a", "b.*"))
 
     def test_waitedTooLong(self) -> None:
         """Who waits no longer for a connection is forgotten."""
-        self.ledger.lose(LOST)
-        arrival = self.ledger.arrival()
-        self.ledger.waitNoLonger(arrival)
-        self.ledger.waitNoLonger(arrival)
+        self.clientState.lose(LOST)
+        arrival = self.clientState.arrival()
+        self.clientState.waitNoLonger(arrival)
+        self.clientState.waitNoLonger(arrival)
         self.join()
         self.assertFalse(arrival.done)
 
     def test_away(self) -> None:
         """Without a connection nothing is asked, so that nobody waits for what never comes."""
-        ledger = self.ledger
-        ledger.lose(LOST)
-        for call in (ledger.barrier, lambda: ledger.subscription("a", None), lambda: ledger.request(5, "/p", b"")):
+        clientState = self.clientState
+        clientState.lose(LOST)
+        for call in (
+            clientState.barrier,
+            lambda: clientState.subscription("a", None),
+            lambda: clientState.request(5, "/p", b""),
+        ):
             self.assertRaises(ConnectionLost, call)
-        self.assertFalse(ledger.inbox.boxes)
+        self.assertFalse(clientState.inbox.boxes)
 
     def test_silence(self) -> None:
         """The broker is asked in each interval, and given up after three in which nothing came."""
         self.heard()
-        self.assertEqual([self.ledger.tick(False) for _ in range(4)], [True, True, True, False])
+        self.assertEqual([self.clientState.tick(False) for _ in range(4)], [True, True, True, False])
         self.assertEqual([each.kind for each in self.heard()], ["PING"] * 3)
 
     def test_noSilence(self) -> None:
         """Anything that comes is a sign of life, and nobody is given up who is not read."""
         for _ in range(10):
-            self.assertTrue(self.ledger.tick(False))
-            self.ledger.take(frame("PONG", 1, {"keepalive": {"timestamp": 0}}))
-        self.assertTrue(all(self.ledger.tick(True) for _ in range(10)))
+            self.assertTrue(self.clientState.tick(False))
+            self.clientState.take(frame("PONG", 1, {"keepalive": {"timestamp": 0}}))
+        self.assertTrue(all(self.clientState.tick(True) for _ in range(10)))
 
 
 class LaterTests(LedgerCase):
@@ -175,53 +180,53 @@ class LaterTests(LedgerCase):
 
     def publish(self, n: int, size: int = 1) -> None:
         """Publish while away."""
-        self.ledger.keepForLater(size, publicationOf(f"t{n}", b"\1", {}))
+        self.clientState.keepForLater(size, publicationOf(f"t{n}", b"\1", {}))
 
     def test_sent(self) -> None:
         """It is sent in order, with the new id."""
-        self.ledger.lose(LOST)
+        self.clientState.lose(LOST)
         self.heard()
         self.publish(1)
         self.publish(2)
         self.join(1001)
         _, *pubs = self.heard()
         self.assertEqual([(each.header["topic"], each.sender) for each in pubs], [("t1", 1001), ("t2", 1001)])
-        self.assertTrue(self.ledger.accounts.isOwing)
+        self.assertTrue(self.clientState.accounts.isOwing)
 
     def test_full(self) -> None:
         """What does not fit is refused; at the bound it fits."""
-        self.ledger.lose(LOST)
+        self.clientState.lose(LOST)
         self.publish(1, 1000 - 64)
         self.assertRaises(BufferFull, self.publish, 2, 0)
 
     def test_over(self) -> None:
         """When there will be no connection, nothing is kept."""
-        self.ledger.end(None)
+        self.clientState.end(None)
         self.assertRaises(ConnectionLost, self.publish, 1)
 
     def test_uncertain(self) -> None:
         """What was sent before a loss is told, once; what was kept while away only when that was sent and lost."""
-        self.ledger.accounts.note(self.ledger.accounts.mine())
-        self.ledger.lose(LOST)
-        self.assertRaises(ConnectionLost, self.ledger.checkCertain)
+        self.clientState.accounts.note(self.clientState.accounts.mine())
+        self.clientState.lose(LOST)
+        self.assertRaises(ConnectionLost, self.clientState.checkCertain)
         self.publish(1)
-        self.ledger.lose(LOST)
-        self.ledger.checkCertain()
+        self.clientState.lose(LOST)
+        self.clientState.checkCertain()
         self.join()
-        self.ledger.lose(LOST)
-        self.assertRaises(ConnectionLost, self.ledger.checkCertain)
+        self.clientState.lose(LOST)
+        self.assertRaises(ConnectionLost, self.clientState.checkCertain)
 
     def test_keptBehindSubscriptions(self) -> None:
         """What answers the new subscriptions says nothing of what was kept meanwhile, and is sent behind them."""
         self.subscribe("a")
-        self.ledger.lose(LOST)
+        self.clientState.lose(LOST)
         self.heard()
         self.publish(1)
         self.join()
         self.pong(*(each for each in self.heard() if each.kind == "PING"))
-        self.assertEqual(self.ledger.state, State.JOINED)
-        self.ledger.lose(LOST)
-        self.assertRaises(ConnectionLost, self.ledger.checkCertain)
+        self.assertEqual(self.clientState.state, State.JOINED)
+        self.clientState.lose(LOST)
+        self.assertRaises(ConnectionLost, self.clientState.checkCertain)
 
 
 class HeardTests(LedgerCase):
@@ -230,12 +235,12 @@ class HeardTests(LedgerCase):
     def request(self, path: str) -> None:
         """Ask the client."""
         header = {"routing": [{"client_id": 1000, "path": path}], "reqrep": {"type": "request", "id": "i"}}
-        self.ledger.take(frame("REQ", 5, header, b"\1"))
+        self.clientState.take(frame("REQ", 5, header, b"\1"))
 
     def test_requests(self) -> None:
         """Served paths are handed on; others are answered with 404."""
         self.heard()
-        self.ledger.served.add("/a")
+        self.clientState.served.add("/a")
         self.request("/a")
         self.request("/b")
         self.assertEqual([each.path for each in self.asked], ["/a"])
@@ -244,23 +249,23 @@ class HeardTests(LedgerCase):
     def test_pinged(self) -> None:
         """A PING is answered."""
         self.heard()
-        self.ledger.take(frame("PING", 1, {"keepalive": {"timestamp": 9}}))
+        self.clientState.take(frame("PING", 1, {"keepalive": {"timestamp": 9}}))
         [pong] = self.heard()
         self.assertEqual((pong.kind, pong.header), ("PONG", {"keepalive": {"timestamp": 9}}))
 
     def test_left(self) -> None:
         """What is refused before a PONG for which nobody waits any more is told by the next flush."""
-        data, barrier = self.ledger.barrier()
-        self.ledger.leave(barrier)
+        data, barrier = self.clientState.barrier()
+        self.clientState.leave(barrier)
         self.refuse(403, "a")
         self.pong(*cut(data))
-        data, barrier = self.ledger.barrier()
+        data, barrier = self.clientState.barrier()
         self.pong(*cut(data))
         self.assertEqual(barrier.result().count, 1)
 
 
 class HelpingTests(SynchronousTestCase):
-    """What needs no ledger."""
+    """What needs no state."""
 
     def published(self, values: Iterable[object], pack: Any = packed) -> list[list[Any]]:
         """Return what is published, by portions."""
@@ -291,10 +296,14 @@ class HelpingTests(SynchronousTestCase):
         """With another codec bytes are packed by it, too."""
         self.assertEqual(self.published([b"a", 1], lambda value: packed([value])), [[[b"a"], [1]]])
 
-    def test_passes(self) -> None:
+    def test_transient(self) -> None:
         """Another attempt is of use unless somebody does not trust or does not let in."""
-        self.assertTrue(passes(LOST) and passes(JoinRefused(503, "full")) and passes(JoinRefused(429, "slowly")))
-        self.assertFalse(passes(Untrusted("no")) or passes(JoinRefused(401, "no")) or passes(JoinRefused(604, "no")))
+        self.assertTrue(
+            isTransient(LOST) and isTransient(JoinRefused(503, "full")) and isTransient(JoinRefused(429, "slowly"))
+        )
+        self.assertFalse(
+            isTransient(Untrusted("no")) or isTransient(JoinRefused(401, "no")) or isTransient(JoinRefused(604, "no"))
+        )
 
     def test_pending(self) -> None:
         """It is settled once, and tells so."""
@@ -307,8 +316,8 @@ class HelpingTests(SynchronousTestCase):
 
     def test_settings(self) -> None:
         """Values that make no sense are refused, and credentials are not shown."""
-        for wrong in ({"threads": 0}, {"timeout": 0}, {"keepAlive": 0}, {"buffer": -1}, {"prefetch": 0}):
+        for wrong in ({"threads": 0}, {"timeout": 0}, {"keep_alive": 0}, {"buffer": -1}, {"prefetch": 0}):
             self.assertRaises(SettingError, ClientSettings, **wrong)
         self.assertNotIn("secret", repr(ClientSettings(credentials={"type": "token", "token": "secret"})))
-        intervals = [ClientSettings(keepAlive=seconds).interval for seconds in (0.1, 30, 1000, None)]
+        intervals = [ClientSettings(keep_alive=seconds).interval for seconds in (0.1, 30, 1000, None)]
         self.assertEqual(intervals, [5, 30, 300, 300])

@@ -17,10 +17,9 @@ from fleximq.client.events import (
     Refusal,
     Reply,
     Request,
-    unpacked,
-    wordsOf,
 )
-from fleximq.client.protocol.conversation import Conversation, packed
+from fleximq.client.payloads import errorText, packed, unpacked
+from fleximq.client.protocol.conversation import Conversation
 from fleximq.errors import BadFraming, TooLarge
 from fleximq.wire.fleximq_frame import MessageType
 from fleximq.wire.fleximq_header import Header, readHeader
@@ -277,8 +276,8 @@ class ValuesTests(SynchronousTestCase):
             ({"error": 5}, ""),
             (None, ""),
         ]:
-            self.assertEqual(wordsOf(packed(value)), words)
-        self.assertEqual(wordsOf(b"\xc1"), "")
+            self.assertEqual(errorText(packed(value)), words)
+        self.assertEqual(errorText(b"\xc1"), "")
 
     def test_offset(self) -> None:
         """A delivery without a number under ``offset`` has no offset."""

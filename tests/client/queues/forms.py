@@ -66,16 +66,16 @@ class Reacting(OnTwisted):
 
         found = self.submit(work).result(PATIENCE)
         isOurs = type(found).__module__ == self._module.__name__
-        return Iterating(self, found) if isOurs else found
+        return MessageIterator(self, found) if isOurs else found
 
 
-class Iterating(Waiting):
+class MessageIterator(Waiting):
     """What can be iterated over, too."""
 
     def __init__(self, form: Looping, inner: Any) -> None:
         super().__init__(form, inner)
 
-    def __iter__(self) -> "Iterating":
+    def __iter__(self) -> "MessageIterator":
         return self
 
     def __next__(self) -> Any:
@@ -104,12 +104,12 @@ class QueueCase(SynchronousTestCase):
     def connectedTo(self, url: str, **wishes: Any) -> Any:
         """Return a client."""
         client = self.form.connect(url, **{"reconnect": QUICK, **wishes})
-        self.addCleanup(client.hangUp)
+        self.addCleanup(client.hang_up)
         return client
 
     def connected(self, **wishes: Any) -> Any:
         """Return a client behind the network, whose states are noted."""
-        return self.connectedTo(self.network.url, onState=lambda state, why: self.states.append(state), **wishes)
+        return self.connectedTo(self.network.url, on_state=lambda state, why: self.states.append(state), **wishes)
 
     def direct(self, **wishes: Any) -> Any:
         """Return a client that has nothing to fear."""

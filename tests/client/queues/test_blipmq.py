@@ -35,7 +35,7 @@ class Conversations(BlipCase):
         one = self.direct()
         subscription = one.subscribe(self.topic)
         self.assertEqual(one.publish(self.topic, b"a"), 1)
-        self.assertEqual(one.publishMany(self.topic, [b"b", "ü", b""]), range(2, 5))
+        self.assertEqual(one.publish_many(self.topic, [b"b", "ü", b""]), range(2, 5))
         got = [subscription.next(SOON) for _ in range(4)]
         self.assertEqual([each.payload for each in got], [b"a", b"b", "ü".encode(), b""])
         self.assertEqual([each.tag for each in got], [1, 2, 3, 4])
@@ -71,7 +71,7 @@ class Conversations(BlipCase):
         """Far more than is fetched ahead comes, each once, and all is acknowledged in the end."""
         one = self.direct()
         subscription = one.subscribe(self.topic, prefetch=7)
-        one.publishMany(self.topic, [b"%d" % n for n in range(1000)])
+        one.publish_many(self.topic, [b"%d" % n for n in range(1000)])
         self.assertEqual(payloads(subscription, 1000), [b"%d" % n for n in range(1000)])
         self.assertIsNone(subscription.next(0))
         one.flush()
@@ -82,20 +82,20 @@ class Conversations(BlipCase):
         """Several are taken and acknowledged together."""
         one = self.direct()
         subscription = one.subscribe(self.topic)
-        one.publishMany(self.topic, [b"%d" % n for n in range(100)])
+        one.publish_many(self.topic, [b"%d" % n for n in range(100)])
         got: list[bytes] = []
         while len(got) < 100:
-            several = subscription.nextMany(30, SOON)
+            several = subscription.next_many(30, SOON)
             self.assertTrue(1 <= len(several) <= 30)
             got += [each.payload for each in several]
         self.assertEqual(got, [b"%d" % n for n in range(100)])
-        self.assertEqual(subscription.nextMany(30, 0), [])
+        self.assertEqual(subscription.next_many(30, 0), [])
 
     def test_twoSubscriptions(self) -> None:
         """Two subscriptions of one client to one topic have a copy each, and are polled side by side."""
         one = self.direct()
         both = [one.subscribe(self.topic, prefetch=3) for _ in range(2)]
-        one.publishMany(self.topic, [b"a", b"b", b"c", b"d"])
+        one.publish_many(self.topic, [b"a", b"b", b"c", b"d"])
         for _ in range(2):
             for each in both:
                 self.assertEqual(len(payloads(each, 2)), 2)
@@ -106,7 +106,7 @@ class Conversations(BlipCase):
         """Who leaves the loop early has not acknowledged the last one: it comes again, and nothing else does."""
         one = self.direct()
         subscription = one.subscribe(self.topic, prefetch=1)
-        one.publishMany(self.topic, [b"a", b"b"])
+        one.publish_many(self.topic, [b"a", b"b"])
         for delivery in subscription:
             if delivery.payload == b"b":
                 break
@@ -138,7 +138,7 @@ class Conversations(BlipCase):
         """What comes again while the body is at work on it is not given twice."""
         one = self.direct()
         subscription = one.subscribe(self.topic, prefetch=2)
-        one.publishMany(self.topic, [b"a", b"b"])
+        one.publish_many(self.topic, [b"a", b"b"])
         got = payloads(subscription, 1)
         time.sleep(LATER)  # longer than the broker waits for an ACK
         one.publish(self.topic, b"c")
@@ -159,7 +159,7 @@ class Conversations(BlipCase):
         """The flush tells what was refused: code, reason, topic and number; then it is told."""
         one = self.direct()
         one.publish("$sys/x", b"1")
-        one.publishMany(self.topic, [b"2", b"3"])
+        one.publish_many(self.topic, [b"2", b"3"])
         one.publish("$sys/y", b"4")
         error = self.assertRaises(Nacked, one.flush)
         self.assertEqual((error.code, error.topic, error.number, error.count), (401, "$sys/x", 1, 2))
@@ -180,7 +180,7 @@ class Conversations(BlipCase):
         self.assertEqual((error.code, error.number, error.tag), (404, None, 99))
 
     def test_refusedAtTheEnd(self) -> None:
-        """Closing tells it, too."""
+        """AsyncClosedOnExit tells it, too."""
         one = self.direct()
         one.publish("$sys/x", b"1")
         self.assertRaises(Nacked, one.close)
@@ -252,7 +252,7 @@ class Conversations(BlipCase):
         one = self.direct()
         subscription = one.subscribe(self.topic)
         threads = [
-            threading.Thread(target=one.publishMany, args=(self.topic, [b"%d" % n for n in range(k, 500, 5)]))
+            threading.Thread(target=one.publish_many, args=(self.topic, [b"%d" % n for n in range(k, 500, 5)]))
             for k in range(5)
         ]
         for each in threads:
@@ -270,7 +270,7 @@ class Networks(BlipCase):
         """A subscription goes on after a cut, with what was not acknowledged."""
         one, other = self.connected(), self.direct()
         subscription = one.subscribe(self.topic)
-        other.publishMany(self.topic, [b"a", b"b", b"c"])
+        other.publish_many(self.topic, [b"a", b"b", b"c"])
         other.flush()
         self.assertEqual(payloads(subscription, 2), [b"a", b"b"])
         id = subscription.id
@@ -342,7 +342,7 @@ class Networks(BlipCase):
             numbers = range(batch * 40, batch * 40 + 40)
             while True:
                 try:
-                    one.publishMany(self.topic, [b"%d" % n for n in numbers])
+                    one.publish_many(self.topic, [b"%d" % n for n in numbers])
                     one.flush(SOON)
                     break
                 except ConnectionLost:
@@ -358,7 +358,7 @@ class Networks(BlipCase):
         other = self.direct()
         one = self.connected()
         subscription = one.subscribe(self.topic, prefetch=10)
-        other.publishMany(self.topic, [b"%d" % n for n in range(600)])
+        other.publish_many(self.topic, [b"%d" % n for n in range(600)])
         other.flush()
         self.network.cutAfter = 4000
         self.network.cut()
@@ -374,13 +374,13 @@ class Networks(BlipCase):
         self.network.split, self.network.delay = 40, 0.0002
         one = self.connected()
         subscription = one.subscribe(self.topic)
-        one.publishMany(self.topic, [b"%d" % n for n in range(200)] + [bytes(3000)])
+        one.publish_many(self.topic, [b"%d" % n for n in range(200)] + [bytes(3000)])
         one.flush()
         self.assertEqual(payloads(subscription, 201), [b"%d" % n for n in range(200)] + [bytes(3000)])
 
     def test_silence(self) -> None:
         """A network that swallows everything is found out, and given up for another connection."""
-        one = self.connected(keepAlive=0.1, timeout=0.5)
+        one = self.connected(keep_alive=0.1, timeout=0.5)
         self.network.isSilent = True
         self.until(lambda: State.AWAY in self.states)
         self.network.isSilent = False
@@ -406,7 +406,7 @@ class Networks(BlipCase):
         one = self.connected()
         subscription = one.subscribe(self.topic)
         id = subscription.id
-        one.publishMany(self.topic, [b"a", b"b", b"c"])
+        one.publish_many(self.topic, [b"a", b"b", b"c"])
         one.flush()
         self.assertEqual(payloads(subscription, 2), [b"a", b"b"])
         before = len(self.states)
@@ -428,7 +428,7 @@ class Networks(BlipCase):
             isFirst = batch == 1
             while True:
                 try:
-                    one.publishMany(self.topic, [b"%d" % n for n in numbers])
+                    one.publish_many(self.topic, [b"%d" % n for n in numbers])
                     if isFirst:
                         isFirst = False
                         durable.restart()

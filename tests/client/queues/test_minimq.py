@@ -44,7 +44,7 @@ class Conversations(MiniCase):
     def test_generatedIds(self) -> None:
         """Ids differ."""
         one = self.direct()
-        ids = one.produceMany(self.topic, ["a", "b", "c"])
+        ids = one.produce_many(self.topic, ["a", "b", "c"])
         ids.append(one.produce(self.topic, "d"))
         got = [one.consume(self.topic) for _ in range(4)]
         self.assertEqual(([each.id for each in got], len(set(ids))), (ids, 4))
@@ -56,7 +56,7 @@ class Conversations(MiniCase):
         for prefetch in (1, 8):
             one = self.direct()
             consumer = one.consumer(self.topic, prefetch)
-            one.produceMany(self.topic, [str(n) for n in range(20)])
+            one.produce_many(self.topic, [str(n) for n in range(20)])
             got = []
             for message in consumer:
                 got.append(message.content)
@@ -80,7 +80,7 @@ class Conversations(MiniCase):
         """Two consumers share the work, and nothing is done twice."""
         one = self.direct()
         consumers = [self.direct().consumer(self.topic) for _ in range(2)]
-        one.produceMany(self.topic, [str(n) for n in range(100)])
+        one.produce_many(self.topic, [str(n) for n in range(100)])
         got: list[list[str]] = [[], []]
 
         def work(consumer: Any, done: list[str]) -> None:
@@ -99,7 +99,7 @@ class Conversations(MiniCase):
         """What was left comes again after a while; what is acknowledged early does not."""
         one = self.direct()
         consumer = one.consumer(self.topic)
-        one.produceMany(self.topic, ["a", "b"])
+        one.produce_many(self.topic, ["a", "b"])
         consumer.ack(consumer.next(SOON))
         consumer.leave(consumer.next(SOON))
         self.assertIsNone(consumer.next(0))
@@ -159,7 +159,7 @@ class Conversations(MiniCase):
         one = self.direct()
         error = self.assertRaises(ProduceFailed, one.produce, "$sys/x", "a", "i1")
         self.assertEqual((error.status, error.path, error.id), (403, "$sys/x", "i1"))
-        self.assertEqual(len(self.assertRaises(ProduceFailed, one.produceMany, "$sys/x", "abc").others), 2)
+        self.assertEqual(len(self.assertRaises(ProduceFailed, one.produce_many, "$sys/x", "abc").others), 2)
         self.assertEqual(one.produce(self.topic, "b", "i2"), "i2")
 
     def test_refusedConsume(self) -> None:
@@ -211,7 +211,7 @@ class Networks(MiniCase):
         """A consumer goes on after a cut, and acknowledges over the next connection."""
         one, other = self.connected(), self.direct()
         consumer = one.consumer(self.topic)
-        other.produceMany(self.topic, ["a", "b"])
+        other.produce_many(self.topic, ["a", "b"])
         self.assertEqual(contents(consumer, 1), ["a"])
         self.cut(one)
         self.assertEqual(contents(consumer, 1), ["b"])
@@ -269,7 +269,7 @@ class Networks(MiniCase):
                 self.network.cut()
             while True:
                 try:
-                    confirmed |= set(one.produceMany(self.topic, [str(n) for n in range(30)], SOON))
+                    confirmed |= set(one.produce_many(self.topic, [str(n) for n in range(30)], SOON))
                     break
                 except ConnectionLost:
                     self.network.cutAfter = random.randint(5000, 9000)
@@ -283,7 +283,7 @@ class Networks(MiniCase):
     def test_consumerCut(self) -> None:
         """A consumer that is cut again and again gets everything."""
         one = self.connected()
-        ids = set(self.direct().produceMany(self.topic, [str(n) for n in range(200)]))
+        ids = set(self.direct().produce_many(self.topic, [str(n) for n in range(200)]))
         consumer = one.consumer(self.topic, 5)
         self.network.cutAfter = 3000
         self.network.cut()
@@ -299,12 +299,12 @@ class Networks(MiniCase):
         self.network.split, self.network.delay = 40, 0.0002
         one = self.connected()
         wanted = ["ü" * n for n in range(100)]
-        one.produceMany(self.topic, wanted)
+        one.produce_many(self.topic, wanted)
         self.assertEqual(contents(one.consumer(self.topic, 20), 100), wanted)
 
     def test_silence(self) -> None:
         """A network that swallows everything is found out, and given up for another connection."""
-        one = self.connected(keepAlive=0.1, timeout=0.5)
+        one = self.connected(keep_alive=0.1, timeout=0.5)
         self.network.isSilent = True
         self.until(lambda: State.AWAY in self.states)
         self.network.isSilent = False
@@ -328,7 +328,7 @@ class Networks(MiniCase):
         durable = self.durable()
         one = self.connected()
         consumer = one.consumer(self.topic)
-        one.produceMany(self.topic, ["a", "b", "c"])
+        one.produce_many(self.topic, ["a", "b", "c"])
         self.assertEqual(contents(consumer, 2), ["a", "b"])
         one.ping()
         before = len(self.states)

@@ -33,7 +33,7 @@ class BrokerTests(SynchronousTestCase):
         self.broker.__enter__()
         self.place = Place.of({"url": f"tcp://127.0.0.1:{self.broker.port()}"})
         with connect(self.place.url) as client:
-            client.publishMany("d.t", ["a", "b", "c"])
+            client.publish_many("d.t", ["a", "b", "c"])
             client.flush()
             self.journal = client.ask("/journal/bounds")["journal"]
 

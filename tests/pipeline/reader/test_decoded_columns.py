@@ -105,7 +105,7 @@ class BrokerTests(SynchronousTestCase):
         url = f"tcp://127.0.0.1:{broker.port()}"
         client: Client
         with connect(url) as client:
-            client.publishMany("numbers", [{"a": 1}, {"a": "x"}, '{"a": 2}', 5])
+            client.publish_many("numbers", [{"a": 1}, {"a": "x"}, '{"a": 2}', 5])
             client.flush()
         for place in ({"url": url}, {"path": str(parent / "journal")}):
             options = SourceOptions.of({**place, "decode": "json", "decodeSchema": "a INT", "columns": "error,decoded"})

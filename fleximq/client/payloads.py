@@ -1,0 +1,58 @@
+"""Payloads of the FlexiMQ dialect: values to MessagePack and back."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgpack
+
+from fleximq.limits import KIBIBYTE
+
+#: Values of these types share one packer for all threads: packing them runs no Python code, so no other thread can
+#: interrupt, and a packer for each value would take three times as long. The packer's buffer grows to the largest
+#: value that it has packed, so longer ones get their own.
+_PLAIN, _SIZED = frozenset({int, float, bool, type(None)}), frozenset({bytes, str})
+_LARGE = 64 * KIBIBYTE
+_pack: Callable[[object], bytes] = msgpack.Packer(datetime=True).pack
+
+
+class Packed(bytes):
+    """A payload that is sent as it is: already MessagePack, or bytes in a format that its subscribers can read."""
+
+
+def packed(value: object) -> bytes:
+    """Return the payload for a value; a :class:`Packed` one is returned unchanged.
+
+    :raises TypeError: MessagePack has no type for the value.
+    :raises ValueError: a text is not valid UTF-8, or a time has no zone.
+    :raises OverflowError: a number has more than 64 bits.
+    """
+    kind = type(value)
+    if kind in _PLAIN or (kind in _SIZED and len(value) <= _LARGE):  # type: ignore[arg-type]
+        return _pack(value)
+    if kind is Packed:
+        return value  # type: ignore[return-value]
+    return msgpack.packb(value, datetime=True)  # type: ignore[no-any-return]
+
+
+def unpacked(payload: bytes | memoryview) -> Any:
+    """Return the value of a payload; an empty one is None.
+
+    :raises ValueError: it is not exactly one MessagePack value, or one that Python cannot represent.
+    """
+    if not payload:
+        return None
+    try:
+        return msgpack.unpackb(payload, strict_map_key=False, timestamp=3)
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"the payload has no value in Python: {error}") from error
+
+
+def errorText(payload: bytes | memoryview) -> str:
+    """Return the text in an error's payload: a string, or a map's ``error``; "" if it is neither."""
+    try:
+        value = unpacked(payload)
+    except ValueError:
+        return ""
+    if isinstance(value, Mapping):
+        value = value.get("error")
+    return value if isinstance(value, str) else ""
