@@ -42,8 +42,6 @@ def makeService(options: Options) -> IService:
         sys.stdout = sys.stderr
     signals = SignalService(reactor, reload.signalled, twistd)
     signals.setServiceParent(whole)
-    whole.services.sort(
-        key=lambda each: each is not signals
-    )  # first: a client may stop the open broker
+    whole.services.sort(key=lambda each: each is not signals)  # first: a client may stop the open broker
     GarbageService().setServiceParent(whole)
     return inJson(whole, twistd, reactor) if options.settings.logFormat is LogFormat.JSON else whole

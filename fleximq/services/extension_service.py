@@ -56,8 +56,8 @@ class ExtensionContext:
 
     def watch(self, watcher: IRecordWatcher) -> None:
         """Notify a watcher of journal records until the extension stops."""
-        self.broker.records.add(watcher)
-        self._undo.append(lambda: self.broker.records.remove(watcher))
+        self.broker.recordWatchers.add(watcher)
+        self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
 
     def release(self) -> None:
         """Remove all registrations."""

@@ -167,8 +167,8 @@ class JournalService(MultiService):
 
 def restore(broker: Broker, journal: "DiskJournal", found: "RecoveredJournal") -> None:
     """Restore a broker's queues and their messages, and the next free client id."""
-    journal.keeper = broker.keeper
-    broker.keeper.restore(found)
+    journal.keeper = broker.checkpointer
+    broker.checkpointer.restore(found)
     broker.clients.goOn(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 

@@ -64,10 +64,15 @@ class BlipProtocol(PullStreamProtocol):
         super().dataReceived(data)
         self._quickAck()
 
-    def feed(self, data: bytes) -> None:
-        """Pass bytes to the session, and pause reading while it is suspended."""
-        super().feed(data)
-        self._stopWhereStuck()
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return a function that passes a read to the session, and pauses reading while the session is suspended."""
+        received, stopWhereStuck = self.session.received, self._stopWhereStuck
+
+        def receive(data: bytes) -> None:
+            received(data)
+            stopWhereStuck()
+
+        return receive
 
     def resume(self) -> None:
         """Resume the session after an AUTH, and pause reading while it is suspended."""

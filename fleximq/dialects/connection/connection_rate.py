@@ -17,7 +17,7 @@ from fleximq.errors import TooManyRequests
 from fleximq.security.rates.client_rates import Meter, RateRules
 from fleximq.wire.blipmq_frame import BlipRun, FrameType
 from fleximq.wire.fleximq_frame import MessageType
-from fleximq.wire.fleximq_scanner import Span, singles
+from fleximq.wire.fleximq_scanner import Span, singleFrames
 
 #: Counter event: reading was paused because the connection is over its rate.
 PAUSED = "paused: over the rate"
@@ -133,7 +133,7 @@ def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, 
             yield span
             continue
         if admitted:
-            first = singles(source[start:end], len(envelope))[:admitted]
+            first = singleFrames(source[start:end], len(envelope))[:admitted]
             yield envelope, source, start, start + sum(map(len, first)), admitted
         refuse(envelope, count - admitted)
 

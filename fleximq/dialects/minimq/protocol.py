@@ -56,6 +56,10 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         """Pass one line, without its end, to the session."""
         self.session.received(line)
 
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return :meth:`feed`, which splits reads into lines."""
+        return self.feed
+
     def resume(self) -> None:
         """Resume the session with the first line, then pass it the following ones."""
         super().resume()

@@ -3,8 +3,8 @@
 Autobahn handles the handshake, control frames, fragments, extensions and all refusals. The differences, and their
 reasons:
 
-- Batches of complete small frames bypass its parser (:func:`fleximq.wire.websocket_frame.readWhole`). All other input
-  is passed to it frame by frame: by itself it copies the rest of a read for each frame.
+- Batches of complete small frames bypass its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`). All other
+  input is passed to it frame by frame: by itself it copies the rest of a read for each frame.
 - Messages are collected in a buffer whose size is independent of the fragment sizes; Autobahn stores an object for each
   fragment, even an empty one.
 - After a violation input is ignored; after our close frame only the peer's is awaited, for a limited number of frames:
@@ -21,7 +21,7 @@ from twisted.logger import Logger
 
 from fleximq.dialects.websocket.inflation import Inflation
 from fleximq.wire.receive_buffer import ReceiveBuffer
-from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readWhole
+from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readSmallFrames
 
 #: Maximum size of a request head.
 REQUEST_BYTES = 1 << 16
@@ -135,7 +135,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
                 end = offset + self.current_frame.length - self.current_frame_masker.pointer()
             else:
                 if not self.inside_message and self.state == self.STATE_OPEN:
-                    offset = readWhole(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
+                    offset = readSmallFrames(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
                 end = endOfFrame(data, offset)
             self.deliverMessages()
             if self.halted:

@@ -18,11 +18,14 @@ from zope.interface import alsoProvides
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.security.peer_address import peerAddress
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.services.behind_proxy")
 
 #: Counter event: the connection was closed without input.
-SILENT = "refused: no PROXY header, or nothing behind it, before the handshake deadline"
+SILENT = CountedEvent(
+    EventFamily.REFUSED_CONNECTIONS, "no PROXY header, or nothing behind it, before the handshake deadline"
+)
 
 #: Counts a connection by its address: returns a function that uncounts it, None if it exceeds a limit.
 Enter = Callable[[object], Callable[[], None] | None]
