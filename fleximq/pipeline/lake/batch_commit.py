@@ -66,8 +66,8 @@ class BatchCommit:
         ledger = readLedger(self.table, self._files)
         if ledger == Ledger() and _hasFiles(self.table):
             raise LakeRefused(
-                f"the table {self.table} is damaged: it has files, but {OWN}/{LEDGER}, the record of their contents, is "
-                "gone; put it back, or give the table another name"
+                f"the table {self.table} is damaged: it has files, but {OWN}/{LEDGER}, the record of their contents, "
+                "is gone; put it back, or give the table another name"
             )
         return ledger
 

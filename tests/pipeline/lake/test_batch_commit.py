@@ -133,7 +133,9 @@ class PublishTests(PublishingCase):
         self.publish(0, 1, 11)
         Path(self.table, "_fleximq", "ledger").unlink()
         error = self.assertRaises(LakeRefused, BatchCommit(self.table).prepare)
-        self.assertIn("is damaged: it has files, but _fleximq/ledger, which says what is in them, is gone", str(error))
+        self.assertIn(
+            "is damaged: it has files, but _fleximq/ledger, the record of their contents, is gone", str(error)
+        )
 
     def test_foldersWithoutLedger(self) -> None:
         """Folders alone are what a first batch leaves that did not come to its record."""
