@@ -75,7 +75,7 @@ class DiskJournal:
         files: Files | None = None,
         segmentBytes: int = 64 * MEBIBYTE,
         maxBytes: int = 0,
-        crowdedAt: int = 32 * MEBIBYTE,
+        overloadedAt: int = 32 * MEBIBYTE,
         rules: RetentionPolicy | None = None,
         makeWorker: Callable[[CommitWriter, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
         onEvent: Callable[[str, int], None] = lambda event, number: None,
@@ -92,7 +92,7 @@ class DiskJournal:
         self._maxBytes = maxBytes
         self._callFromThread = callFromThread
         self._now = now
-        self._crowdedAt = crowdedAt
+        self._overloadedAt = overloadedAt
         self._rules = rules
         self._makeWorker = makeWorker
         self._onEvent = onEvent
@@ -108,7 +108,7 @@ class DiskJournal:
         return GroupCommit(
             now=self._now,
             next=next,
-            crowdedAt=self._crowdedAt,
+            overloadedAt=self._overloadedAt,
             settled=self._settled,
             failed=self._failed,
             rollDue=self._rollDue,
