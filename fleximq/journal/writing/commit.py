@@ -201,7 +201,7 @@ class Commit:
 
     ``opening``: it begins a new segment. ``closing``: it is the last of the journal. The writer fills in ``written``,
     every frame with its position; ``end``, the position after them; ``length`` of the segment; ``seconds`` of duration;
-    and ``begun``, position and id of a new segment. Or ``reason``: the commit failed, and nothing of it is valid.
+    and ``begun``, position and id of a new segment. Or ``reason``: the commit failed, and none of it is valid.
     """
 
     last: int

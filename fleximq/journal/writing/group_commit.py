@@ -118,7 +118,9 @@ class GroupCommit:
         return self.appended
 
     def appendState(self, event: StateRecord) -> None:
-        """See :class:`fleximq.interfaces.IJournal`; while nothing can be kept a later checkpoint says it all."""
+        """See :class:`fleximq.interfaces.IJournal`; after a fault the record is ignored, since the next checkpoint
+        covers it.
+        """
         if self.readOnly is None:
             self._pending.noted.add(event)
             if self._writing is None:
@@ -310,10 +312,10 @@ class GroupCommit:
 
 
 def appendedOf(envelope: Any, body: Any, count: int, now: int) -> AppendedRun:
-    """Return a run as it is encoded.
+    """Return a run in the form for encoding.
 
-    :raises NotKept: a name in it cannot be written as UTF-8.
-    :raises ValueError: its source finds another number of messages than there are.
+    :raises NotKept: a name cannot be encoded as UTF-8.
+    :raises ValueError: its source returned another number of messages than ``count``.
     """
     source = envelope.source
     run = source.run(body) if hasattr(source, "run") else runOf(source.messages(body))
@@ -333,7 +335,7 @@ def _checkNames(topic: str, name: str, count: int) -> None:
 
 
 def sizeOf(appended: AppendedRun) -> int:
-    """Return about how many bytes a run takes in the journal."""
+    """Return the approximate size of a run in the journal, in bytes."""
     headers, payloads, _ = appended.run
     count = len(payloads)
     size = sum(map(len, payloads)) + _RECORD_BYTES * count
