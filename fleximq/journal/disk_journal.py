@@ -333,7 +333,7 @@ class DiskJournal:
         if commit.error is not None and not isinstance(commit.error, OSError):
             self._onError(commit.error)
 
-    # -- keeping -----------------------------------------------------------------------------------
+    # -- appending ---------------------------------------------------------------------------------
 
     @property
     def appended(self) -> int:
@@ -394,7 +394,7 @@ class DiskJournal:
     def stagedTopics(self, query: str, batch: int) -> set[str]:
         return self._staging.topics(query, batch)
 
-    # -- reading back ------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         self._reader.fetch(offsets, most, found)

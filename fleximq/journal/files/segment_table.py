@@ -65,7 +65,7 @@ class SegmentTable:
         """Return the staged blocks that were neither committed nor aborted, in order."""
         return [self._staged[position] for position in sorted(self._staged)]
 
-    # -- what comes and goes -----------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:
         """Add a complete segment at the end."""
@@ -128,7 +128,7 @@ class SegmentTable:
         countTransaction(segment, transaction, base, self._staged, count)
         self.forget(transaction.staged)
 
-    # -- looking up --------------------------------------------------------------------------------
+    # -- searching ---------------------------------------------------------------------------------
 
     def bounds(self) -> Mapping[str, TopicBounds]:
         """Return the bounds of each topic; the same object until something changes."""

@@ -148,7 +148,7 @@ class FolderSurvey:
             yield from self._missing(0)
 
     def _missing(self, end: int) -> Iterator[Finding]:
-        """Say what was committed behind all that is whole."""
+        """Report the committed range after the last valid frame."""
         if self._committed > end:
             words = (
                 f"positions {end} to {self._committed - 1}: they were committed, as the file {END!r} says, and are gone"

@@ -51,7 +51,7 @@ class FrameFields:
 
 
 def frameOf(kind: FrameKind, body: Any, offset: int, time: int, count: int = 0) -> Frame:
-    """Return a frame whose body is this value."""
+    """Return a frame with this value as its body."""
     packed = msgpack.packb(body)
     return Frame(kind, [packed + padding(len(packed))], count=count, baseOffset=offset, firstTime=time, lastTime=time)
 

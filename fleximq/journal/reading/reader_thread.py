@@ -135,7 +135,7 @@ class ReaderThread:
                     said = True
                 self._stopping.wait(_PATIENCE)
 
-    # -- what can be asked -------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         """Return the messages with these offsets, in this order, up to about ``most`` bytes.
@@ -204,7 +204,7 @@ class ReaderThread:
         """Close all files and clear the caches: some files were rewritten or removed."""
         self.call(self.forgetNow)
 
-    # -- on the thread that reads ------------------------------------------------------------------
+    # -- on the reading thread ---------------------------------------------------------------------
 
     def forgetNow(self) -> None:
         """Close all files and clear the caches at once, on the reading thread."""

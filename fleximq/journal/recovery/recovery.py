@@ -279,7 +279,7 @@ class _Recovery:
         finally:
             self._files.close(source)
 
-    # -- what to go on from ------------------------------------------------------------------------
+    # -- checkpoint and next offset ----------------------------------------------------------------
 
     def _continue(self, used: bool) -> None:
         """Find the last checkpoint, and the next offset."""

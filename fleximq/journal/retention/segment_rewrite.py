@@ -152,7 +152,7 @@ class SegmentRewrite:
             raise Damaged(str(error)) from error
         return any(staying)
 
-    # -- what is written ---------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def _keep(self, header: FrameHeader, frame: memoryview, next: int) -> None:
         self._endRemoved(header.position)

@@ -74,7 +74,7 @@ class GroupCommit:
         self._log, self._worker = log, worker
         self.readOnly = None
 
-    # -- what comes in -----------------------------------------------------------------------------
+    # -- appending ---------------------------------------------------------------------------------
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
         """See :class:`fleximq.interfaces.IJournal`."""
@@ -236,7 +236,7 @@ class GroupCommit:
         if self.readOnly is None:
             self.readOnly = "the broker stops"
 
-    # -- what came of it ---------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------
 
     def _done(self, commit: Commit) -> None:
         self._writing = None
