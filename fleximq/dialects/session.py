@@ -36,6 +36,7 @@ from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
@@ -301,12 +302,17 @@ class Session(metaclass=ABCMeta):
         """Do something for the peer and answer what goes wrong; what nobody foresaw is logged and ends it."""
         try:
             act()
-        except BrokerError as error:
+        except Exception as error:
+            self.unexpected(error)
+
+    def unexpected(self, error: Exception) -> None:
+        """Answer an error of the work for this peer; any but a BrokerError is logged and ends the connection."""
+        if isinstance(error, BrokerError):
             self.failed(error)
-        except Exception:
-            self._log.failure("{dialect}: a read could not be worked through", dialect=self.dialect)
-            self.failed(BrokerError("internal error"))
-            self.end("internal error")
+            return
+        self._log.failure("{dialect}: a read could not be worked through", Failure(error), dialect=self.dialect)
+        self.failed(BrokerError("internal error"))
+        self.end("internal error")
 
     def failed(self, error: BrokerError) -> None:
         """Answer what a client did wrong, and close if it cannot be got over."""
@@ -365,7 +371,7 @@ class Session(metaclass=ABCMeta):
             self.broker.leave(self.client, reason)
             self._flapped(self.client)
         else:
-            self.broker.observers.counted(f"not let in: {reason}", 1)
+            self.broker.observers.counted(CountedEvent(EventFamily.NOT_LET_IN, reason), 1)
         self.left()
         self._logLeft(reason)
 

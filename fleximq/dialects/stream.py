@@ -49,8 +49,9 @@ class StreamProtocol(Protocol):
         self._seconds = context.clock.seconds
         self._fullRead, self._mostRead = sys.maxsize, READ_MOST
         self._makeSession = makeSession
-        self.session: StreamSession = None  # type: ignore[assignment]  # these three are there from connectionMade on
+        self.session: StreamSession = None  # type: ignore[assignment]  # these four are there from connectionMade on
         self.outbox: Outbox = None  # type: ignore[assignment]
+        self.receive: Callable[[bytes], None] = None  # type: ignore[assignment]
         self.readPauses: ReadPauses = None  # type: ignore[assignment]
         self._early: EarlyInput | None = None  # while credentials are checked
 
@@ -66,6 +67,7 @@ class StreamProtocol(Protocol):
         self.session = self._makeSession(context, self.outbox, transport.getPeer())
         self.session.certificate = partial(certificateOf, transport)
         self.session.checking = self._checking
+        self.receive = self.receiver()
         if self.connectedAt is not None:
             self.session.arrivedAt(self.connectedAt)
         self.session.opened()
@@ -88,16 +90,19 @@ class StreamProtocol(Protocol):
     def work(self, data: bytes) -> None:
         """Let the session work through these bytes, and answer what goes wrong. May be called outside of a read."""
         session = self.session
-        session.attempt(partial(self.feed, data))
+        try:
+            self.receive(data)
+        except Exception as error:
+            session.unexpected(error)
         client = session.client
-        if client is not None and session.broker.hasPendingPublications(client):
+        if client is not None and client.lastRun and session.broker.hasPendingPublications(client):
             pausePublisher(session, client, self)
         if session.rate is not None:
             session.rate.charge(self.readPauses)
 
-    def feed(self, data: bytes) -> None:
-        """Hand these bytes to the session; for protocols that cut them up themselves."""
-        self.session.received(data)
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return the function that takes each read; a protocol that cuts reads up itself overrides this."""
+        return self.session.received
 
     def resume(self) -> None:
         """Let the session go on behind a check of credentials; for protocols that have kept something themselves."""
@@ -128,8 +133,9 @@ class StreamProtocol(Protocol):
         session = self.session
         if session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             session.attempt(self.resume)
-            if session.client is not None and session.broker.hasPendingPublications(session.client):
-                pausePublisher(session, session.client, self)
+            client = session.client
+            if client is not None and client.lastRun and session.broker.hasPendingPublications(client):
+                pausePublisher(session, client, self)
         data = early.take()
         if data:
             self.dataReceived(data)

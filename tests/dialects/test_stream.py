@@ -94,7 +94,7 @@ class StreamTests(FlexiCase):
             raise BadRequest("so it is")
 
         alice = self.server.join()
-        alice.protocol.session.received = received
+        alice.protocol.receive = received
         [heard] = alice.say(b"x").messages()
         self.assertEqual((heard.status, heard.value, alice.closed), (400, "so it is", False))
 

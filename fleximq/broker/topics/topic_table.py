@@ -314,9 +314,9 @@ class TopicTable:
     def route(self, topic: Topic) -> tuple[Route, ...]:
         """Return the routes of a topic in the table, made anew, and remember them there."""
         forms: dict[int, tuple[IForm, list[Callable[[Any, int], None]]]] = {}
-        for subscriber in self._subscribersOrProxies(topic):
+        for subscriber in self._subscribersOrProxies(topic) if self.proxies else self.subscribers(topic):
             forms.setdefault(id(subscriber.form), (subscriber.form, []))[1].append(subscriber.deliver)
-        routes = tuple((form, tuple(delivers)) for form, delivers in forms.values())
+        routes = tuple([(form, tuple(delivers)) for form, delivers in forms.values()])
         topic.routes = routes
         self._shorten(topic)
         self._warm[topic] = None

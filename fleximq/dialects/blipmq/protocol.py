@@ -64,10 +64,15 @@ class BlipProtocol(PullStreamProtocol):
         super().dataReceived(data)
         self._quickAck()
 
-    def feed(self, data: bytes) -> None:
-        """Hand these bytes to the session, and read no more while it is stuck."""
-        super().feed(data)
-        self._stopWhereStuck()
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return a function that hands a read to the session, and stops reading while the session is stuck."""
+        received, stopWhereStuck = self.session.received, self._stopWhereStuck
+
+        def receive(data: bytes) -> None:
+            received(data)
+            stopWhereStuck()
+
+        return receive
 
     def resume(self) -> None:
         """Let the session go on behind an AUTH, and read no more while it is stuck."""

@@ -56,6 +56,10 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         """Hand one line, without its end, to the session."""
         self.session.received(line)
 
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return :meth:`feed`, which cuts reads into lines."""
+        return self.feed
+
     def resume(self) -> None:
         """Let the session take the first line, then hand it those behind."""
         super().resume()
