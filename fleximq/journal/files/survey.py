@@ -100,7 +100,7 @@ class FolderSurvey:
                     yield from self._batchesOf(found)
 
     def groups(self) -> dict[str, GroupProgress]:
-        """Return the latest progress of each consumer group, from the last checkpoint and the state records after it."""
+        """Return the progress of each consumer group, from the last checkpoint and the state records after it."""
         notes: list[StateRecord] = []
         for file in reversed(self.files):
             known, behind = self._lastCheckpoint(file)
@@ -174,7 +174,7 @@ class FolderSurvey:
             self._files.close(descriptor)
 
     def _unfinished(self, file: SegmentFile) -> int | None:
-        """Return the position of an unfinished end in the last file, where no later frame confirms a sync; else None."""
+        """Return where an unfinished end of the last file begins, not confirmed by a later synced frame; else None."""
         unfinished = None
         for found in self.frames(file):
             if isinstance(found, CompleteFrame):

@@ -110,7 +110,7 @@ _COMMITTED = "'committed' must be of queries, each with batch, base and count"
 
 
 class SegmentStart(NamedTuple):
-    """The first frame of a segment: the journal's id (32 hexadecimal digits) and its time of creation (microseconds)."""
+    """The first frame of a segment: the journal's id (32 hexadecimal digits) and creation time (microseconds)."""
 
     journal: str
     created: int
