@@ -1,4 +1,4 @@
-"""The examples of docs/client.rst print what the page says, against a running broker."""
+"""The examples of docs/guides/clients.rst print what the page says, against a running broker."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from tests.broker_process import PATIENCE, BrokerProcess
 from tests.certificates import makeCertificate
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "docs" / "client.rst").read_text()
+TEXT = (ROOT / "docs" / "guides" / "clients.rst").read_text()
 FORMS = ("blocking", "asyncio", "twisted")
 CALLS = ("publish(", "publishMany(", "subscribe(", "request(", "serve(", "flush(")
 WISHES = ("Tls(", "credentials=", "reconnect=", "onState=")

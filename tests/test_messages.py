@@ -1,4 +1,4 @@
-"""docs/messages.rst lists exactly the messages that there are."""
+"""docs/reference/messages.rst lists exactly the messages that there are."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.wire.blip_frame import FrameType
 from fleximq.wire.flexi_rules import RULES, MessageType
 
-PARTS = re.split(
-    r"^(\w+)\n-{5,}\n", (Path(__file__).parents[1] / "docs" / "messages.rst").read_text(), flags=re.MULTILINE
-)
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "messages.rst"
+PARTS = re.split(r"^(\w+)\n-{5,}\n", PAGE.read_text(), flags=re.MULTILINE)
 
 
 def rows(dialect: str) -> list[tuple[int, str, str]]:

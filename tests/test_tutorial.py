@@ -15,7 +15,7 @@ from tests.conversations.clients import FlexiClient, Stream
 from tests.pages import ShellCase
 from tests.web_socket_client import WebSocketClient
 
-TEXT = (Path(__file__).parents[1] / "docs" / "tutorial.rst").read_text()
+TEXT = (Path(__file__).parents[1] / "docs" / "tutorials" / "messages.rst").read_text()
 
 
 class TenMinutesTests(ShellCase):

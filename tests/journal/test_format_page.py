@@ -1,4 +1,4 @@
-"""docs/journal-format.rst says what the broker writes."""
+"""docs/reference/journal-format.rst says what the broker writes."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from fleximq.records import DIALECTS
 from tests.journal import minimal_decoder
 from tests.journal.frames import TIME, appended, written
 
-PAGE = (Path(__file__).parents[2] / "docs" / "journal-format.rst").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "journal-format.rst").read_text()
 #: The bytes of the types of fields.
 SIZES = {"4 bytes": 4, "u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8}
 
