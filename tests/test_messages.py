@@ -14,9 +14,17 @@ PARTS = re.split(r"^(\w+)\n-{5,}\n", PAGE.read_text(), flags=re.MULTILINE)
 
 def rows(dialect: str) -> list[tuple[int, str, str]]:
     """Return the first three cells of each row of a dialect's table: number, name, what it needs or carries."""
-    section = PARTS[PARTS.index(dialect) + 1]
-    found = re.findall(r"^    \* - (\d+)\n      - (\w+)\n      -(.*)$", section, re.MULTILINE)
-    return [(int(number), name, needs) for number, name, needs in found]
+    lines = PARTS[PARTS.index(dialect) + 1].splitlines()
+    rules = [place for place, line in enumerate(lines) if line.startswith("==")]
+    columns = [slice(*found.span()) for found in re.finditer("=+", lines[rules[0]])][:3]
+    found: list[tuple[int, str, str]] = []
+    for line in lines[rules[1] + 1 : rules[2]]:
+        number, name, needs = (line[column].strip() for column in columns)
+        if number:
+            found.append((int(number), name, needs))
+        else:  # The row goes on.
+            found[-1] = (*found[-1][:2], f"{found[-1][2]} {needs}")
+    return found
 
 
 class MessagesTests(SynchronousTestCase):
