@@ -7,6 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.wire.blip_frame import FrameType
 from fleximq.wire.flexi_rules import RULES, MessageType
+from tests.pages import tableRows
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "messages.rst"
 PARTS = re.split(r"^(\w+)\n-{5,}\n", PAGE.read_text(), flags=re.MULTILINE)
@@ -14,17 +15,8 @@ PARTS = re.split(r"^(\w+)\n-{5,}\n", PAGE.read_text(), flags=re.MULTILINE)
 
 def rows(dialect: str) -> list[tuple[int, str, str]]:
     """Return the first three cells of each row of a dialect's table: number, name, what it needs or carries."""
-    lines = PARTS[PARTS.index(dialect) + 1].splitlines()
-    rules = [place for place, line in enumerate(lines) if line.startswith("==")]
-    columns = [slice(*found.span()) for found in re.finditer("=+", lines[rules[0]])][:3]
-    found: list[tuple[int, str, str]] = []
-    for line in lines[rules[1] + 1 : rules[2]]:
-        number, name, needs = (line[column].strip() for column in columns)
-        if number:
-            found.append((int(number), name, needs))
-        else:  # The row goes on.
-            found[-1] = (*found[-1][:2], f"{found[-1][2]} {needs}")
-    return found
+    section = PARTS[PARTS.index(dialect) + 1]
+    return [(int(row[0]), row[1], row[2]) for row in tableRows(section) if row[0].isdigit()]
 
 
 class MessagesTests(SynchronousTestCase):
