@@ -41,7 +41,7 @@ def contextIn(source: Any, body: Any) -> Mapping[str, str]:
     return {key: fields[key] for key in KEYS if isinstance(fields, dict) and isinstance(fields.get(key), str)}
 
 
-class _Recorded(NamedTuple):
+class _JournalSpans(NamedTuple):
     """A publication on its way through the journal; the body is held so that its identity stays its own."""
 
     body: Any
@@ -66,7 +66,7 @@ class Tracing:
         self._sample = sample
         self._random = random
         self._propagator = TraceContextTextMapPropagator()
-        self._recorded: dict[int, _Recorded] = {}
+        self._recorded: dict[int, _JournalSpans] = {}
         self._decided: list[int] = []
         self._ending: list[Span] = []
 
@@ -77,7 +77,7 @@ class Tracing:
         publish = self._begin(envelope, body, count)
         if publish is not None:
             commit = self._tracer.start_span("commit", set_span_in_context(publish))
-            self._recorded[id(body)] = _Recorded(body, publish, commit)
+            self._recorded[id(body)] = _JournalSpans(body, publish, commit)
 
     def decided(self, envelope: Envelope, body: Any, count: int, reason: str | None) -> None:
         """End that of its commit; all of them if it was refused."""

@@ -24,7 +24,7 @@ from fleximq.config.settings import OPTIONS, Settings
 from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import Action
-from fleximq.web.request import HttpReply, Page, Visit, jsonReply, numberOf
+from fleximq.web.request import HttpReply, Page, PageRequest, jsonReply, numberOf
 
 #: Options of which a part is shown, by name -> what each of their values becomes.
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
@@ -60,7 +60,7 @@ _log = Logger("fleximq.web.api")
 #: So many dead letters are given back by one request if it does not say how many.
 LETTERS = 1000
 
-Answer = Callable[[Visit], Coroutine[Any, Any, HttpReply]]
+Answer = Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
 
 
 class Api:
@@ -97,7 +97,7 @@ class Api:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    async def index(self, visit: Visit) -> HttpReply:
+    async def index(self, visit: PageRequest) -> HttpReply:
         """Tell the paths that this visitor may ask for."""
         pages = self.pages().items()
         allowed = [
@@ -107,11 +107,11 @@ class Api:
         ]
         return jsonReply({"paths": allowed})
 
-    async def about(self, visit: Visit) -> HttpReply:
+    async def about(self, visit: PageRequest) -> HttpReply:
         """Tell version, uptime in seconds, how much of everything there is, and what was counted."""
         return jsonReply(overview(self._broker))
 
-    async def clients(self, visit: Visit) -> HttpReply:
+    async def clients(self, visit: PageRequest) -> HttpReply:
         """List who is connected, by id."""
         arguments = dict(visit.arguments)
         if "after" in arguments:
@@ -121,11 +121,11 @@ class Api:
             listing("clients", self._broker.clients, lambda each: each.id, after, limit, clientRow(self._broker))
         )
 
-    async def topics(self, visit: Visit) -> HttpReply:
+    async def topics(self, visit: PageRequest) -> HttpReply:
         """List the topics by name."""
         return self._named(visit, "topics", self._broker.topics, lambda topic: topic.name, topicRow(self._broker))
 
-    async def queues(self, visit: Visit) -> HttpReply:
+    async def queues(self, visit: PageRequest) -> HttpReply:
         """List the work queues by topic, those of dead letters among them."""
 
         def row(queue: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Api:
 
         return self._named(visit, "queues", self._broker.queues, lambda queue: queue.name, row)
 
-    async def subscriptions(self, visit: Visit) -> HttpReply:
+    async def subscriptions(self, visit: PageRequest) -> HttpReply:
         """List the subscriptions that are polled, by id; who owns one is not told."""
         arguments = dict(visit.arguments)
         if "after" in arguments:
@@ -157,7 +157,7 @@ class Api:
 
         return jsonReply(listing("subscriptions", seen, lambda each: each.id, after, limit, row))
 
-    async def groups(self, visit: Visit) -> HttpReply:
+    async def groups(self, visit: PageRequest) -> HttpReply:
         """List the pipeline's consumer groups by name, and how far they are behind."""
         broker = self._broker
         after, limit = page(visit.arguments, str, "")
@@ -177,13 +177,13 @@ class Api:
         found = listing("groups", rows, lambda word: word.group, after, limit, row)
         return jsonReply(found | {"end": broker.journal.end if broker.journal.onDisk else None})
 
-    async def settings(self, visit: Visit) -> HttpReply:
+    async def settings(self, visit: PageRequest) -> HttpReply:
         """Tell the settings in effect, by the names of the options; what may hold a secret is left out."""
         return jsonReply({"settings": shownSettings(self._settings())})
 
     def _named(
         self,
-        visit: Visit,
+        visit: PageRequest,
         title: str,
         rows: Iterable[Any],
         name: Callable[[Any], str],
@@ -195,7 +195,7 @@ class Api:
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def disconnect(self, visit: Visit) -> HttpReply:
+    async def disconnect(self, visit: PageRequest) -> HttpReply:
         """Disconnect the client with this ``client_id``; it is told so in its dialect's words."""
         id = number(visit.arguments, "client_id")
         client = next((each for each in self._broker.clients if each.id == id), None)
@@ -207,7 +207,7 @@ class Api:
         client.conversation.expel(Forbidden("disconnected by the operator"))
         return jsonReply({"disconnected": id})
 
-    async def purge(self, visit: Visit) -> HttpReply:
+    async def purge(self, visit: PageRequest) -> HttpReply:
         """Throw away what waits in the queue of a ``topic``, or for a ``subscription``, by its id."""
         if ("topic" in visit.arguments) == ("subscription" in visit.arguments):
             raise BadRequest("name either a 'topic' or a 'subscription'")
@@ -227,7 +227,7 @@ class Api:
         gone, reason = await done
         return jsonReply({"purged": gone, "reason": reason})
 
-    async def giveBack(self, visit: Visit) -> HttpReply:
+    async def giveBack(self, visit: PageRequest) -> HttpReply:
         """Publish at most ``limit`` dead letters of a ``topic`` to it once more, and take them off the dead ones."""
         name = text(visit.arguments, "topic", TOPIC_BYTES + len(DEAD)).removeprefix(DEAD)
         most = number(visit.arguments, "limit", LETTERS)
@@ -250,5 +250,5 @@ def _load(queue: Any, inner: Queue, kept: bool) -> Mapping[str, Any]:
     }
 
 
-def _acted(visit: Visit, what: str, **fields: object) -> None:
+def _acted(visit: PageRequest, what: str, **fields: object) -> None:
     _log.info(f"{{who}} {what}", who=visit.who, event="admin", path=visit.path, **fields)

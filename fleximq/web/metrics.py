@@ -21,7 +21,7 @@ from fleximq.values.counted_event import SLOW_CONSUMER, CountedEvent, EventFamil
 from fleximq.values.histogram import Histogram
 from fleximq.web.metric_table import METRICS, PREFIX, MetricKind
 from fleximq.web.queue_survey import QueueSurvey, QueueSurveyor
-from fleximq.web.request import HttpReply, Visit
+from fleximq.web.request import HttpReply, PageRequest
 
 #: So many different labels of reasons and events there may be; the rest is added up as :data:`REST`.
 MAX_REASONS = 100
@@ -76,12 +76,12 @@ class Metrics:
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
 
-    async def answer(self, visit: Visit) -> HttpReply:
+    async def answer(self, visit: PageRequest) -> HttpReply:
         """Answer with all metrics, in the format that the visitor's ``Accept`` asks for."""
         survey = await self._surveyor.survey(self._top, visit.sees)
         encode, kind = choose_encoder(visit.accept)
         registry = CollectorRegistry()
-        registry.register(_Once([*self.families(survey), *self._process.collect()]))
+        registry.register(_CollectedFamilies([*self.families(survey), *self._process.collect()]))
         return HttpReply(encode(registry), kind)
 
     def families(self, survey: QueueSurvey) -> Iterator[Metric]:
@@ -152,7 +152,7 @@ class Metrics:
         }
 
 
-class _Once(Collector):
+class _CollectedFamilies(Collector):
     """Hands out what was collected already."""
 
     def __init__(self, families: Sequence[Metric]) -> None:

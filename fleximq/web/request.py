@@ -33,7 +33,7 @@ class HttpRefusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class PageRequest:
     """A request that was let through.
 
     ``rights`` are those of who asks, None if it has shown no credentials where some are required. ``arguments`` are
@@ -81,7 +81,7 @@ class Page(NamedTuple):
     ``post`` says that it changes something.
     """
 
-    answer: Callable[[Visit], Coroutine[Any, Any, HttpReply]]
+    answer: Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
     action: Action | None = Action.READ
     post: bool = False
 

@@ -19,7 +19,7 @@ from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
-from fleximq.web.request import JSON, HttpRefusal, HttpReply, Page, Visit, checkHost, checkPost, jsonReply, numberOf
+from fleximq.web.request import JSON, HttpRefusal, HttpReply, Page, PageRequest, checkHost, checkPost, jsonReply, numberOf
 from fleximq.web.welcome_page import SERVER, OneRequestChannel, WelcomeEntry, WelcomePage, WelcomeSite
 
 _log = Logger("fleximq.web.site")
@@ -41,7 +41,7 @@ class AdmittedChannel(OneRequestChannel):
     admitted: Admitted | None = None
 
 
-def everybody() -> Admitted:
+def unrestricted() -> Admitted:
     """Let those who show nothing do everything."""
     return Admitted(None, EVERYTHING)
 
@@ -105,12 +105,12 @@ class Pages(Resource):
             raise HttpRefusal(403, "not permitted")
         return await page.answer(visit)
 
-    def _visit(self, request: Any, method: str, path: str, page: Page) -> Visit:
+    def _visit(self, request: Any, method: str, path: str, page: Page) -> PageRequest:
         """Return the request with the rights of now: its body may have come long after its head was let in."""
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
         principal = None if admitted is None else admitted.principal
-        return Visit(
+        return PageRequest(
             method,
             path,
             _posted(request.content.read()) if page.post else _queried(request.args),
@@ -135,7 +135,7 @@ class WebSite(WelcomeSite):
         reactor: IReactorTime,
         ways: Sequence[WelcomeEntry],
         pages: Mapping[str, Page],
-        nobody: Callable[[], Admitted | None] = everybody,
+        nobody: Callable[[], Admitted | None] = unrestricted,
         namesTrusted: Callable[[], bool] = lambda: False,
         origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
