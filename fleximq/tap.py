@@ -43,6 +43,7 @@ def makeService(options: Options) -> IService:
         sys.stdout = sys.stderr
     signals = SignalService(reactor, reload.signalled, twistd)
     signals.setServiceParent(whole)
-    whole.services.sort(key=lambda each: each is not signals)  # first, so that a signal can stop it as soon as it listens
+    # Signals are first, so that one can stop the broker as soon as it listens.
+    whole.services.sort(key=lambda each: each is not signals)
     GarbageService().setServiceParent(whole)
     return inJson(whole, twistd, reactor) if options.settings.logFormat is LogFormat.JSON else whole
