@@ -1,6 +1,4 @@
-"""The ways to check credentials that FlexiMQ brings along. Twisted reads this file whenever it looks for plug-ins:
-names only.
-"""
+"""FlexiMQ's own checkers of credentials. Twisted reads this file whenever it looks for plug-ins: names only."""
 
 from fleximq.plugin import Checker
 
@@ -44,7 +42,7 @@ apiKeys = Checker(
 certificates = Checker(
     "certificate",
     "[name=cn|dns|email|uri]",
-    "TLS client certificates that the listener has verified; name says where in them the client's name stands.",
+    "TLS client certificates that the listener has verified; name selects the field with the client's name.",
     [_CERTIFICATE],
     "fleximq.security.checkers.certificates.certificates",
 )
@@ -52,7 +50,7 @@ certificates = Checker(
 webService = Checker(
     "http",
     "URL[,timeout=SECONDS][,cache=SECONDS][,bearer=FILE][,ca=FILE]",
-    "A web service, which is asked by POST about tokens, passwords and API keys.",
+    "A web service that checks tokens, passwords and API keys, by POST requests.",
     [_TOKEN, _PASSWORD, _API_KEY],
     "fleximq.security.checkers.web_options.webService",
 )

@@ -1,6 +1,6 @@
-"""The dialects that FlexiMQ brings along. Twisted reads this file whenever it looks for plug-ins: names only.
+"""FlexiMQ's own dialects. Twisted reads this file whenever it looks for plug-ins: names only.
 
-How their first bytes differ is the rule of :mod:`fleximq.dialects.sniffing`, which comes before all others.
+:mod:`fleximq.dialects.sniffing` distinguishes them by their first bytes, before those of plug-ins.
 """
 
 from fleximq.plugin import Dialect

@@ -1,4 +1,4 @@
-"""The kinds of endpoints that FlexiMQ adds to Twisted's. Twisted reads this file whenever it looks for plug-ins."""
+"""FlexiMQ's own kinds of endpoints. Twisted reads this file whenever it looks for plug-ins."""
 
 from fleximq.plugin import ServerEndpoint
 

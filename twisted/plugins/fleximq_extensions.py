@@ -1,4 +1,4 @@
-"""The extensions that FlexiMQ brings along. Twisted reads this file whenever it looks for plug-ins: names only."""
+"""FlexiMQ's own extensions. Twisted reads this file whenever it looks for plug-ins: names only."""
 
 from fleximq.plugin import Extension
 
