@@ -1,4 +1,4 @@
-"""FlexiMQ's own checkers of credentials. Twisted reads this file whenever it looks for plug-ins: names only."""
+"""The credential checkers of FlexiMQ. Twisted reads this file when it searches plug-ins, so it holds names only."""
 
 from fleximq.plugin import Checker
 
@@ -42,7 +42,7 @@ apiKeys = Checker(
 certificates = Checker(
     "certificate",
     "[name=cn|dns|email|uri]",
-    "TLS client certificates that the listener has verified; name selects the field with the client's name.",
+    "TLS client certificates that the listener has verified; name says where in them the client's name stands.",
     [_CERTIFICATE],
     "fleximq.security.checkers.certificates.certificates",
 )
@@ -50,7 +50,7 @@ certificates = Checker(
 webService = Checker(
     "http",
     "URL[,timeout=SECONDS][,cache=SECONDS][,bearer=FILE][,ca=FILE]",
-    "A web service that checks tokens, passwords and API keys, by POST requests.",
+    "A web service, which is asked by POST about tokens, passwords and API keys.",
     [_TOKEN, _PASSWORD, _API_KEY],
     "fleximq.security.checkers.web_options.webService",
 )

@@ -1,6 +1,6 @@
-"""FlexiMQ's own dialects. Twisted reads this file whenever it looks for plug-ins: names only.
+"""The dialects of FlexiMQ. Twisted reads this file when it searches plug-ins, so it holds names only.
 
-:mod:`fleximq.dialects.sniffing` distinguishes them by their first bytes, before those of plug-ins.
+:mod:`fleximq.dialects.connection.protocol_detection` distinguishes them by their first bytes, before those of plug-ins.
 """
 
 from fleximq.plugin import Dialect

@@ -1,4 +1,4 @@
-"""FlexiMQ's own kinds of endpoints. Twisted reads this file whenever it looks for plug-ins."""
+"""Endpoint types that FlexiMQ adds to those of Twisted, which reads this file when it searches plug-ins."""
 
 from fleximq.plugin import ServerEndpoint
 

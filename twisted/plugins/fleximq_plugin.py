@@ -1,4 +1,4 @@
-"""Registers ``twistd fleximq``. Twisted reads this file for every ``twistd --help``, so it contains names only."""
+"""Registers ``twistd fleximq``. Twisted reads this file for every ``twistd --help``, so it holds names only."""
 
 from twisted.application.service import ServiceMaker
 
