@@ -123,7 +123,7 @@ def assemble(
         onDead=deadLetters.add,
         counted=counted,
         livesOf=timesToLive.seconds,
-        keeping=stateLog if journal.onDisk else None,
+        queueLog=stateLog if journal.onDisk else None,
         memory=rules.limits.queueMemory,
     )
     openingLog = OpeningLog(journal)

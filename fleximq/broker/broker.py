@@ -17,7 +17,7 @@ from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
 from fleximq.broker.consumers.queue_admin import QueueAdmin
-from fleximq.broker.consumers.subscription_access import SubscriptionAccess, reasonOf
+from fleximq.broker.consumers.subscription_access import SubscriptionAccess, journalFault
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Clock, Deadlines
@@ -34,7 +34,7 @@ from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.rules import BrokerRules, TimesToLive
-from fleximq.broker.topics.names import SortedNames, isOwn
+from fleximq.broker.topics.names import SortedNames, isBrokerTopic
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
@@ -236,12 +236,12 @@ class Broker:
         :raises Forbidden: its first level is ``$sys`` or ``$dead``, where only the broker publishes.
         :raises NotPermitted: the client's rights do not cover it.
         """
-        if isOwn(name):
+        if isBrokerTopic(name):
             raise Forbidden("only the broker publishes to this topic")
         permit(client, Action.PUBLISH, name)
         return self.topics.get(name)
 
-    def publish(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None = None) -> None:
+    def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
         """Bring a run of ``count`` messages to everybody who subscribed to its topic. Hot.
 
         What goes through the journal is brought when it is committed; what is published to the same topic meanwhile
@@ -255,18 +255,20 @@ class Broker:
         :raises NotRecorded: the journal takes nothing at present; nobody got anything.
         """
         if envelope.topic.needsSlowPath or envelope.durable:
-            self._slowPath.publish(envelope, body, count, kept)
+            self._slowPath.publish(envelope, body, count, onDecided)
         else:
             self._deliver(envelope, body, count)
 
-    def publishOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None = None) -> None:
+    def publishOnce(
+        self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
+    ) -> None:
         """Publish those messages of a run whose ids were not published to its topic lately, if it is durable.
 
         A repeat is safe when its first is, and refused if that is. Else as :meth:`publish`.
 
         :param ids: one for each message.
         """
-        self._deduplication.publish(envelope, body, ids, kept, self.publish)
+        self._deduplication.publish(envelope, body, ids, onDecided, self.publish)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
         """Bring a run only to those of its subscribers who take direct messages and have one of these ids.
@@ -332,7 +334,7 @@ class Broker:
         consumed = client is not None and client.consumed
         if client is not None:
             client.consumed = False
-        if consumed and self.queues.whenLearnt(partial(self.whenCommitted, call)):
+        if consumed and self.queues.whenIdsRead(partial(self.whenCommitted, call)):
             return
         self.checkpointer.flush()
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
@@ -471,7 +473,7 @@ class Broker:
 
     def journalRefusal(self) -> str | None:
         """Return why the journal keeps nothing at present; None if it does."""
-        return reasonOf(self.journal)
+        return journalFault(self.journal)
 
     def poll(
         self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int = ANY
@@ -500,7 +502,7 @@ class Broker:
         """
         return self._subscriptionAccess.acknowledge(owner, id, tag, client)
 
-    def produce(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None = None) -> None:
+    def produce(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
         """Publish a run of ``count`` messages to a topic that has a work queue from now on.
 
         :param kept: as for :meth:`publish`.
@@ -514,9 +516,11 @@ class Broker:
         reason = self._workQueueAccess.refusal(queue, envelope, body, count)
         if reason is not None:
             raise NotKept(reason, range(count))
-        self.publish(envelope, body, count, kept)
+        self.publish(envelope, body, count, onDecided)
 
-    def produceOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None = None) -> None:
+    def produceOnce(
+        self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
+    ) -> None:
         """Produce those messages of a run whose ids were not published to its topic lately, if it is durable.
 
         A repeat is safe when its first is, and refused if that is. Else as :meth:`produce`.
@@ -524,7 +528,7 @@ class Broker:
         :param ids: one for each message.
         """
         self._workQueueAccess.ensure(envelope.topic.name)
-        self._deduplication.publish(envelope, body, ids, kept, self.produce)
+        self._deduplication.publish(envelope, body, ids, onDecided, self.produce)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
         """Let a topic have a work queue from now on, so that a reply is kept that comes before its first CONSUME.

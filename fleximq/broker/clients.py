@@ -48,7 +48,7 @@ class Clients:
     def __iter__(self) -> Iterator[ConnectedClient]:
         return iter(self._byId.values())
 
-    def goOn(self, first: int, note: Callable[[int], None]) -> None:
+    def continueFrom(self, first: int, note: Callable[[int], None]) -> None:
         """Give ids behind those that an earlier run of the broker may have given, and note those that this one may.
 
         :param first: the end of the ids that were noted, 0 if none were.
@@ -58,7 +58,7 @@ class Clients:
         behind = first + BLOCK
         self._next = behind if FIRST_CLIENT_ID + BLOCK <= behind <= LAST_CLIENT_ID else FIRST_CLIENT_ID
         self._note = note
-        self._noteAhead(self._next)
+        self._reserveAhead(self._next)
 
     def find(self, id: int) -> ConnectedClient | None:
         """Return the client with this id, or None."""
@@ -114,11 +114,11 @@ class Clients:
             else:
                 self._next = self._noteAt = FIRST_CLIENT_ID
             if id >= self._noteAt:
-                self._noteAhead(id)
+                self._reserveAhead(id)
             if id not in self._byId and id not in self._reserved:
                 return id
 
-    def _noteAhead(self, id: int) -> None:
+    def _reserveAhead(self, id: int) -> None:
         self._note(min(id + 2 * BLOCK, LAST_CLIENT_ID + 1))
         self._noteAt = id + BLOCK
 

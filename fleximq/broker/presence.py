@@ -66,7 +66,7 @@ class Presence:
         """Counts are not presence."""
 
     def _say(self, name: str, value: dict[str, object]) -> None:
-        if self._topics.heard(name):
+        if self._topics.hasSubscribers(name):
             self._publish(
                 Envelope(self._topics.get(name), self._broker, self._source),
                 Message(msgpack.packb(value), Content.MESSAGEPACK),

@@ -169,7 +169,7 @@ def restore(broker: Broker, journal: "DiskJournal", found: "RecoveredJournal") -
     """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
     journal.keeper = broker.checkpointer
     broker.checkpointer.restore(found)
-    broker.clients.goOn(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
+    broker.clients.continueFrom(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:

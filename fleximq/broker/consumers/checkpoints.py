@@ -75,7 +75,7 @@ class Arrival(NamedTuple):
 
 #: After a crash, so many messages of a queue may have been handed out behind those of which it is known, and so many in
 #: all: what a consumer is given while the notes of it wait for the disk. Of more of them it is not found out.
-_PRESUMED, _PRESUMED_IN_ALL = 256, 8192
+_MAX_ASSUMED, _MAX_ASSUMED_IN_ALL = 256, 8192
 
 
 class RestoredQueues(Protocol):
@@ -148,8 +148,8 @@ class Checkpointer:
     def snapshot(self) -> dict[str, Any]:
         """Return all that a restart needs and cannot find in what comes after, as values that MessagePack has."""
         self.flush()
-        states = [self._stateOfSubscription(each) for each in self._subscriptions if each.kept]
-        states += [self._stateOfQueue(each) for each in self._queues if each.kept]
+        states = [self._stateOfSubscription(each) for each in self._subscriptions if each.durable]
+        states += [self._stateOfQueue(each) for each in self._queues if each.durable]
         return {
             "lastId": max(self._subscriptions.lastId, self._openings.lastId),
             "queues": [state.dump() for state in states],
@@ -224,17 +224,17 @@ class Checkpointer:
         states, self._states, self._byTopic, self._recent = self._states, {}, {}, []
         wall = self._noting.wall()
         for state in states.values():
-            state.settle()
+            state.markGaps()
         if not clean:
-            presume(states.values(), wall)
+            assumeDelivered(states.values(), wall)
         for state in states.values():
             idle = max(0, wall - state.used) / 1_000_000 if state.used else 0.0
             if state.isSubscription:
                 subscription = self._subscriptions.restore(state, idle)
-                self._topics.subscribe(subscription, state.topic, guard=subscription, kept=True)
+                self._topics.subscribe(subscription, state.topic, guard=subscription, durable=True)
             else:
                 queue = self._queues.restore(state, idle)
-                self._topics.subscribe(queue, state.topic, queue=True, kept=True)
+                self._topics.subscribe(queue, state.topic, queue=True, durable=True)
         self._noting.soon(lambda: self._queues.learn(self._noting.journal))
 
     def _idsGiven(self, last: int) -> None:
@@ -270,7 +270,9 @@ class Checkpointer:
                     state.arrive(mine.tracked() if state.isSubscription else mine.offsets, age)
 
 
-def presume(states: Iterable[QueueState], now: int, ofOne: int = _PRESUMED, inAll: int = _PRESUMED_IN_ALL) -> None:
+def assumeDelivered(
+    states: Iterable[QueueState], now: int, ofOne: int = _MAX_ASSUMED, inAll: int = _MAX_ASSUMED_IN_ALL
+) -> None:
     """Let those messages be acknowledged that may have been handed out in the moment before a crash.
 
     Queues that were used last come first: that is where it matters, if there are too many.
@@ -279,4 +281,4 @@ def presume(states: Iterable[QueueState], now: int, ofOne: int = _PRESUMED, inAl
     for state in sorted(states, key=lambda state: state.used or now, reverse=True):
         if left <= 0:
             return
-        left -= state.presume(min(left, ofOne))
+        left -= state.assumeDelivered(min(left, ofOne))

@@ -53,17 +53,17 @@ class DeadLetters:
         if reason is not None:
             self._deadlines.call(self._retryAfter, partial(self.add, name, message))
 
-    def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+    def deadLetter(self, name: str, message: Message, onDecided: Callable[[str | None], None]) -> None:
         """Bring a message to the dead letters, and tell if it went through the journal: None, or why not."""
         topic = DEAD + name
         try:
             self._ensure(topic)
         except NoCapacity:
             self._counted(DROPPED_UNDELIVERABLE, 1)
-            kept(None)
+            onDecided(None)
             return
         envelope = Envelope(self._topics.get(topic), self._broker, self._source)
         try:
-            self._publishing.bring(envelope, message, 1, costOf(message) - OVERHEAD, kept)
+            self._publishing.bring(envelope, message, 1, costOf(message) - OVERHEAD, onDecided)
         except NotRecorded as error:
-            kept(error.reason)
+            onDecided(error.reason)

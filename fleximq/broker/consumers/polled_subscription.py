@@ -49,7 +49,7 @@ class PolledSubscription:
         *,
         deadlines: Deadlines,
         grace: float,
-        kept: bool = False,
+        durable: bool = False,
         counted: Callable[[str, int], None],
         onAttached: Callable[[object, "PolledSubscription"], None],
         onGraceOver: Callable[["PolledSubscription"], None],
@@ -58,7 +58,7 @@ class PolledSubscription:
         self.owner = owner
         self.topic = topic
         self.qos = qos
-        self.kept = kept
+        self.durable = durable
         self._queue = queue
         self._deadlines = deadlines
         self._grace = grace
@@ -255,10 +255,10 @@ class PolledSubscription:
     def _makeRoom(self) -> None:
         """Drop untracked messages, oldest first, as far as the bounds ask for it."""
         queue = self._queue
-        kept = queue.depth + queue.inFlight
+        durable = queue.depth + queue.inFlight
         dropped = 0
         while self._untracked and (
-            kept + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
+            durable + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
         ):
             self._untracked.dropOldest()
             self._after.popleft()

@@ -44,14 +44,14 @@ class PolledSubscriptions:
         *,
         grace: float,
         onExpired: Callable[[PolledSubscription], None],
-        keptGrace: float = 86400.0,
+        durableGrace: float = 86400.0,
     ) -> None:
         self.lastId = 0
         self._makeQueue = makeQueue
         self._deadlines = makeQueue.deadlines
         self._counted = makeQueue.counted
         self._grace = grace
-        self._keptGrace = keptGrace
+        self._durableGrace = durableGrace
         self._onExpired = onExpired
         self._byId: dict[int, PolledSubscription] = {}
         self._byHolder: dict[object, dict[int, PolledSubscription]] = {}
@@ -64,7 +64,9 @@ class PolledSubscriptions:
         """Iterate over all subscriptions in order of their ids; the loop may close them."""
         return iter(list(self._byId.values()))
 
-    def open(self, holder: object, owner: str | None, topic: str, qos: int, kept: bool = False) -> PolledSubscription:
+    def open(
+        self, holder: object, owner: str | None, topic: str, qos: int, durable: bool = False
+    ) -> PolledSubscription:
         """Make a new subscription and attach the holder, any hashable object that stands for a connection.
 
         The caller subscribes it to the topic. The same topic twice gives two subscriptions.
@@ -72,7 +74,7 @@ class PolledSubscriptions:
         :param kept: let it outlive the process, if there is a journal for that.
         """
         self.lastId += 1
-        subscription = self._add(self.lastId, owner, topic, qos, kept)
+        subscription = self._add(self.lastId, owner, topic, qos, durable)
         subscription.attach(holder)
         return subscription
 
@@ -88,9 +90,9 @@ class PolledSubscriptions:
         subscription.rest(idle)
         return subscription
 
-    def _add(self, id: int, owner: str | None, topic: str, qos: int, kept: bool) -> PolledSubscription:
-        kept = kept and self._makeQueue.keeps
-        queue = self._makeQueue(topic, keyOf(id) if kept else "", dropsOldest=False)
+    def _add(self, id: int, owner: str | None, topic: str, qos: int, durable: bool) -> PolledSubscription:
+        durable = durable and self._makeQueue.makesDurable
+        queue = self._makeQueue(topic, keyOf(id) if durable else "", dropsOldest=False)
         subscription = self._byId[id] = PolledSubscription(
             id,
             owner,
@@ -98,8 +100,8 @@ class PolledSubscriptions:
             qos,
             queue,
             deadlines=self._deadlines,
-            grace=self._keptGrace if kept else self._grace,
-            kept=kept,
+            grace=self._durableGrace if durable else self._grace,
+            durable=durable,
             counted=self._counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,
@@ -116,7 +118,7 @@ class PolledSubscriptions:
             raise NotFound(UNKNOWN)
         return subscription
 
-    def heldBy(self, holder: object) -> int:
+    def subscriptionCount(self, holder: object) -> int:
         """Return to how many subscriptions this connection is attached, by opening or by polling them."""
         return len(self._byHolder.get(holder, ()))
 

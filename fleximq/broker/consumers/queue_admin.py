@@ -18,7 +18,7 @@ from fleximq.errors import BrokerError, NotFound, NotKept
 from fleximq.limits import DEAD
 
 #: So many messages are thrown away, or so many dead letters published, in one turn.
-PORTION, LETTERS = 1000, 100
+SLICE, LETTERS = 1000, 100
 #: So often the journal may give nothing back before a message is left where it is.
 MAX_READS = 3
 
@@ -70,7 +70,7 @@ class QueueAdmin:
         self._discard(queue, queue.depth, 0, MAX_READS, done)
 
     def _discard(self, queue: Purged, left: int, gone: int, patience: int, done: Done) -> None:
-        thrown = queue.discard(min(left, PORTION))
+        thrown = queue.discard(min(left, SLICE))
         left, gone = left - thrown, gone + thrown
         if left > 0 and thrown:
             self._deadlines.call(0, partial(self._discard, queue, left, gone, MAX_READS, done))
@@ -79,7 +79,7 @@ class QueueAdmin:
         else:
             done(gone, "the rest cannot be read" if left > 0 and queue.loading else None)
 
-    def giveBack(self, topic: str, number: int, done: Done) -> None:
+    def returnDeadLetters(self, topic: str, number: int, done: Done) -> None:
         """Publish dead letters to the topic that they were for, oldest first, and take those away that were kept there.
 
         Where nobody subscribes to it, it gets a work queue. A crash in between leaves a letter in both places.
@@ -91,12 +91,13 @@ class QueueAdmin:
         queue = self._workQueues.queues.get(DEAD + topic)
         if queue is None:
             raise NotFound(f"there are no dead letters of {topic!r}")
-        _GivingBack(self, queue, topic, min(number, queue.depth), self._deadlines, done).goOn()
+        _DeadLetterReturn(self, queue, topic, min(number, queue.depth), self._deadlines, done).goOn()
 
     def publishAgain(
-        self, topic: str, delivery: QueueDelivery, durable: bool, told: Callable[[str | None], None]
+        self, topic: str, delivery: QueueDelivery, durable: bool, onDecided: Callable[[str | None], None]
     ) -> None:
-        """Publish one dead letter; ``told`` is given None when it is kept, as far as it is to be, or why it is not.
+        """Publish one dead letter; ``onDecided`` is given None when it is kept, as far as it is to be, or why it is
+        not.
 
         :raises BrokerError: it is not taken at all.
         """
@@ -110,12 +111,12 @@ class QueueAdmin:
         if refusal is not None:
             raise NotKept(refusal)
         recorded = self._publishing.isRecorded(envelope)
-        self._publishing.publish(envelope, message, 1, lambda reason, places: told(reason))
+        self._publishing.publish(envelope, message, 1, lambda reason, places: onDecided(reason))
         if not recorded:
-            told(None)
+            onDecided(None)
 
 
-class _GivingBack:
+class _DeadLetterReturn:
     """One such act, from its first letter to its last."""
 
     def __init__(
@@ -133,7 +134,7 @@ class _GivingBack:
 
     def goOn(self) -> None:
         """Publish the next few."""
-        deliveries = self._queue.handTo(self, min(self._left, LETTERS)) if self._left else []
+        deliveries = self._queue.takeForOperator(self, min(self._left, LETTERS)) if self._left else []
         if not deliveries and self._left and self._queue.loading and self._patience:
             self._patience -= 1
             self._queue.whenLoaded(self.goOn)
@@ -142,32 +143,32 @@ class _GivingBack:
         self._untold = len(deliveries) + 1
         for delivery in deliveries:
             self._publish(delivery)
-        self._told()
+        self._oneDecided()
 
     def _publish(self, delivery: QueueDelivery) -> None:
         if self._reason is not None:
-            self._told()
+            self._oneDecided()
             return
         try:
-            self._admin.publishAgain(self._topic, delivery, self._queue.kept, partial(self._kept, delivery))
+            self._admin.publishAgain(self._topic, delivery, self._queue.durable, partial(self._kept, delivery))
         except BrokerError as error:
             self._reason = str(error)
-            self._told()
+            self._oneDecided()
 
     def _kept(self, delivery: QueueDelivery, reason: str | None) -> None:
         if reason is None:
-            self._queue.settle(delivery)
+            self._queue.forgetDelivery(delivery)
             self._given += 1
         else:
             self._reason = reason
-        self._told()
+        self._oneDecided()
 
-    def _told(self) -> None:
+    def _oneDecided(self) -> None:
         self._untold -= 1
         if self._untold:
             return
         if self._left and self._reason is None:
             self._deadlines.call(0, self.goOn)
         else:
-            self._queue.giveUp(self)
+            self._queue.returnAll(self)
             self._done(self._given, self._reason)

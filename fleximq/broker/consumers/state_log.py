@@ -33,7 +33,7 @@ class OpeningLog:
 
     def subscribed(self, subscription: PolledSubscription) -> None:
         """Note that a subscription was opened, or at least that its id was given."""
-        if subscription.kept:
+        if subscription.durable:
             key, owner = keyOfSubscription(subscription.id), subscription.owner
             self._opened(key, subscription.topic, subscription.qos, subscription.id, owner)
         elif subscription.id > self.lastId:
@@ -42,17 +42,17 @@ class OpeningLog:
 
     def subscriptionExpired(self, subscription: PolledSubscription) -> None:
         """Note that a subscription has expired."""
-        if subscription.kept:
+        if subscription.durable:
             self._journal.appendState(QueueClosed(keyOfSubscription(subscription.id)))
 
     def queueOpened(self, queue: WorkQueue) -> None:
         """Note that a topic has a queue."""
-        if queue.kept:
+        if queue.durable:
             self._opened(keyOfQueue(queue.name), queue.name, 1, 0, None)
 
     def queueExpired(self, queue: WorkQueue) -> None:
         """Note that a topic's queue has expired."""
-        if queue.kept:
+        if queue.durable:
             self._journal.appendState(QueueClosed(keyOfQueue(queue.name)))
 
     def _opened(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:

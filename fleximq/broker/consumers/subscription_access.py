@@ -18,7 +18,7 @@ from fleximq.interfaces import IJournal
 from fleximq.rights import Action
 
 
-def reasonOf(journal: IJournal) -> str | None:
+def journalFault(journal: IJournal) -> str | None:
     """Return why the journal keeps nothing at present; None if it does."""
     health = journal.health()
     return None if health["state"] == "ok" else str(health["reason"])
@@ -38,7 +38,7 @@ class SubscriptionAccess:
         self._topics = topics
         self._openings = openings
         self.subscriptions = PolledSubscriptions(
-            makeQueue, grace=rules.grace, keptGrace=rules.durableGrace, onExpired=self._expired
+            makeQueue, grace=rules.grace, durableGrace=rules.durableGrace, onExpired=self._expired
         )
 
     def open(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
@@ -47,12 +47,12 @@ class SubscriptionAccess:
         subscriptions = self.subscriptions
         if len(subscriptions) >= self.limits.queues:
             raise NoCapacity(f"there are {len(subscriptions)} subscriptions already")
-        if subscriptions.heldBy(client) >= self.limits.subscriptions:
+        if subscriptions.subscriptionCount(client) >= self.limits.subscriptions:
             raise SubscriptionFailed(f"more than {self.limits.subscriptions} subscriptions")
         topic = self._topics.get(name)
-        subscription = subscriptions.open(client, owner, topic.name, qos, kept=self._keeps(qos, topic.name))
+        subscription = subscriptions.open(client, owner, topic.name, qos, durable=self._keeps(qos, topic.name))
         self._openings.subscribed(subscription)
-        self._topics.subscribe(subscription, name, guard=subscription if qos else None, kept=subscription.kept)
+        self._topics.subscribe(subscription, name, guard=subscription if qos else None, durable=subscription.durable)
         return subscription
 
     def _keeps(self, qos: int, name: str) -> bool:
@@ -62,7 +62,7 @@ class SubscriptionAccess:
         """
         if not qos or not self._journal.onDisk or name.startswith(SYSTEM):
             return False
-        reason = reasonOf(self._journal)
+        reason = journalFault(self._journal)
         if reason is not None:
             raise SubscriptionFailed(f"the subscription cannot be kept: {reason}")
         return True
@@ -75,7 +75,7 @@ class SubscriptionAccess:
         permit(client, Action.SUBSCRIBE, subscription.topic)
         subscription.attach(client)
         deliveries = subscription.pollMany(client, number, most)
-        if deliveries and subscription.kept:
+        if deliveries and subscription.durable:
             client.consumed = True
         return deliveries
 

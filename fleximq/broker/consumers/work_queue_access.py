@@ -15,7 +15,7 @@ from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.rules import BrokerRules
-from fleximq.broker.topics.names import isOwn
+from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
@@ -63,19 +63,19 @@ class WorkQueueAccess:
             self._topics.get(name)
             queue, _ = self.queues.ensure(name)
             self._openings.queueOpened(queue)
-            self._topics.subscribe(queue, name, queue=True, kept=queue.kept)
+            self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
         return queue
 
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
         """Return why a queue does not take what MiniMQ produces; None if it does. The topic is in the table."""
         size = weigh(envelope.source.messages(body))
         if queue.everConsumed:
-            return queue.admits(envelope.topic.owed + count, envelope.topic.owedBytes + size)
+            return queue.admits(envelope.topic.pendingCount + count, envelope.topic.pendingBytes + size)
         return queue.admits(count, size)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
         """See :meth:`fleximq.broker.broker.Broker.expectReplies`."""
-        if not isOwn(name) and permits(client, Action.CONSUME, name):
+        if not isBrokerTopic(name) and permits(client, Action.CONSUME, name):
             with suppress(InvalidTopic, NoCapacity):
                 self.ensure(name)
 
@@ -84,7 +84,7 @@ class WorkQueueAccess:
         permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
         delivery = self.queues.consume(name, client)
-        if delivery is not None and queue.kept:
+        if delivery is not None and queue.durable:
             client.consumed = True
         return delivery
 
@@ -93,7 +93,7 @@ class WorkQueueAccess:
         permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
         deliveries = self.queues.consumeMany(name, number, client, most)
-        if deliveries and queue.kept:
+        if deliveries and queue.durable:
             client.consumed = True
         return deliveries
 

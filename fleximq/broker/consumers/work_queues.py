@@ -89,7 +89,7 @@ class WorkQueue:
         return self._queue.waiting
 
     @property
-    def kept(self) -> bool:
+    def durable(self) -> bool:
         """Whether it outlives the process."""
         return isinstance(self._queue, DurableQueue)
 
@@ -146,24 +146,24 @@ class WorkQueue:
         """
         return self._queue.whenReady(callback)
 
-    def handTo(self, holder: object, number: int) -> list[QueueDelivery]:
+    def takeForOperator(self, holder: object, number: int) -> list[QueueDelivery]:
         """Hand the oldest messages to an operator, which is no use of the queue: as many as can be taken now."""
         return self._queue.takeMany(holder, number)
 
-    def settle(self, delivery: QueueDelivery) -> None:
+    def forgetDelivery(self, delivery: QueueDelivery) -> None:
         """Be done with what was handed to an operator."""
         self._moved(delivery, True)
         self._queue.acknowledge(delivery.tag)
 
-    def giveUp(self, holder: object) -> None:
+    def returnAll(self, holder: object) -> None:
         """Take back at once what an operator has and is not done with."""
         self._queue.release(holder)
 
     def discard(self, number: int) -> int:
         """Throw the oldest messages away, so many or as many as can be taken now, and return how many those were."""
-        deliveries = self.handTo(None, number)
+        deliveries = self.takeForOperator(None, number)
         for delivery in deliveries:
-            self.settle(delivery)
+            self.forgetDelivery(delivery)
         return len(deliveries)
 
     def close(self) -> int:
@@ -291,7 +291,7 @@ class WorkQueues:
         offsets = sorted(delivery.message.offset for _, delivery in portion)
         journal.fetch(offsets, _LEARNT_BYTES, partial(self._learnt, journal, portion))
 
-    def whenLearnt(self, call: Callable[[], None]) -> bool:
+    def whenIdsRead(self, call: Callable[[], None]) -> bool:
         """Call when acknowledgements that came too early were taken; False if there are none such."""
         if self._early:
             self._afterwards.append(call)

@@ -57,10 +57,10 @@ def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
         found["next"] = names[limit - 1] if len(names) > limit else None
     end = journal.end
 
-    def told(position: int, content: bytes | memoryview, endPosition: int) -> None:
+    def done(position: int, content: bytes | memoryview, endPosition: int) -> None:
         answer(found | {"end": end, "position": endPosition})
 
-    journal.readBytes(_AFTER_ALL, 1, told)
+    journal.readBytes(_AFTER_ALL, 1, done)
 
 
 def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
 
     _permitAll(broker, client)
 
-    def told(first: int, content: bytes | memoryview, end: int) -> None:
+    def done(first: int, content: bytes | memoryview, end: int) -> None:
         try:
             _permitAll(broker, client)  # there may be other topics in it by now, or other rights
         except NotPermitted as error:
@@ -97,7 +97,7 @@ def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
         next = first + len(content)
         answer({"position": first, "end": end, "next": next, "journal": journal.id, "data": content})
 
-    journal.readBytes(position, most, told)
+    journal.readBytes(position, most, done)
 
 
 def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
@@ -123,22 +123,22 @@ def advance(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, 
         max(1, number(arguments, name)) if arguments.get(name) is not None else None for name in ("records", "bytes")
     )
 
-    def told(offset: int, records: int, size: int) -> None:
+    def done(offset: int, records: int, size: int) -> None:
         if offset == start < end:
             answer(NoCapacity("the journal cannot be read"))
         else:
             answer({"offset": offset, "records": records, "bytes": size})
 
-    journalOf(broker).advance(start, end, records, size, told)
+    journalOf(broker).advance(start, end, records, size, done)
 
 
 def reopen(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/reopen``, when the journal keeps things again after a fault: its health."""
 
-    def told(reason: str | None) -> None:
+    def done(reason: str | None) -> None:
         answer(broker.journalHealth() if reason is None else NoCapacity(reason))
 
-    journalOf(broker).reopen(told)
+    journalOf(broker).reopen(done)
 
 
 def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -156,10 +156,10 @@ def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
     journal = journalOf(broker)
     runs = _runs(broker, client, records)
 
-    def told(token: str | None, reason: str | None) -> None:
+    def done(token: str | None, reason: str | None) -> None:
         answer({"token": token} if reason is None else _refusal(broker, reason))
 
-    journal.stage(query, batch, part, runs, told)
+    journal.stage(query, batch, part, runs, done)
 
 
 def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -173,11 +173,11 @@ def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
         raise BadRequest(f"'tokens' must be strings, at most {MAX_TOKENS}")
     _permitStaged(broker, client, query, batch)
 
-    def told(offset: int, reason: str | None) -> None:
+    def done(offset: int, reason: str | None) -> None:
         answer({"offset": offset} if reason is None else _refusal(broker, reason))
 
     try:
-        broker.transactions.commit(query, batch, tokens, told)
+        broker.transactions.commit(query, batch, tokens, done)
     except NotKept as error:
         raise NoCapacity(error.reason) from error
 

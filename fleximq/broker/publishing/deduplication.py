@@ -56,15 +56,15 @@ class PublicationKeys:
         self.places: list[int] = []
         self._waiting: dict[str, list[tuple[OnDecided, int]]] = {}
 
-    def wait(self, id: str, kept: OnDecided | None, place: int) -> None:
+    def wait(self, id: str, onDecided: OnDecided | None, place: int) -> None:
         """Tell what becomes of a message to somebody who repeats it, in a run of his own at this place."""
-        if kept is not None:
-            self._waiting.setdefault(id, []).append((kept, place))
+        if onDecided is not None:
+            self._waiting.setdefault(id, []).append((onDecided, place))
 
     def tell(self, id: str, reason: str | None) -> None:
         """Tell it to all who wait for it."""
-        for kept, place in self._waiting.pop(id, ()):
-            kept(reason, (place,))
+        for onDecided, place in self._waiting.pop(id, ()):
+            onDecided(reason, (place,))
 
 
 class RecentIds:
@@ -99,7 +99,7 @@ class RecentIds:
         """Return how many ids are remembered."""
         return len(self._entries)
 
-    def claim(self, topic: str, ids: Sequence[str], kept: OnDecided | None) -> tuple[PublicationKeys, int]:
+    def claim(self, topic: str, ids: Sequence[str], onDecided: OnDecided | None) -> tuple[PublicationKeys, int]:
         """Take hold of those of a run's ids that are new; return the claim, and the last run that repeats wait for.
 
         :param kept: told of repeats of what is not decided yet, when it is.
@@ -115,7 +115,7 @@ class RecentIds:
                 claim.places.append(place)
                 self._add((topic, id), claim)
             elif isinstance(found, PublicationKeys):
-                found.wait(id, kept, place)
+                found.wait(id, onDecided, place)
                 number = max(number, found.number)
         if len(claim.places) < len(ids):
             self._counted(REPEATED, len(ids) - len(claim.places))
@@ -234,7 +234,7 @@ class Deduplication:
         self._publishing = publishing
 
     def publish(
-        self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None, bring: Deliver
+        self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None, bring: Deliver
     ) -> None:
         """Let ``bring`` have those messages of a run that are no repeats.
 
@@ -244,10 +244,10 @@ class Deduplication:
         """
         envelope = self._delivering.present(envelope)
         if not (self._active and envelope.topic.durable and self._publishing.isRecorded(envelope)):
-            bring(envelope, body, len(ids), kept)
+            bring(envelope, body, len(ids), onDecided)
             return
         publisher = envelope.publisher
-        claim, number = self._idempotence.claim(envelope.topic.name, ids, kept)
+        claim, number = self._idempotence.claim(envelope.topic.name, ids, onDecided)
         publisher.lastRun = max(publisher.lastRun, number)
         places = claim.places
         if not places:
@@ -255,7 +255,7 @@ class Deduplication:
         if len(places) < len(ids):
             body = envelope.source.pick(body, places)
         try:
-            bring(envelope, body, len(places), partial(self._decided, claim, places, kept))
+            bring(envelope, body, len(places), partial(self._decided, claim, places, onDecided))
         except NotKept as error:
             refused = [places[place] for place in error.refused]
             self._idempotence.refused(claim, refused, error.reason)
@@ -270,13 +270,13 @@ class Deduplication:
         self,
         claim: PublicationKeys,
         places: Sequence[int],
-        kept: OnDecided | None,
+        onDecided: OnDecided | None,
         reason: str | None,
         decided: Sequence[int],
     ) -> None:
         """The journal's word on claimed messages, whose places are those among the ones that were not repeats."""
-        if kept is not None:
-            kept(reason, [places[place] for place in decided])
+        if onDecided is not None:
+            onDecided(reason, [places[place] for place in decided])
         if reason is None:
             self._idempotence.committed(claim)
         else:

@@ -48,5 +48,5 @@ class FanOut:
         subscribers = self._topics.subscribers(envelope.topic)
         for id in audience:
             _, peer = self._clients.peers.get(id, _NOBODY)
-            if peer is not None and self._topics.listens(peer, envelope.topic, subscribers):
+            if peer is not None and self._topics.isSubscribed(peer, envelope.topic, subscribers):
                 peer.deliver(peer.form.render(envelope, body, count), count)

@@ -26,7 +26,7 @@ Deliver = Callable[[Envelope, Any, int], None]
 
 
 class _Run(NamedTuple):
-    """A run in a topic's line; ``told`` is called with what became of it, where it goes through the journal."""
+    """A run in a topic's line; ``onDecided`` is called with what became of it, where it goes through the journal."""
 
     envelope: Envelope
     body: Any
@@ -34,7 +34,7 @@ class _Run(NamedTuple):
     size: int
     recorded: bool
     bring: Deliver
-    told: Callable[[str | None], None] | None = None
+    onDecided: Callable[[str | None], None] | None = None
 
 
 class PendingCommits:
@@ -77,7 +77,12 @@ class PendingCommits:
             self._journal.whenRelieved(call)
 
     def keep(
-        self, envelope: Envelope, body: Any, count: int, size: int = 0, told: Callable[[str | None], None] | None = None
+        self,
+        envelope: Envelope,
+        body: Any,
+        count: int,
+        size: int = 0,
+        onDecided: Callable[[str | None], None] | None = None,
     ) -> None:
         """Give a run to the journal and deliver it when it is committed. Its topic is in the table.
 
@@ -86,14 +91,14 @@ class PendingCommits:
         :raises NotRecorded: nothing is kept at present; nothing was published.
         """
         topic = envelope.topic
-        line = topic.line
+        line = topic.pendingRuns
         if not line:
-            self._topics.hold(topic)
-        run = _Run(envelope, body, count, size, True, self._deliver, told)
+            self._topics.beginPending(topic)
+        run = _Run(envelope, body, count, size, True, self._deliver, onDecided)
         line.append(run)
         if envelope.qos:
-            topic.owed += count
-            topic.owedBytes += size
+            topic.pendingCount += count
+            topic.pendingBytes += size
         if self._watchers:
             self._watchers.appended(envelope, body, count)
         self._appending = True
@@ -101,7 +106,7 @@ class PendingCommits:
             topic.last = number = self._journal.append(envelope, body, count, partial(self._committed, run))
         except Exception as error:
             line.pop()
-            self._settle(topic, run)
+            self._resolve(topic, run)
             if self._watchers:
                 self._watchers.decided(envelope, body, count, str(error))
             if isinstance(error, NotKept):
@@ -116,14 +121,14 @@ class PendingCommits:
         """Let ``bring`` have a run that is not kept when all before it in its topic's line was decided."""
         topic = envelope.topic
         size = len(body) if isinstance(body, bytes) else weigh(envelope.source.messages(body))
-        topic.line.append(_Run(envelope, body, count, size, False, bring))
+        topic.pendingRuns.append(_Run(envelope, body, count, size, False, bring))
         self._waiting += size
         envelope.publisher.lastRun = max(envelope.publisher.lastRun, topic.last)
 
     def _committed(self, run: _Run, offset: int, reason: str | None) -> None:
         """The journal's word on the first run in a line; in a topic as in the journal, runs are in order."""
         envelope = run.envelope
-        envelope.topic.line.popleft()
+        envelope.topic.pendingRuns.popleft()
         if self._watchers:
             self._watchers.decided(envelope._replace(offset=offset), run.body, run.number, reason)
         self._bringing(envelope.publisher)
@@ -133,26 +138,26 @@ class PendingCommits:
             else:
                 self._counted(REFUSED, run.number)
         finally:
-            self._settle(envelope.topic, run)
+            self._resolve(envelope.topic, run)
             self._bringing(None)
-            if run.told is not None:
-                run.told(reason)
+            if run.onDecided is not None:
+                run.onDecided(reason)
 
     def _bringing(self, client: ConnectedClient | None) -> None:
         """Say whose publications come next, unless it is he who is read."""
         if not self._appending:
             self._publishing(client)
 
-    def _settle(self, topic: Topic, run: _Run) -> None:
+    def _resolve(self, topic: Topic, run: _Run) -> None:
         """A run is decided: bring what waited for nothing else."""
         if run.envelope.qos:
-            topic.owed -= run.number
-            topic.owedBytes -= run.size
-        line = topic.line
+            topic.pendingCount -= run.number
+            topic.pendingBytes -= run.size
+        line = topic.pendingRuns
         while line and not line[0].recorded:
             next = line.popleft()
             self._waiting -= next.size
             self._bringing(next.envelope.publisher)
             next.bring(next.envelope, next.body, next.number)
         if not line:
-            self._topics.release(topic)
+            self._topics.endPending(topic)

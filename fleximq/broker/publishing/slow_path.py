@@ -35,8 +35,8 @@ class GuardResult(NamedTuple):
 
 def admitsAll(topic: Topic, count: int, size: int) -> bool:
     """Tell whether a run of so many messages, with so many bytes in them, fits as a whole."""
-    count += topic.owed
-    size += topic.owedBytes
+    count += topic.pendingCount
+    size += topic.pendingBytes
     return all(guard.admits(count, size) is None for guard in topic.guards.values())
 
 
@@ -49,7 +49,7 @@ def admitted(envelope: Envelope, body: Any) -> GuardResult:
     size = 0
     for place, message in enumerate(envelope.source.messages(body)):
         more = size + costOf(message) - OVERHEAD
-        reason = _reason(topic, topic.owed + len(taken) + 1, topic.owedBytes + more)
+        reason = _reason(topic, topic.pendingCount + len(taken) + 1, topic.pendingBytes + more)
         if reason is None:
             taken.append(place)
             size = more
@@ -75,7 +75,7 @@ class SlowPath:
         self._transactions = transactions
         self._recording = recording
 
-    def publish(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None) -> None:
+    def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
         """See :meth:`fleximq.broker.broker.Broker.publish`."""
         topic = envelope.topic
         if topic.gone:
@@ -96,7 +96,7 @@ class SlowPath:
                     body = envelope.source.pick(body, taken)
         if taken:
             try:
-                self.bring(envelope, body, len(taken), size, kept and partial(_tell, kept, taken))
+                self.bring(envelope, body, len(taken), size, onDecided and partial(_tell, onDecided, taken))
             except NotRecorded as error:
                 raise NotRecorded(error.reason, range(count)) from error
         if refused:
@@ -106,13 +106,13 @@ class SlowPath:
         """See :meth:`fleximq.broker.broker.Broker.publishNarrowed`."""
         envelope = self._delivering.present(envelope)
         bring = partial(self._delivering.deliverTo, tuple(audience))
-        if envelope.topic.line:
+        if envelope.topic.pendingRuns:
             self._recording.wait(envelope, body, count, bring)
         else:
             bring(envelope, body, count)
 
     def bring(
-        self, envelope: Envelope, body: Any, count: int, size: int, told: Callable[[str | None], None] | None
+        self, envelope: Envelope, body: Any, count: int, size: int, onDecided: Callable[[str | None], None] | None
     ) -> None:
         """Bring a run, which nobody refuses, through the journal, behind what goes through it, or at once.
 
@@ -121,8 +121,8 @@ class SlowPath:
         :raises NotRecorded: the journal takes nothing at present.
         """
         if self.isRecorded(envelope):
-            self._recording.keep(envelope, body, count, size, told)
-        elif envelope.topic.line:
+            self._recording.keep(envelope, body, count, size, onDecided)
+        elif envelope.topic.pendingRuns:
             self._recording.wait(envelope, body, count, self._transactions.deliver)
         else:
             self._transactions.deliver(envelope, body, count)
@@ -132,8 +132,8 @@ class SlowPath:
         if not self._onDisk:
             return False
         topic = envelope.topic
-        return envelope.durable or topic.always or bool(topic.keepers and envelope.qos)
+        return envelope.durable or topic.alwaysDurable or bool(topic.durableQueues and envelope.qos)
 
 
-def _tell(kept: OnDecided, places: Sequence[int], reason: str | None) -> None:
-    kept(reason, places)
+def _tell(onDecided: OnDecided, places: Sequence[int], reason: str | None) -> None:
+    onDecided(reason, places)

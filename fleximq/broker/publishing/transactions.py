@@ -21,7 +21,7 @@ from fleximq.values.message import Message
 from fleximq.values.records import Run, StoredBatch
 
 #: So many bytes are read at a time.
-PORTION = 1 << 20
+CHUNK_BYTES = 1 << 20
 #: When runs of so many bytes wait, those who publish such should not be read.
 OVERLOAD_BYTES = 32 << 20
 #: Of so many queries the last batch is remembered.
@@ -75,17 +75,18 @@ class Transactions:
         self._brought: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
         self._publishers: set[ConnectedClient] = set()
-        self._room: list[Callable[[], None]] = []
-        self.held = 0
+        self._onRelief: list[Callable[[], None]] = []
+        self.waitingBytes = 0
 
     @property
     def overloaded(self) -> bool:
         """Whether so much waits for a transaction that those who publish should not be read.
 
-        They have one read each before they notice, and what is on its way to the disk then comes as well; so ``held``,
+        They have one read each before they notice, and what is on its way to the disk then comes as well; so
+        ``waitingBytes``,
         the bytes that wait, is never much more than :data:`OVERLOAD_BYTES` and what the journal lets wait.
         """
-        return self.held > OVERLOAD_BYTES
+        return self.waitingBytes > OVERLOAD_BYTES
 
     def holds(self, publisher: ConnectedClient) -> bool:
         """Tell whether something that a client published may wait here."""
@@ -94,7 +95,7 @@ class Transactions:
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once it is not ``overloaded``; at once if it is not."""
         if self.overloaded:
-            self._room.append(call)
+            self._onRelief.append(call)
         else:
             call()
 
@@ -111,7 +112,7 @@ class Transactions:
             return
         size = _sizeOf(envelope, body)
         self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count), size))
-        self.held += size
+        self.waitingBytes += size
         self._publishers.add(envelope.publisher)
 
     def commit(
@@ -148,7 +149,7 @@ class Transactions:
         self._read(offset, end)
 
     def _read(self, offset: int, end: int) -> None:
-        self._journal.read(offset, lambda name: True, PORTION, partial(self._found, offset, end))
+        self._journal.read(offset, lambda name: True, CHUNK_BYTES, partial(self._found, offset, end))
 
     def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], next: int) -> None:
         """Bring what was read; it ends where what was committed behind it begins."""
@@ -164,15 +165,15 @@ class Transactions:
         self._reading = False
         while self._waiting and not self._reading:
             waiting = self._waiting.popleft()
-            self.held -= waiting.size
+            self.waitingBytes -= waiting.size
             waiting.bring()
-        self._makeRoom()
+        self._relieve()
 
-    def _makeRoom(self) -> None:
+    def _relieve(self) -> None:
         if not self._waiting:
             self._publishers.clear()
         if not self.overloaded:
-            calls, self._room = self._room, []
+            calls, self._onRelief = self._onRelief, []
             for call in calls:
                 call()
 

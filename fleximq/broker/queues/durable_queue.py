@@ -73,22 +73,22 @@ class DurableQueue(Queue):
         self,
         *,
         key: str,
-        keeping: QueueLog,
+        queueLog: QueueLog,
         memory: int,
         named: Callable[[Message], Message] = _asItIs,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.key = key
-        self._keeping = keeping
+        self._queueLog = queueLog
         self._memory = memory
         self._named = named
         self._backlog = DurableBacklog(memory // 2)
-        self._buried: dict[int, QueueDelivery] = {}
+        self._dead: dict[int, QueueDelivery] = {}
         self._reading = False
         self._whenLoaded: list[Callable[[], object]] = []
         self._noted = 0
-        self._unkept = 0
+        self._volatile = 0
         self._used = False
         self._telling = False
         self._again = array("Q")
@@ -99,7 +99,7 @@ class DurableQueue(Queue):
     @property
     def depth(self) -> int:
         """The number of messages that wait."""
-        return super().depth - self._backlog.holes
+        return super().depth - self._backlog.gaps
 
     @property
     def loading(self) -> bool:
@@ -107,7 +107,7 @@ class DurableQueue(Queue):
         again = self._returned.first()
         if again is not None:
             return again.message.payload is _ELSEWHERE
-        return not self._backlog.near and len(self._backlog) > 0
+        return not self._backlog.inMemory and len(self._backlog) > 0
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
         """Call once what is being read has come; to be asked for while ``loading``."""
@@ -123,11 +123,11 @@ class DurableQueue(Queue):
         return FULL if count > self.maxMessages else None
 
     def _exceeds(self, count: int, size: int) -> bool:
-        kept = self.depth + len(self._inFlight) + len(self._buried)
-        return kept + count > self.maxMessages or self._backlog.unkeptSize > self.maxBytes
+        kept = self.depth + len(self._inFlight) + len(self._dead)
+        return kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
 
     def _available(self) -> int:
-        return 0 if self.loading else len(self._returned) + self._backlog.near
+        return 0 if self.loading else len(self._returned) + self._backlog.inMemory
 
     # -- in and out --------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class DurableQueue(Queue):
         """Put all of these in, in order; what is too much then is dropped, oldest first, and counted."""
         if self._closed or not rendered:
             return
-        if self._named is not _asItIs and not (rendered[0].offset and self._backlog.far):
+        if self._named is not _asItIs and not (rendered[0].offset and self._backlog.onDisk):
             rendered = [self._named(message) for message in rendered]
         self.size += self._backlog.append(rendered)
         if self._ages is not None:
@@ -162,9 +162,9 @@ class DurableQueue(Queue):
         self.lastTag = tag = self.lastTag + 1
         delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
         if not message.offset:
-            self._takenUnkept(1)
+            self._countVolatileTaken(1)
         kept = delivery if self.size <= self._memory else self._placesOf([delivery])[0]
-        self._inFlight.hand(kept, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(kept, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         self._used = True
@@ -198,8 +198,8 @@ class DurableQueue(Queue):
             if message is not None
         ]
         self.lastTag += len(entries)
-        if self._backlog.unkept:
-            self._takenUnkept(sum(1 for delivery in first if not delivery.message.offset))
+        if self._backlog.volatile:
+            self._countVolatileTaken(sum(1 for delivery in first if not delivery.message.offset))
         self._hide(first, holder)
         if self._backlog.isShort:
             self._load()
@@ -224,7 +224,7 @@ class DurableQueue(Queue):
         if not deliveries:
             return
         kept = deliveries if self.size <= self._memory else self._placesOf(deliveries)
-        self._inFlight.handMany(kept, self._seconds() + self._retryAfter, holder)
+        self._inFlight.addMany(kept, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         self._used = True
@@ -236,10 +236,10 @@ class DurableQueue(Queue):
         self.size += cost([each.message for each in places]) - cost([each.message for each in deliveries])
         return places
 
-    def _takenUnkept(self, number: int) -> None:
+    def _countVolatileTaken(self, number: int) -> None:
         """Count what was never in the journal: it must not count there either."""
-        self._backlog.unkept -= number
-        self._unkept += number
+        self._backlog.volatile -= number
+        self._volatile += number
 
     def use(self) -> None:
         """Note that somebody asked for a message, though there may be none."""
@@ -250,7 +250,7 @@ class DurableQueue(Queue):
         """Have the journal told at the end of the turn."""
         if not self._telling:
             self._telling = True
-            self._keeping.changed(self)
+            self._queueLog.changed(self)
 
     def acknowledge(self, tag: int) -> bool:
         """Remove the message with this tag for good, also if it has returned meanwhile."""
@@ -273,8 +273,8 @@ class DurableQueue(Queue):
 
     def close(self) -> int:
         """Drop everything, forget who waits, take nothing in any more."""
-        dropped = super().close() + len(self._buried)
-        self._buried.clear()
+        dropped = super().close() + len(self._dead)
+        self._dead.clear()
         self._whenLoaded.clear()
         return dropped
 
@@ -300,7 +300,7 @@ class DurableQueue(Queue):
         self.size -= size
         self.lastTag += 1
         if size and not offset:
-            self._takenUnkept(1)
+            self._countVolatileTaken(1)
         self._forget(offset)
         return bool(offset or size)
 
@@ -310,26 +310,28 @@ class DurableQueue(Queue):
             expired += self._dropFirst()
         return expired
 
-    def _bury(self, dead: list[QueueDelivery]) -> None:
+    def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
         """Bring messages to the dead letters, read back if need be; they stay here until they are kept there."""
         if self._onDead is None:
             self._counted(DROPPED, len(dead))
             for delivery in dead:
                 self._forget(delivery.message.offset)
             return
-        self._buried.update({delivery.tag: delivery for delivery in dead})
+        self._dead.update({delivery.tag: delivery for delivery in dead})
         for delivery in dead:
             if delivery.message.payload is not _ELSEWHERE:
-                self._buryOne(delivery.tag, delivery.message)
-        self._readBuried([delivery for delivery in dead if delivery.message.payload is _ELSEWHERE])
+                self._deadLetterOne(delivery.tag, delivery.message)
+        self._readDead([delivery for delivery in dead if delivery.message.payload is _ELSEWHERE])
 
-    def _readBuried(self, dead: Sequence[QueueDelivery]) -> None:
+    def _readDead(self, dead: Sequence[QueueDelivery]) -> None:
         if dead and not self._closed:
             portion = sorted(dead[:READ_MESSAGES], key=lambda delivery: delivery.message.offset)
             offsets = [delivery.message.offset for delivery in portion]
-            self._keeping.journal.fetch(offsets, READ_BYTES, partial(self._buriedCame, portion, dead[READ_MESSAGES:]))
+            self._queueLog.journal.fetch(
+                offsets, READ_BYTES, partial(self._deadLettersRead, portion, dead[READ_MESSAGES:])
+            )
 
-    def _buriedCame(
+    def _deadLettersRead(
         self, portion: Sequence[QueueDelivery], rest: Sequence[QueueDelivery], messages: list[Message]
     ) -> None:
         if self._closed:
@@ -342,21 +344,21 @@ class DurableQueue(Queue):
             if offset > until:
                 later.append(delivery)
             elif offset in found:
-                self._buryOne(delivery.tag, self._named(found[offset]))
-            elif self._buried.pop(delivery.tag, None) is not None:
+                self._deadLetterOne(delivery.tag, self._named(found[offset]))
+            elif self._dead.pop(delivery.tag, None) is not None:
                 self._counted(LOST, 1)
                 self._forget(offset)
-        self._readBuried([*later, *rest])
+        self._readDead([*later, *rest])
 
-    def _buryOne(self, tag: int, message: Message) -> None:
+    def _deadLetterOne(self, tag: int, message: Message) -> None:
         try:
-            self._keeping.deadLetter(self.name, message, partial(self._isBuried, tag))
+            self._queueLog.deadLetter(self.name, message, partial(self._deadLettered, tag))
         except Exception as error:
-            self._isBuried(tag, str(error))
+            self._deadLettered(tag, str(error))
             self._deadlines.onError(error)
 
-    def _isBuried(self, tag: int, reason: str | None) -> None:
-        delivery = self._buried.pop(tag, None)
+    def _deadLettered(self, tag: int, reason: str | None) -> None:
+        delivery = self._dead.pop(tag, None)
         if delivery is None:
             return
         if reason is None:
@@ -381,12 +383,12 @@ class DurableQueue(Queue):
             self._reading = True
             places = [each for each in self._returned.firsts(READ_MESSAGES) if each.message.payload is _ELSEWHERE]
             offsets = [each.message.offset for each in places]
-            self._keeping.journal.fetch(offsets, READ_BYTES, partial(self._returnedCame, places))
+            self._queueLog.journal.fetch(offsets, READ_BYTES, partial(self._returnedCame, places))
         elif self._backlog.isShort:
             wanted = self._backlog.wanted(READ_MESSAGES)
             if wanted:
                 self._reading = True
-                self._keeping.journal.fetch(wanted, READ_BYTES, partial(self._backlogCame, wanted))
+                self._queueLog.journal.fetch(wanted, READ_BYTES, partial(self._backlogCame, wanted))
             else:
                 self._loaded()
 
@@ -414,7 +416,7 @@ class DurableQueue(Queue):
             return
         if self._named is not _asItIs:
             messages = [self._named(message) for message in messages]
-        size, lost = self._backlog.came(wanted, messages)
+        size, lost = self._backlog.addLoaded(wanted, messages)
         self.size += size
         self._lost(lost)
         self._loaded()
@@ -451,8 +453,8 @@ class DurableQueue(Queue):
             return []
         notes: list[StateRecord] = []
         if self._used or self.lastTag != self._noted or self._again:
-            until = self._keeping.wall() + round(self._retryAfter * 1_000_000)
-            notes.append(QueueDelivered(self.key, self.lastTag - self._unkept, self._again, until))
+            until = self._queueLog.wall() + round(self._retryAfter * 1_000_000)
+            notes.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
             self._noted, self._used, self._again = self.lastTag, False, array("Q")
         if self._acknowledged:
             notes.append(QueueAcknowledged(self.key, self._acknowledged))
@@ -461,17 +463,17 @@ class DurableQueue(Queue):
 
     def lowest(self) -> int:
         """Return the lowest offset that is needed, 0 if there is none."""
-        offsets = [delivery.message.offset for delivery in (*self.delivered(), *self._buried.values())]
+        offsets = [delivery.message.offset for delivery in (*self.delivered(), *self._dead.values())]
         low = min((offset for offset in offsets if offset), default=0)
         return low or self._backlog.lowest()
 
     def describe(self, state: QueueState) -> None:
         """Put into a state what of this queue is in the journal."""
-        wall, now = self._keeping.wall(), self._seconds()
-        state.lastTag = self.lastTag - self._unkept
-        state.far = self._backlog.offsets()
-        delivered = [each for each in (*self.delivered(), *self._buried.values()) if each.message.offset]
-        tags = self._tagsWithoutUnkept(delivered)
+        wall, now = self._queueLog.wall(), self._seconds()
+        state.lastTag = self.lastTag - self._volatile
+        state.onDisk = self._backlog.offsets()
+        delivered = [each for each in (*self.delivered(), *self._dead.values()) if each.message.offset]
+        tags = self._tagsWithoutVolatile(delivered)
         state.handed = {each.message.offset: tag for each, tag in zip(delivered, tags, strict=True)}
         state.attempts = {tag: each.attempts for each, tag in zip(delivered, tags, strict=True) if each.attempts != 1}
         if not state.isSubscription:
@@ -482,27 +484,27 @@ class DurableQueue(Queue):
                 if each.tag in due
             }
         if self._ages is not None:
-            fewer = self._unkept + self._backlog.unkept
+            fewer = self._volatile + self._backlog.volatile
             state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in self._ages)
 
-    def _tagsWithoutUnkept(self, delivered: Sequence[QueueDelivery]) -> list[int]:
+    def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
         """Return the tags of these as they would be, had all messages been in the journal.
 
         They are any that keep the order and leave room for what comes, for nobody saw them: only work queues, in which
         messages have ids, take what is not in the journal.
         """
         tags = [each.tag for each in delivered]
-        if not self._unkept:
+        if not self._volatile:
             return tags
-        first = self.lastTag - self._unkept - len(tags) + 1
+        first = self.lastTag - self._volatile - len(tags) + 1
         new = {tag: place for place, tag in enumerate(sorted(tags), first)}
         return [new[tag] for tag in tags]
 
     def restore(self, state: QueueState) -> list[QueueDelivery]:
         """Become what a state says, and return what is in flight again: what its state has a time for."""
-        wall, now = self._keeping.wall(), self._seconds()
+        wall, now = self._queueLog.wall(), self._seconds()
         self.lastTag = self._noted = state.lastTag
-        self._backlog.restore(state.far)
+        self._backlog.restore(state.onDisk)
         again, flying = [], []
         for offset, tag in state.handed.items():
             message = _new(Message, (_ELSEWHERE, Content.BYTES, 1, None, None, None, False, False, offset))
@@ -514,7 +516,7 @@ class DurableQueue(Queue):
                 again.append(delivery)
         flying.sort()
         for due, _, delivery in flying:
-            self._inFlight.hand(delivery, now + (due - wall) / 1e6, None)
+            self._inFlight.add(delivery, now + (due - wall) / 1e6, None)
         if flying:
             self._arm((flying[0][0] - wall) / 1e6)
         if self._ages is not None:

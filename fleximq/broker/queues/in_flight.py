@@ -113,21 +113,21 @@ HeldTags = set[int]
 class InFlight:
     """Deliveries by tag, in order of their deadlines, and by the holder they were given to."""
 
-    __slots__ = ("_handed", "_held")
+    __slots__ = ("_delivered", "_held")
 
     def __init__(self) -> None:
-        self._handed: OrderedDict[int, tuple[QueueDelivery, float, HeldTags | None]] = OrderedDict()
+        self._delivered: OrderedDict[int, tuple[QueueDelivery, float, HeldTags | None]] = OrderedDict()
         self._held: dict[object, HeldTags] = {}
 
     def __len__(self) -> int:
         """Return the number of deliveries."""
-        return len(self._handed)
+        return len(self._delivered)
 
     def __contains__(self, tag: int) -> bool:
         """Tell whether the delivery with this tag is in flight."""
-        return tag in self._handed
+        return tag in self._delivered
 
-    def hand(self, delivery: QueueDelivery, due: float, holder: object) -> None:
+    def add(self, delivery: QueueDelivery, due: float, holder: object) -> None:
         """Note a delivery that is due back at ``due``, never earlier than the one before.
 
         ``holder`` is any hashable object; it is remembered until :meth:`leave`. None is nobody.
@@ -135,20 +135,20 @@ class InFlight:
         held = self._heldBy(holder)
         if held is not None:
             held.add(delivery.tag)
-        self._handed[delivery.tag] = (delivery, due, held)
+        self._delivered[delivery.tag] = (delivery, due, held)
 
-    def handMany(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
-        """Note deliveries that are due back together; as :meth:`hand` for each."""
+    def addMany(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
+        """Note deliveries that are due back together; as :meth:`add` for each."""
         held = self._heldBy(holder)
         if held is not None:
             held.update([delivery.tag for delivery in deliveries])
-        handed = self._handed
+        handed = self._delivered
         for delivery in deliveries:
             handed[delivery.tag] = (delivery, due, held)
 
     def remove(self, tag: int) -> QueueDelivery | None:
         """Forget a delivery and return it; None if it is not in flight."""
-        handed = self._handed.pop(tag, None)
+        handed = self._delivered.pop(tag, None)
         if handed is None:
             return None
         delivery, _, held = handed
@@ -166,12 +166,12 @@ class InFlight:
 
     def isHeld(self, tag: int, held: HeldTags) -> bool:
         """Tell whether the delivery with this tag is in flight and still that of a holder who left."""
-        return tag in held and tag in self._handed and self._handed[tag][2] is held
+        return tag in held and tag in self._delivered and self._delivered[tag][2] is held
 
     def due(self, now: float, most: int) -> list[int]:
         """Return the tags of deliveries that are due by ``now``, first due first, at most so many."""
         tags: list[int] = []
-        for tag, (_, due, _) in self._handed.items():
+        for tag, (_, due, _) in self._delivered.items():
             if due > now or len(tags) >= most:
                 break
             tags.append(tag)
@@ -179,31 +179,31 @@ class InFlight:
 
     def firstDue(self) -> float | None:
         """Return when the next delivery is due, None if nothing is in flight."""
-        for _, due, _ in self._handed.values():
+        for _, due, _ in self._delivered.values():
             return due
         return None
 
     def dues(self) -> list[tuple[int, float]]:
         """Return the tags of all deliveries with the time when each is due, first due first."""
-        return [(tag, due) for tag, (_, due, _) in self._handed.items()]
+        return [(tag, due) for tag, (_, due, _) in self._delivered.items()]
 
     def get(self, tag: int) -> QueueDelivery | None:
         """Return the delivery with this tag; None if it is not in flight."""
-        handed = self._handed.get(tag)
+        handed = self._delivered.get(tag)
         return None if handed is None else handed[0]
 
     def replace(self, delivery: QueueDelivery) -> None:
         """Put this in the place of the one in flight with the same tag."""
-        _, due, held = self._handed[delivery.tag]
-        self._handed[delivery.tag] = (delivery, due, held)
+        _, due, held = self._delivered[delivery.tag]
+        self._delivered[delivery.tag] = (delivery, due, held)
 
     def deliveries(self) -> list[QueueDelivery]:
         """Return all deliveries, first due first."""
-        return [delivery for delivery, _, _ in self._handed.values()]
+        return [delivery for delivery, _, _ in self._delivered.values()]
 
     def clear(self) -> None:
         """Forget everything, the holders included."""
-        self._handed.clear()
+        self._delivered.clear()
         self._held.clear()
 
     def _heldBy(self, holder: object) -> HeldTags | None:

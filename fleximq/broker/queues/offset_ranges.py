@@ -70,7 +70,7 @@ class OffsetRanges:
             previous = number
         self.append(start, previous - start + 1)
 
-    def holes(self) -> int:
+    def gaps(self) -> int:
         """Return how many of them are holes."""
         return sum(part.count(GAP) for part in self._parts)
 

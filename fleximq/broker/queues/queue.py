@@ -42,7 +42,7 @@ DEAD_LETTERS = CountedEvent(EventFamily.DEAD_LETTERS)
 EXPIRED = CountedEvent(EventFamily.EXPIRED, "time to live")
 REDELIVERED = CountedEvent(EventFamily.REDELIVERED)
 #: So many deliveries are taken back at once when their time is over: about 5 ms.
-PORTION = 10_000
+SLICE = 10_000
 
 _new = tuple.__new__
 
@@ -247,7 +247,7 @@ class Queue:
             (message,) = self._withIds(self._naming, [message])
         self.lastTag = tag = self.lastTag + 1
         delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
-        self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(delivery, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         return delivery
@@ -274,7 +274,7 @@ class Queue:
             messages = self._withIds(self._naming, messages)
         first = [_new(QueueDelivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
         self.lastTag += len(first)
-        self._inFlight.handMany(first, self._seconds() + self._retryAfter, holder)
+        self._inFlight.addMany(first, self._seconds() + self._retryAfter, holder)
         deliveries += first
         if self._deadline is None and deliveries:
             self._arm(self._retryAfter)
@@ -305,7 +305,7 @@ class Queue:
         if delivery is not None:
             self.size -= costOf(delivery.message)
             self._moved(delivery, True)
-            self._bury([delivery])
+            self._deadLetterAll([delivery])
 
     def release(self, holder: object) -> None:
         """Take back at once what this holder has in flight: to the head, in order, or to the dead letters.
@@ -357,7 +357,7 @@ class Queue:
         if delivery is None:
             return None
         delivery = _new(QueueDelivery, (delivery.tag, delivery.message, delivery.attempts + 1))
-        self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(delivery, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         return delivery
@@ -372,7 +372,7 @@ class Queue:
         """
         self._deadline = None
         now = self._seconds()
-        due = self._remove(self._inFlight.due(now + TOLERANCE, PORTION))
+        due = self._remove(self._inFlight.due(now + TOLERANCE, SLICE))
         first = self._inFlight.firstDue()
         if first is not None:
             self._arm(max(0.0, first - now))
@@ -383,12 +383,12 @@ class Queue:
         if not self._left:
             return
         held, tags = self._left[0]
-        if len(tags) > PORTION:
-            self._left[0] = held, tags[PORTION:]
+        if len(tags) > SLICE:
+            self._left[0] = held, tags[SLICE:]
         else:
             self._left.popleft()
         inFlight = self._inFlight
-        mine = [tag for tag in tags[:PORTION] if inFlight.isHeld(tag, held)]
+        mine = [tag for tag in tags[:SLICE] if inFlight.isHeld(tag, held)]
         self._takeBack(self._remove(mine))
 
     def _expire(self, ages: MessageAges) -> None:
@@ -436,11 +436,11 @@ class Queue:
         for delivery in dead:
             self._moved(delivery, True)
         if dead:
-            self._bury(dead)
+            self._deadLetterAll(dead)
         if self._waiters:
             self._waiters.wake(self._available)
 
-    def _bury(self, dead: list[QueueDelivery]) -> None:
+    def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
         self._counted(DROPPED if self._onDead is None else DEAD_LETTERS, len(dead))
         if self._onDead is None:
             return

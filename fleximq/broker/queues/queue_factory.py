@@ -19,7 +19,7 @@ class QueueFactory:
     """Makes queues that differ in their names, and in what is given to :meth:`__call__`.
 
     The first six are those of :class:`fleximq.broker.queues.queue.Queue`. ``livesOf`` returns after how many seconds a
-    topic's messages expire, None for never. ``keeping`` keeps queues in the journal, those that have a key; ``memory``
+    topic's messages expire, None for never. ``queueLog`` keeps queues in the journal, those that have a key; ``memory``
     is how many bytes of messages each of them may have in memory.
     """
 
@@ -31,13 +31,13 @@ class QueueFactory:
     onDead: Callable[[str, Message], object] | None
     counted: Callable[[str, int], None]
     livesOf: Callable[[str], float | None] = _forEver
-    keeping: QueueLog | None = None
+    queueLog: QueueLog | None = None
     memory: int = 16 << 20
 
     @property
-    def keeps(self) -> bool:
+    def makesDurable(self) -> bool:
         """Whether queues that have a key outlive the process."""
-        return self.keeping is not None
+        return self.queueLog is not None
 
     def __call__(self, name: str, key: str = "", **others: Any) -> Queue:
         """Return a new queue.
@@ -57,8 +57,8 @@ class QueueFactory:
             "lives": self.livesOf(name),
             **others,
         }
-        if self.keeping is not None and key:
-            return DurableQueue(key=key, keeping=self.keeping, memory=self.memory, **settings)
+        if self.queueLog is not None and key:
+            return DurableQueue(key=key, queueLog=self.queueLog, memory=self.memory, **settings)
         return Queue(**settings)
 
     def but(self, **fields: Any) -> "QueueFactory":

@@ -20,7 +20,7 @@ class QueueState:
     """One queue as the journal knows it. Times are microseconds since 1970.
 
     ``lastTag`` is the arrival number of the latest message that was handed out, or left the queue without that;
-    ``far`` has the offsets of all that came after it. ``handed`` has the tag of each offset that was handed out and
+    ``onDisk`` has the offsets of all that came after it. ``handed`` has the tag of each offset that was handed out and
     not acknowledged; ``attempts`` is how often, by tag, where that is not once: 0 where it is only presumed. ``due`` is
     until when it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the time
     when they were the latest to arrive. ``used`` is when somebody last used the queue, 0 for just now; ``consumed``
@@ -34,7 +34,7 @@ class QueueState:
     owner: str | None
     seen: int
     lastTag: int = 0
-    far: OffsetRanges = field(default_factory=OffsetRanges)
+    onDisk: OffsetRanges = field(default_factory=OffsetRanges)
     handed: dict[int, int] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
@@ -63,9 +63,9 @@ class QueueState:
         if offsets[0] < self.seen:
             offsets = offsets[bisect_left(offsets, self.seen) :]
         self.seen = offsets[-1] + 1
-        self.far.extend(offsets)
+        self.onDisk.extend(offsets)
         if time is not None:
-            self.ages.append((self.lastTag + len(self.far), time))
+            self.ages.append((self.lastTag + len(self.onDisk), time))
 
     def handedOut(self, note: QueueDelivered) -> None:
         """Note that messages were handed out."""
@@ -74,7 +74,7 @@ class QueueState:
         # Of a subscription nothing stays hidden over a restart, for no connection does.
         time = 0 if self.isSubscription else note.time
         if note.count > self.lastTag:
-            offsets = self.far.take(note.count - self.lastTag)
+            offsets = self.onDisk.take(note.count - self.lastTag)
             tags = range(self.lastTag + 1, self.lastTag + 1 + len(offsets))
             if self.gone or GAP in offsets:
                 self._hand([pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])], time)
@@ -105,9 +105,9 @@ class QueueState:
         """Note that these messages are not needed any more."""
         self.used = 0
         pop, attempts, due = self.handed.pop, self.attempts, self.due
-        if self.far:
+        if self.onDisk:
             # What lies behind these was handed out long ago, and is acknowledged twice.
-            first = self.far.first or 1
+            first = self.onDisk.first or 1
             unknown = [offset for offset in offsets if offset not in self.handed and first <= offset < self.seen]
             self.gone.update(unknown)
         for offset in offsets:
@@ -116,19 +116,19 @@ class QueueState:
                 attempts.pop(tag, None)
                 due.pop(tag, None)
 
-    def settle(self) -> None:
+    def markGaps(self) -> None:
         """Leave holes where messages were acknowledged that the notes do not say were handed out."""
         if self.gone:
-            self.far = self.far.without(self.gone)
+            self.onDisk = self.onDisk.without(self.gone)
             self.gone = set()
 
-    def presume(self, most: int) -> int:
+    def assumeDelivered(self, most: int) -> int:
         """Take the next messages for handed out and given back, though no note says so, and return how many.
 
         A crash takes the last notes with it; what they told of can be acknowledged nevertheless. Such a message was
         delivered 0 times.
         """
-        offsets = self.far.take(most)
+        offsets = self.onDisk.take(most)
         first = self.lastTag + 1
         self.lastTag += len(offsets)
         for tag, offset in enumerate(offsets, first):
@@ -148,7 +148,7 @@ class QueueState:
             "owner": self.owner,
             "seen": self.seen,
             "tag": self.lastTag,
-            "far": self.far.dump(),
+            "far": self.onDisk.dump(),
             "offsets": array("Q", self.handed).tobytes(),
             "tags": tags.tobytes(),
             "attempts": [list(self.attempts), list(self.attempts.values())],
@@ -173,7 +173,7 @@ class QueueState:
             owner=dumped["owner"],
             seen=dumped["seen"],
             lastTag=dumped["tag"],
-            far=OffsetRanges.load(dumped["far"]),
+            onDisk=OffsetRanges.load(dumped["far"]),
             handed=dict(zip(offsets, tags, strict=True)),
             attempts=dict(zip(*dumped["attempts"], strict=True)),
             due=dict(zip(tags, due, strict=True)) if due else {},

@@ -44,13 +44,13 @@ class ClientSubscriptions:
     def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
         """See :meth:`fleximq.broker.broker.Broker.follow`."""
         self.check(client, name, False)
-        cover = self._replays.check(client, name, start)
-        feed = self._replays.lasting(client, outlet)
+        feedRange = self._replays.check(client, name, start)
+        feed = self._replays.permanent(client, outlet)
         held = client.patterns.get(name)
         if held is None or held.subscriber is not feed:
             self.unsubscribe(client, name)
             self._add(client, feed, name, False)
-        self._replays.follow(feed, cover, start)
+        self._replays.follow(feed, feedRange, start)
 
     def _add(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
         if literal or not isPattern(name):
@@ -87,7 +87,7 @@ class ClientSubscriptions:
         for name in lost:
             self.unsubscribe(client, name)
         if client.patterns:
-            self._topics.rearranged()
+            self._topics.reroute()
             self._replays.narrow(client)
         return lost
 

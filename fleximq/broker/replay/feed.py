@@ -63,12 +63,12 @@ class Outlet(Protocol):
     """The connection's side of a feed; its dialect makes it.
 
     ``form`` is one object for all connections that take the same bytes, ``subscriber`` the connection's own, whose
-    place the feed takes in what it covers, ``portion`` about how many bytes to read at a time.
+    place the feed takes in what it covers, ``chunkBytes`` about how many bytes to read at a time.
     """
 
     form: DeferredForm
     subscriber: ISubscriber
-    portion: int
+    chunkBytes: int
 
     @property
     def full(self) -> bool:
@@ -145,20 +145,20 @@ class Feed:
         self,
         journal: IJournal,
         outlet: Outlet,
-        lasting: bool,
+        permanent: bool,
         alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]],
-        elsewhere: Callable[[str], bool],
+        coveredElsewhere: Callable[[str], bool],
         waits: Callable[[Callable[[], None]], bool],
         done: Callable[[], None],
         lost: Callable[[str, BrokerError], None],
     ) -> None:
         self.form = outlet.form
-        self.lasting = lasting
+        self.permanent = permanent
         self.outlet = outlet
-        self.covers: dict[str, FeedRange] = {}
+        self.ranges: dict[str, FeedRange] = {}
         self._journal = journal
         self._alive = alive
-        self._elsewhere = elsewhere
+        self._coveredElsewhere = coveredElsewhere
         self._waits = waits
         self._done = done
         self._lost = lost
@@ -170,53 +170,53 @@ class Feed:
 
     # -- what it covers ----------------------------------------------------------------------------
 
-    def cover(self, cover: FeedRange, singles: Iterable[tuple[int, str]] = ()) -> None:
+    def addRange(self, feedRange: FeedRange, singles: Iterable[tuple[int, str]] = ()) -> None:
         """Bring what this covers from its start on; one of the same name begins anew there.
 
         :param singles: offsets and topics of single messages that come first.
         """
-        self._goBack()
-        self.covers[cover.name] = cover
+        self._leaveLive()
+        self.ranges[feedRange.name] = feedRange
         self._singles = deque(sorted({*self._singles, *singles}))
         self._proceed()
 
-    def place(self, cover: FeedRange, start: int) -> None:
+    def place(self, feedRange: FeedRange, start: int) -> None:
         """Let a cover begin at the offset that was looked up; nothing happens if it is gone."""
-        if self.covers.get(cover.name) is cover:
-            self._goBack()
-            cover.start = start
+        if self.ranges.get(feedRange.name) is feedRange:
+            self._leaveLive()
+            feedRange.start = start
             self._proceed()
 
-    def uncover(self, name: str) -> bool:
+    def removeRange(self, name: str) -> bool:
         """Bring what this covered no more; False if there was no such."""
-        if self.covers.pop(name, None) is None:
+        if self.ranges.pop(name, None) is None:
             return False
-        self._goBack()
+        self._leaveLive()
         self._proceed()
         return True
 
     def accepts(self, topic: Topic) -> bool:
         """Tell whether publications to a topic come this way."""
-        return any(cover.accepts(topic) for cover in self.covers.values())
+        return any(feedRange.accepts(topic) for feedRange in self.ranges.values())
 
-    def brings(self, name: str) -> bool:
+    def covers(self, name: str) -> bool:
         """Tell whether what the journal has of a topic comes this way."""
-        return any(cover.matches(name) for cover in self.covers.values())
+        return any(feedRange.matches(name) for feedRange in self.ranges.values())
 
     def readAgain(self) -> None:
         """Look into the journal for what was not brought."""
-        self._goBack()
+        self._leaveLive()
         self._proceed()
 
     def narrow(self) -> None:
         """Forget what its covers match no more, and read again what was not brought yet."""
-        for cover in self.covers.values():
-            cover.known = {name: kept for name, kept in cover.known.items() if cover.matches(name)}
+        for feedRange in self.ranges.values():
+            feedRange.known = {name: kept for name, kept in feedRange.known.items() if feedRange.matches(name)}
         self.readAgain()
 
     def close(self) -> None:
         """Stop for good."""
-        self.covers.clear()
+        self.ranges.clear()
         self._singles.clear()
         self._live = False
         self._round += 1
@@ -233,26 +233,26 @@ class Feed:
             self.outlet.send(run.rendered())
         elif self._live and run.offset + count > self._position:
             if self.outlet.full or run.offset < self._position:
-                self._goBack()
+                self._leaveLive()
                 self._proceed()
             else:
                 self._position = run.offset + count
                 self.outlet.send(run.rendered())
 
-    def _goBack(self) -> None:
+    def _leaveLive(self) -> None:
         """Stop taking runs; what is behind the last one has to be read."""
         self._round += 1
         if self._live:
             self._live = False
-            for cover in self.covers.values():
-                if cover.start is not None:
-                    cover.start = max(cover.start, self._position)
+            for feedRange in self.ranges.values():
+                if feedRange.start is not None:
+                    feedRange.start = max(feedRange.start, self._position)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _proceed(self) -> None:
         """Do what is next, unless it is being done."""
-        starts = [cover.start for cover in self.covers.values()]
+        starts = [feedRange.start for feedRange in self.ranges.values()]
         places = [start for start in starts if start is not None]
         if self._busy or self._live or not starts or len(places) < len(starts):
             return
@@ -267,10 +267,12 @@ class Feed:
             self._caughtUp(min(places))
         else:
             position = min(places)
-            matching = tuple(cover.matches for cover in self.covers.values() if (cover.start or 0) <= position)
+            matching = tuple(
+                feedRange.matches for feedRange in self.ranges.values() if (feedRange.start or 0) <= position
+            )
             ahead = min((start for start in places if start > position), default=0)
             found = partial(self._found, position, ahead)
-            self._read(position, lambda name: any(matches(name) for matches in matching), self.outlet.portion, found)
+            self._read(position, lambda name: any(matches(name) for matches in matching), self.outlet.chunkBytes, found)
 
     def _room(self) -> None:
         self._busy = False
@@ -305,49 +307,49 @@ class Feed:
             batches = _before(batches, ahead)
             next = ahead
         self._send(batches)
-        for cover in self.covers.values():
-            if cover.start is not None and cover.start <= position:
-                cover.start = next
+        for feedRange in self.ranges.values():
+            if feedRange.start is not None and feedRange.start <= position:
+                feedRange.start = next
         self.outlet.soon(self._proceed)
 
     def _foundSingles(self, batches: Sequence[StoredBatch], next: int) -> None:
         singles = self._singles
         offset = singles[0][0]
-        wanted = {offset for offset, name in singles if self.brings(name)}
+        wanted = {offset for offset, name in singles if self.covers(name)}
         self._send([_those(batch, wanted) for batch in batches])
         while singles and singles[0][0] < max(next, offset + 1):
             singles.popleft()
         self.outlet.soon(self._proceed)
 
     def _send(self, batches: Sequence[StoredBatch]) -> None:
-        if not self.lasting:
-            batches = [batch.only(lambda name: not self._elsewhere(name)) for batch in batches]
+        if not self.permanent:
+            batches = [batch.only(lambda name: not self._coveredElsewhere(name)) for batch in batches]
         batches = [batch for batch in self._alive(batches) if len(batch)]
         if batches:
             self.outlet.sendBatches(batches)
 
     def _caughtUp(self, position: int) -> None:
-        if not self.lasting and self._waits(self._proceed):
+        if not self.permanent and self._waits(self._proceed):
             return
         self._live = True
         self._position = position
-        if not self.lasting:
+        if not self.permanent:
             self._done()
 
     def _overtaken(self, position: int) -> bool:
         """End the covers that retention has taken something from before it was read; True if there were any."""
         bounds = self._journal.bounds()
         overtaken = False
-        for cover in tuple(self.covers.values()):
-            first = cover.missed(position, bounds.get)
-            if first is not None and self.lasting:
+        for feedRange in tuple(self.ranges.values()):
+            first = feedRange.missed(position, bounds.get)
+            if first is not None and self.permanent:
                 overtaken = True
-                self._lost(cover.name, NoLongerKept(first))
+                self._lost(feedRange.name, NoLongerKept(first))
         return overtaken
 
     def _fail(self, error: BrokerError) -> None:
         self._busy = True  # ending one must not make the others read again
-        for name in tuple(self.covers):
+        for name in tuple(self.ranges):
             self._lost(name, error)
         self._busy = False
 

@@ -128,8 +128,8 @@ class Replays:
         self._waits = waits
         self._now = now
         self._unsubscribe = unsubscribe
-        self._lasting: dict[ConnectedClient, Feed] = {}
-        self._passing: dict[ConnectedClient, Feed] = {}
+        self._permanent: dict[ConnectedClient, Feed] = {}
+        self._temporary: dict[ConnectedClient, Feed] = {}
 
     def check(self, client: ConnectedClient, name: str, start: Start) -> FeedRange:
         """Return what would be covered by a client's subscription that begins at a place in the journal.
@@ -144,25 +144,25 @@ class Replays:
             raise SubscriptionFailed("there is no journal to begin in")
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
-        cover = _cover(client, name, literal, self._journal.bounds())
+        feedRange = _feedRange(client, name, literal, self._journal.bounds())
         if start.kind != "time":
-            cover.start = self._offsetOf(start, tuple(cover.known.values()))
-        return cover
+            feedRange.start = self._offsetOf(start, tuple(feedRange.known.values()))
+        return feedRange
 
-    def lasting(self, client: ConnectedClient, outlet: Outlet) -> Feed:
+    def permanent(self, client: ConnectedClient, outlet: Outlet) -> Feed:
         """Return the feed that is to be subscribed under the names of what it covers."""
-        feed = self._lasting.get(client)
+        feed = self._permanent.get(client)
         if feed is None:
-            feed = self._lasting[client] = self._feed(client, outlet, lasting=True)
-            self._seat(client, outlet)
+            feed = self._permanent[client] = self._feed(client, outlet, permanent=True)
+            self._setProxies(client, outlet)
         return feed
 
-    def follow(self, feed: Feed, cover: FeedRange, start: Start) -> None:
+    def follow(self, feed: Feed, feedRange: FeedRange, start: Start) -> None:
         """Begin at a place in the journal, and stay; what is covered under this name begins anew."""
-        feed.cover(cover)
-        self._topics.rearranged()
+        feed.addRange(feedRange)
+        self._topics.reroute()
         if start.kind == "time":
-            self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, cover))
+            self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, feedRange))
 
     def recall(self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool, history: int = 0) -> None:
         """Give a subscription that was just made what a new subscriber gets of the past, before all that comes.
@@ -173,75 +173,77 @@ class Replays:
             return
         literal = literal or not isPattern(name)
         bounds = self._journal.bounds()
-        cover = _cover(client, name, literal, bounds)
+        feedRange = _feedRange(client, name, literal, bounds)
         if history and literal and self._topics.get(name).durable:
-            cover.start = None
-            feed = self._pass(client, outlet, cover, [])
-            findBack(self._journal, name, history, partial(feed.place, cover))
+            feedRange.start = None
+            feed = self._pass(client, outlet, feedRange, [])
+            findBack(self._journal, name, history, partial(feed.place, feedRange))
             return
-        singles = latest(cover.known, lambda each: self._retained(each) and not self._brings(client, each))
+        singles = latest(feedRange.known, lambda each: self._retained(each) and not self._covers(client, each))
         if singles:
-            cover.start = self._journal.end
-            self._pass(client, outlet, cover, singles)
+            feedRange.start = self._journal.end
+            self._pass(client, outlet, feedRange, singles)
 
-    def _pass(self, client: ConnectedClient, outlet: Outlet, cover: FeedRange, singles: list[tuple[int, str]]) -> Feed:
-        feed = self._passing.get(client)
+    def _pass(
+        self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange, singles: list[tuple[int, str]]
+    ) -> Feed:
+        feed = self._temporary.get(client)
         if feed is None:
-            feed = self._passing[client] = self._feed(client, outlet, lasting=False)
-            self._seat(client, outlet)
-        self._topics.rearranged()
-        feed.cover(cover, singles)
+            feed = self._temporary[client] = self._feed(client, outlet, permanent=False)
+            self._setProxies(client, outlet)
+        self._topics.reroute()
+        feed.addRange(feedRange, singles)
         return feed
 
     def drop(self, client: ConnectedClient, name: str) -> None:
         """Bring nothing more for the subscription of this name."""
-        for feeds in (self._lasting, self._passing):
+        for feeds in (self._permanent, self._temporary):
             feed = feeds.get(client)
-            if feed is not None and feed.uncover(name):
-                self._topics.rearranged()
-                if not feed.covers:
+            if feed is not None and feed.removeRange(name):
+                self._topics.reroute()
+                if not feed.ranges:
                     self._end(client, feeds)
 
     def readAgain(self) -> None:
         """Let all who follow look into the journal for what was not brought to them."""
-        for feed in tuple(self._lasting.values()):
+        for feed in tuple(self._permanent.values()):
             feed.readAgain()
 
     def narrow(self, client: ConnectedClient) -> None:
         """Bring a client nothing any more that it may not have; what was read for it already is read anew."""
-        for feeds in (self._lasting, self._passing):
+        for feeds in (self._permanent, self._temporary):
             feed = feeds.get(client)
             if feed is not None:
                 feed.narrow()
 
     def leave(self, client: ConnectedClient) -> None:
         """End all that this client has."""
-        for feeds in (self._lasting, self._passing):
+        for feeds in (self._permanent, self._temporary):
             if client in feeds:
                 self._end(client, feeds)
 
-    def _feed(self, client: ConnectedClient, outlet: Outlet, lasting: bool) -> Feed:
+    def _feed(self, client: ConnectedClient, outlet: Outlet, permanent: bool) -> Feed:
         return Feed(
             self._journal,
             outlet,
-            lasting,
+            permanent,
             self._alive,
-            partial(self._brings, client),
+            partial(self._covers, client),
             self._waits,
-            partial(self._end, client, self._passing),
-            partial(self._lost, client, outlet) if lasting else lambda name, error: self.drop(client, name),
+            partial(self._end, client, self._temporary),
+            partial(self._lost, client, outlet) if permanent else lambda name, error: self.drop(client, name),
         )
 
     def _end(self, client: ConnectedClient, feeds: dict[ConnectedClient, Feed]) -> None:
         feed = feeds.pop(client, None)
         if feed is not None:
             feed.close()
-            self._seat(client, feed.outlet)
-            self._topics.rearranged()
+            self._setProxies(client, feed.outlet)
+            self._topics.reroute()
 
-    def _seat(self, client: ConnectedClient, outlet: Outlet) -> None:
+    def _setProxies(self, client: ConnectedClient, outlet: Outlet) -> None:
         """Let the feeds that there are take the connection's place in what they cover, the lasting one first."""
-        feeds = tuple(feeds[client] for feeds in (self._lasting, self._passing) if client in feeds)
+        feeds = tuple(feeds[client] for feeds in (self._permanent, self._temporary) if client in feeds)
         if feeds:
             self._topics.proxies[outlet.subscriber] = feeds
         else:
@@ -251,10 +253,10 @@ class Replays:
         self._unsubscribe(client, name)
         outlet.failed(error, name)
 
-    def _brings(self, client: ConnectedClient, name: str) -> bool:
+    def _covers(self, client: ConnectedClient, name: str) -> bool:
         """Tell whether the lasting feed of a client brings this topic."""
-        feed = self._lasting.get(client)
-        return feed is not None and feed.brings(name)
+        feed = self._permanent.get(client)
+        return feed is not None and feed.covers(name)
 
     def _offsetOf(self, start: Start, kept: Sequence[TopicBounds]) -> int:
         end: int = self._journal.end
@@ -283,7 +285,7 @@ class Replays:
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
 
-def _cover(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> FeedRange:
+def _feedRange(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> FeedRange:
     """Return a cover that begins nowhere yet, with what is kept of its topics; always of those the client may have."""
     alike = name.__eq__ if literal else anyOf((name,))
 

@@ -19,7 +19,7 @@ levelsOf = re.compile(r"[./]").split
 _OWN = frozenset({"$sys", "$dead"})
 
 
-def isOwn(name: str) -> bool:
+def isBrokerTopic(name: str) -> bool:
     """Tell whether only the broker publishes to a topic of this name, whichever way its levels are separated."""
     return name.startswith("$") and levelsOf(name, 1)[0] in _OWN
 

@@ -32,46 +32,51 @@ class Topic:
     ``onlyForm`` and nothing calls for care, else None; topics with the same subscribers share one tuple, so that
     neighbouring runs for the same takers can be handed over together.
 
-    ``always`` says that all its messages go through the journal, ``keepers`` are the members that are queues which
-    outlive the broker, so that those of QoS1 do. ``line`` holds what waits for the journal, in order, ``last`` is the
-    number there of the last run in it, ``owed`` and ``owedBytes`` are the messages of QoS1 that will come out of it.
+    ``alwaysDurable`` says that all its messages go through the journal, ``durableQueues`` are the members that are
+    queues which
+    outlive the broker, so that those of QoS1 do. ``pendingRuns`` holds what waits for the journal, in order, ``last``
+    is the
+    number there of the last run in it, ``pendingCount`` and ``pendingBytes`` are the messages of QoS1 that will come
+    out of it.
     """
 
     __slots__ = (
-        "always", "needsSlowPath", "gone", "guards", "keepers", "last", "line", "members", "name", "onlyForm", "owed",
-        "owedBytes", "published", "queues", "routes", "deliverCalls",
+        "alwaysDurable", "deliverCalls", "durableQueues", "gone", "guards", "last", "members", "name", "needsSlowPath",
+        "onlyForm", "pendingBytes", "pendingCount", "pendingRuns", "published", "queues", "routes",
     )  # fmt: skip
 
-    def __init__(self, name: str, always: bool = False) -> None:
+    def __init__(self, name: str, alwaysDurable: bool = False) -> None:
         self.name = name
-        self.always = always
-        self.keepers: set[ISubscriber] = set()
-        self.line: deque[Any] = deque()
+        self.alwaysDurable = alwaysDurable
+        self.durableQueues: set[ISubscriber] = set()
+        self.pendingRuns: deque[Any] = deque()
         self.last = 0
-        self.owed = 0
-        self.owedBytes = 0
+        self.pendingCount = 0
+        self.pendingBytes = 0
         self.routes: tuple[Route, ...] | None = None
         self.deliverCalls: DeliverCalls | None = None
         self.onlyForm: IForm | None = None
         self.members: dict[ISubscriber, None] = {}
         self.guards: dict[ISubscriber, IGuard] = {}
-        self.needsSlowPath = always
+        self.needsSlowPath = alwaysDurable
         self.gone = False
         self.queues = 0
         self.published = 0
 
-    def cool(self) -> None:
+    def dropRoutes(self) -> None:
         """Forget the routes; the next publication makes them anew."""
         self.routes = self.deliverCalls = self.onlyForm = None
 
     @property
     def durable(self) -> bool:
         """Whether what is published here with QoS1 goes through the journal."""
-        return self.always or bool(self.keepers)
+        return self.alwaysDurable or bool(self.durableQueues)
 
-    def settle(self) -> None:
+    def updateSlowPath(self) -> None:
         """Find out anew whether publications must be careful."""
-        self.needsSlowPath = bool(self.guards or self.line or self.keepers) or self.always or self.gone
+        self.needsSlowPath = (
+            bool(self.guards or self.pendingRuns or self.durableQueues) or self.alwaysDurable or self.gone
+        )
 
     @property
     def subscribers(self) -> int:
@@ -94,7 +99,7 @@ class TopicTable:
 
     ``proxies`` holds the feeds (:mod:`fleximq.broker.replay.feed`) that take a subscriber's place in what they bring,
     the
-    first that does; call :meth:`rearranged` when what they bring changes. ``publishedBefore`` is how many messages were
+    first that does; call :meth:`reroute` when what they bring changes. ``publishedBefore`` is how many messages were
     published to topics that were forgotten since.
 
     :param idle: how many topics without a subscriber are remembered; beyond it the oldest is forgotten.
@@ -144,8 +149,8 @@ class TopicTable:
 
     def _create(self, name: str) -> Topic:
         checkName(name)
-        always = not name.startswith(SYSTEM) and self._durable(name)
-        topic = self._topics[name] = Topic(name, always)
+        alwaysDurable = not name.startswith(SYSTEM) and self._durable(name)
+        topic = self._topics[name] = Topic(name, alwaysDurable)
         self._created(topic)
         self._idles(topic)
         return topic
@@ -161,18 +166,18 @@ class TopicTable:
         del self._topics[topic.name], self._idle[topic.name]
         self.publishedBefore += topic.published
         self._warm.pop(topic, None)
-        topic.cool()
+        topic.dropRoutes()
         topic.gone = topic.needsSlowPath = True
 
-    def hold(self, topic: Topic) -> None:
+    def beginPending(self, topic: Topic) -> None:
         """Keep a topic in the table, and its publications careful, while something is in its line."""
         self._idle.pop(topic.name, None)
         topic.needsSlowPath = True
         topic.deliverCalls = topic.onlyForm = None
 
-    def release(self, topic: Topic) -> None:
+    def endPending(self, topic: Topic) -> None:
         """Its line is empty: let it be as any other."""
-        topic.settle()
+        topic.updateSlowPath()
         if not topic.members:
             self._idles(topic)
         if topic.routes is not None:
@@ -190,7 +195,7 @@ class TopicTable:
         name: str,
         guard: IGuard | None = None,
         queue: bool = False,
-        kept: bool = False,
+        durable: bool = False,
     ) -> None:
         """Add a subscriber to one literal name; adding it again changes nothing.
 
@@ -208,8 +213,8 @@ class TopicTable:
         topic.queues += queue
         if guard is not None:
             topic.guards[subscriber] = guard
-        if kept and not name.startswith(SYSTEM):
-            topic.keepers.add(subscriber)
+        if durable and not name.startswith(SYSTEM):
+            topic.durableQueues.add(subscriber)
         self._changed(topic, before)
 
     def unsubscribe(self, subscriber: ISubscriber, name: str, queue: bool = False) -> None:
@@ -221,22 +226,22 @@ class TopicTable:
         del topic.members[subscriber]
         topic.queues -= queue
         topic.guards.pop(subscriber, None)
-        topic.keepers.discard(subscriber)
+        topic.durableQueues.discard(subscriber)
         self._changed(topic, before)
 
     def _changed(self, topic: Topic, before: int) -> None:
-        topic.cool()
+        topic.dropRoutes()
         self._same.clear()
-        topic.settle()
+        topic.updateSlowPath()
         if topic.members:
             self._idle.pop(topic.name, None)
-        elif not topic.line:
+        elif not topic.pendingRuns:
             self._idles(topic)
         if bool(before) != bool(topic.subscribers):
             self._channels = None
             self._channelsChanged()
 
-    def heard(self, name: str) -> bool:
+    def hasSubscribers(self, name: str) -> bool:
         """Tell whether anybody takes what is published to this name; no topic comes into being by asking."""
         topic = self._topics.get(name)
         return bool(topic and topic.members) or any(self._wildcards.matching(name))
@@ -256,7 +261,7 @@ class TopicTable:
     def restrict(self, subscriber: ISubscriber, may: Callable[[str], bool]) -> None:
         """Bring a subscriber only what is published to topics that this says yes to, whatever its patterns match.
 
-        Call :meth:`rearranged` when the answers change; each call wants one of :meth:`free` to take it back.
+        Call :meth:`reroute` when the answers change; each call wants one of :meth:`free` to take it back.
         """
         bound = self._bounds.setdefault(subscriber, _Bound(may))
         bound.times += 1
@@ -275,29 +280,29 @@ class TopicTable:
         :raises InvalidTopic: the pattern is too long, or has too many levels.
         """
         self._wildcards.add(subscriber, pattern)
-        self._cool()
+        self._dropWildcardRoutes()
 
     def unsubscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Take a subscriber off a pattern it was added to."""
         if self._wildcards.remove(subscriber, pattern):
-            self._cool()
+            self._dropWildcardRoutes()
 
-    def _cool(self) -> None:
+    def _dropWildcardRoutes(self) -> None:
         """Drop the routes that wildcards have a part in; each was paid for by a publication."""
         for topic in self._warm:
-            topic.cool()
+            topic.dropRoutes()
         self._warm.clear()
         self._same.clear()
 
-    def listens(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
+    def isSubscribed(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
         """Tell whether somebody is among those who take what is published to this topic, himself or by a feed."""
         return subscriber in members or any(
             feed in members and feed.accepts(topic) for feed in self.proxies.get(subscriber, ())
         )
 
-    def rearranged(self) -> None:
+    def reroute(self) -> None:
         """Find out anew who takes what, because a feed brings something else now, or somebody may have it no more."""
-        self._cool()
+        self._dropWildcardRoutes()
 
     def _subscribersOrProxies(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return everybody who is handed what is published to this topic: feeds instead of those they stand in for."""
