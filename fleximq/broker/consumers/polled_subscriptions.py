@@ -1,8 +1,7 @@
-"""All subscriptions that are polled, by id and by the connections that use them.
+"""All polled subscriptions, by id and by the connections that use them.
 
-What one of them does is in :mod:`fleximq.broker.consumers.polled_subscription`; here they get their numbers, are found
-by their
-owners only, and end when their grace time is over.
+They get their ids here, only their owners can find them, and they end after their grace time. The rules of one of them
+are in :mod:`fleximq.broker.consumers.polled_subscription`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ __all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscripti
 
 #: BlipMQ document, "Error Codes", 404.
 UNKNOWN = "unknown subscription or delivery tag"
-#: What is counted when a subscription takes messages with it.
+#: Counted for the messages dropped with a subscription.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "subscription expired")
 
 
@@ -28,14 +27,12 @@ def keyOf(id: int) -> str:
 
 
 class PolledSubscriptions:
-    """All subscriptions of a broker, by id and by the connections that use them.
+    """All polled subscriptions of a broker. ``lastId`` is the last id given.
 
     :param makeQueue: makes the queue of a subscription.
-    :param grace: seconds that a subscription lives on after its last connection.
-    :param keptGrace: the same for those that outlive the process.
-    :param onExpired: is given a subscription whose grace time is over, when it is closed and no longer found.
-
-    ``lastId`` is the latest id that was given.
+    :param grace: seconds that a subscription outlives its last connection.
+    :param durableGrace: the same for durable subscriptions.
+    :param onExpired: called with a subscription after its grace time, when it is closed and removed.
     """
 
     def __init__(
@@ -67,11 +64,11 @@ class PolledSubscriptions:
     def open(
         self, holder: object, owner: str | None, topic: str, qos: int, durable: bool = False
     ) -> PolledSubscription:
-        """Make a new subscription and attach the holder, any hashable object that stands for a connection.
+        """Make a subscription and attach the holder, any hashable object that identifies a connection.
 
-        The caller subscribes it to the topic. The same topic twice gives two subscriptions.
+        The caller subscribes it to the topic. Opening a topic twice gives two subscriptions.
 
-        :param kept: let it outlive the process, if there is a journal for that.
+        :param durable: make it durable, if the broker has a journal.
         """
         self.lastId += 1
         subscription = self._add(self.lastId, owner, topic, qos, durable)
@@ -79,9 +76,9 @@ class PolledSubscriptions:
         return subscription
 
     def restore(self, state: QueueState, idle: float) -> PolledSubscription:
-        """Make a subscription what the journal knows of it, and let its grace time run.
+        """Restore a subscription from the journal's state and start its grace time.
 
-        :param idle: seconds that it was not used.
+        :param idle: seconds for which it was not used.
         """
         self.lastId = max(self.lastId, state.id)
         subscription = self._add(state.id, state.owner, state.topic, state.qos, True)
@@ -111,7 +108,7 @@ class PolledSubscriptions:
     def find(self, id: int, owner: str | None) -> PolledSubscription:
         """Return the subscription with this id.
 
-        :raises NotFound: when there is none, or it is another owner's: which of the two is not told.
+        :raises NotFound: it does not exist, or has another owner; the error does not reveal which.
         """
         subscription = self._byId.get(id)
         if subscription is None or subscription.owner != owner:
@@ -128,14 +125,14 @@ class PolledSubscriptions:
             subscription.detach(holder)
 
     def detach(self, holder: object, wanted: Callable[[str], bool]) -> None:
-        """Detach this connection from its subscriptions to topics of which this is wanted."""
+        """Detach this connection from its subscriptions to topics for which ``wanted`` returns True."""
         held = self._byHolder.get(holder, {})
         for subscription in [each for each in held.values() if wanted(each.topic)]:
             del held[subscription.id]
             subscription.detach(holder)
 
     def close(self) -> None:
-        """Close all subscriptions, without a word to ``onExpired``."""
+        """Close all subscriptions without calling ``onExpired``."""
         for subscription in self._byId.values():
             subscription.close()
         self._byId.clear()

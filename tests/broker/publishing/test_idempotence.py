@@ -39,12 +39,12 @@ class IdempotenceCase(SynchronousTestCase):
 
     def claim(self, *ids: str, topic: str = "t") -> PublicationKeys:
         """Claim ids."""
-        claim, _ = self.ids.claim(topic, ids, self.kept)
+        claim, _ = self.ids.register(topic, ids, self.kept)
         return claim
 
     def store(self, *ids: str, topic: str = "t") -> list[int]:
         """Claim ids and have them committed; return the places of the new ones."""
-        claim = self.claim(*ids, topic=topic)
+        claim = self.register(*ids, topic=topic)
         self.ids.committed(claim)
         return claim.places
 
@@ -54,12 +54,12 @@ class ClaimTests(IdempotenceCase):
 
     def test_new(self) -> None:
         """What was never seen is new."""
-        self.assertEqual((self.claim("a", "b").places, self.counts), ([0, 1], {}))
+        self.assertEqual((self.register("a", "b").places, self.counts), ([0, 1], {}))
 
     def test_known(self) -> None:
         """What was stored is not, and nobody has to wait for it."""
         self.store("a")
-        claim, number = self.ids.claim("t", ("b", "a"), self.kept)
+        claim, number = self.ids.register("t", ("b", "a"), self.kept)
         self.assertEqual((claim.places, number, self.told, self.counts[REPEATED]), ([0], 0, [], 1))
 
     def test_otherTopic(self) -> None:
@@ -72,9 +72,9 @@ class ClaimTests(IdempotenceCase):
         for reason in (None, "the disk is full"):
             self.begin()
             self.told.clear()
-            first = self.claim("a", "b")
+            first = self.register("a", "b")
             first.number = 7
-            again, number = self.ids.claim("t", ("x", "b"), self.kept)
+            again, number = self.ids.register("t", ("x", "b"), self.kept)
             self.assertEqual((again.places, number, self.told), ([0], 7, []))
             if reason is None:
                 self.ids.committed(first)
@@ -84,14 +84,14 @@ class ClaimTests(IdempotenceCase):
 
     def test_sameRun(self) -> None:
         """So does one in the same run."""
-        claim = self.claim("a", "a", "b")
+        claim = self.register("a", "a", "b")
         self.assertEqual(claim.places, [0, 2])
         self.ids.committed(claim)
         self.assertEqual(self.told, [(None, (1,))])
 
     def test_refused(self) -> None:
         """What was refused may be stored when it comes again; what was taken of the same run may not."""
-        claim = self.claim("a", "b", "b")
+        claim = self.register("a", "b", "b")
         self.ids.refused(claim, [1], "full")
         self.assertEqual(self.told, [("full", (2,))])
         self.ids.committed(claim)
@@ -100,7 +100,7 @@ class ClaimTests(IdempotenceCase):
     def test_refusalsLeaveNothing(self) -> None:
         """Ids that are refused at once take no room."""
         for number in range(100):
-            claim = self.claim(f"{number}", f"{number}+")
+            claim = self.register(f"{number}", f"{number}+")
             self.ids.refused(claim, claim.places, "full")
         self.assertEqual((len(self.ids), len(self.ids._order), self.ids._size), (0, 0, 0))
 
@@ -145,7 +145,7 @@ class WindowTests(IdempotenceCase):
     def test_forgottenOnTheWay(self) -> None:
         """A run whose ids had to be forgotten before it was committed does not bring them back."""
         self.begin(mostIds=1)
-        claim = self.claim("a")
+        claim = self.register("a")
         self.store("b")
         self.ids.committed(claim)
         self.assertEqual((len(self.ids), self.store("b")), (1, []))
@@ -160,7 +160,7 @@ class RestartTests(IdempotenceCase):
         self.now += 600
         self.store("a", "b")
         self.store("a", topic="u")
-        self.claim("pending")
+        self.register("pending")
         self.now += 500
         snapshot = self.ids.snapshot()
         self.assertEqual(snapshot, {"t": [["a", "b"], [1_000_600] * 2], "u": [["a"], [1_000_600]]})
@@ -193,7 +193,7 @@ class RestartTests(IdempotenceCase):
             self.record("b", 5, dialect="minimq"),
             self.record("b", 5, topic="u"),
         ]
-        self.ids.restored(batchOf(records))
+        self.ids.learn(batchOf(records))
         self.assertEqual(len(self.ids), 2)
         self.assertEqual((self.store("a", "b", "late"), self.store("b", topic="u")), ([1, 2], []))
 
@@ -201,8 +201,8 @@ class RestartTests(IdempotenceCase):
         """A batch that is too old as a whole is not looked at, nor is one without records."""
         old = batchOf([self.record("a", _WINDOW + 1)])
         del old._headers
-        self.ids.restored(old)
-        self.ids.restored(batchOf([]))
+        self.ids.learn(old)
+        self.ids.learn(batchOf([]))
         self.assertEqual(len(self.ids), 0)
 
     def test_remember(self) -> None:
