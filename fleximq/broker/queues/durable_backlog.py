@@ -1,7 +1,7 @@
-"""What waits in a queue that is kept in the journal: the near end as messages, the far end as places there.
+"""The waiting messages of a durable queue: the first ones in memory, the others as offsets in the journal.
 
-The near end is filled up again with what the queue reads back. A message that turns out to be lost leaves a hole, for
-its arrival number stays its own. What came without a place in the journal (QoS0) stays in memory, wherever it stands.
+The part in memory is refilled with messages that the queue reads from the journal. A lost message leaves a gap, since
+arrival numbers never change. Volatile messages (QoS0) stay in memory wherever they are in the queue.
 """
 
 from collections import deque
@@ -16,9 +16,9 @@ from fleximq.values.message import Message
 class DurableBacklog:
     """Messages in order of arrival; ``size`` is the cost of those in memory.
 
-    ``volatile`` is how many of them are not in the journal; who takes them out counts them down.
+    ``volatile`` is how many of them are not in the journal; the caller subtracts the ones it takes out.
 
-    :param room: the near end takes new messages while it costs no more than this.
+    :param room: new messages stay in memory while those there cost no more than this.
     """
 
     __slots__ = (
@@ -47,33 +47,33 @@ class DurableBacklog:
         self._nextKey = FIRST_VOLATILE
 
     def __len__(self) -> int:
-        """Return the number of messages, holes included."""
+        """Return the number of messages, including gaps."""
         return len(self._inMemory) + len(self._onDisk)
 
     @property
     def gaps(self) -> int:
-        """The number of places whose messages are gone."""
+        """The number of lost messages."""
         return self._gaps + self._onDiskGaps
 
     @property
     def inMemory(self) -> int:
-        """The number of messages and holes in memory."""
+        """The number of messages and gaps in memory."""
         return len(self._inMemory)
 
     @property
     def onDisk(self) -> int:
-        """The number of places that are not in memory."""
+        """The number of messages that are not in memory."""
         return len(self._onDisk)
 
     @property
     def isShort(self) -> bool:
-        """Whether the near end should be filled up."""
+        """Whether the part in memory should be refilled."""
         return bool(self._onDisk) and (not self._inMemory or (self.size - self.volatileSize) * 2 <= self._room)
 
     def append(self, messages: Sequence[Message]) -> int:
-        """Put one run at the end, and return what it costs in memory.
+        """Append one run, and return its cost in memory.
 
-        A run's messages have no places in the journal, or neighbouring ones.
+        A run's messages have neighbouring offsets, or none.
         """
         first = messages[0].offset
         if not first:
@@ -105,7 +105,9 @@ class DurableBacklog:
         self._onDiskGaps = far.gaps()
 
     def popleft(self) -> Message | None:
-        """Take the oldest one out if it is in memory and no holes are; else return None, and try :meth:`popMany`."""
+        """Remove and return the oldest message if it is in memory without gaps; else return None, and try
+        :meth:`popMany`.
+        """
         if self._gaps or not self._inMemory:
             return None
         message = self._inMemory.popleft()
@@ -114,9 +116,9 @@ class DurableBacklog:
         return message
 
     def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
-        """Take the oldest ones out that are in memory, until ``number`` messages are taken, or they cost ``most``.
+        """Remove and return the oldest messages in memory: at most ``number``, until they cost ``most``.
 
-        Holes are taken out on the way, and do not count.
+        Gaps between them are removed and returned too, and do not count.
         """
         if self._gaps:
             return self._popWithHoles(number, most)
@@ -139,7 +141,9 @@ class DurableBacklog:
         return taken
 
     def dropOldest(self) -> tuple[int, int]:
-        """Throw the oldest away: returns its offset, 0 if it has none, and what memory it cost. There must be one."""
+        """Drop the oldest message; return its offset, 0 if it has none, and its cost in memory. The backlog must not be
+        empty.
+        """
         if self._inMemory:
             message = self._inMemory.popleft()
             if message is None:
@@ -164,7 +168,9 @@ class DurableBacklog:
         return message
 
     def wanted(self, most: int) -> list[int]:
-        """Return the offsets to read next, at most so many; what needs no reading comes near at once."""
+        """Return up to ``most`` offsets to read next; volatile messages and gaps before them move to the part in
+        memory.
+        """
         for key in self._onDisk.peek(most):
             if GAP < key < FIRST_VOLATILE:
                 break
@@ -182,10 +188,11 @@ class DurableBacklog:
         return wanted
 
     def addLoaded(self, wanted: Sequence[int], messages: Sequence[Message]) -> tuple[int, list[int]]:
-        """Put what was read at the near end: returns what it costs, and the offsets of those that are lost.
+        """Add read messages to the part in memory; return their cost, and the offsets of lost messages.
 
-        :param wanted: what :meth:`wanted` returned; what was dropped meanwhile is passed over.
-        :param messages: of these, in order; those that are missing before the last one are lost, all if there are none.
+        :param wanted: the result of :meth:`wanted`; messages dropped since are ignored.
+        :param messages: those of them that were read, in order; missing ones before the last are lost, all if it is
+            empty.
         """
         until = messages[-1].offset if messages else wanted[-1]
         due = 0
@@ -216,7 +223,7 @@ class DurableBacklog:
         return size, lost
 
     def offsets(self) -> OffsetRanges:
-        """Return the places of all that are in the journal, and holes for those that were."""
+        """Return the offsets of all messages in the journal, with gaps for lost ones."""
         offsets = OffsetRanges()
         for message in self._inMemory:
             if message is None or message.offset:
@@ -229,13 +236,13 @@ class DurableBacklog:
         return offsets
 
     def lowest(self) -> int:
-        """Return the lowest offset in here, 0 if there is none."""
+        """Return the lowest offset, 0 if no message is in the journal."""
         inMemory = (message.offset for message in self._inMemory if message is not None and message.offset)
         far = (key for key in self._onDisk if GAP < key < FIRST_VOLATILE)
         return next(inMemory, 0) or next(far, 0)
 
     def clear(self) -> None:
-        """Throw everything away."""
+        """Remove all messages."""
         self._inMemory.clear()
         self._onDisk.clear()
         self._volatile.clear()

@@ -1,10 +1,10 @@
-"""A queue that outlives the process: its messages are in the journal, and so is what became of them.
+"""A queue that survives a restart: its messages and its state are in the journal.
 
-It keeps little in memory: what is near its head, and what was handed out as long as there is room. Of all else it knows
-only the place in the journal, and reads it back in time. Who asks for a message that is not read yet finds the queue
-``loading`` and asks again when it was (:meth:`DurableQueue.whenLoaded`).
+Memory is limited: the queue holds the messages near its head, and delivered ones while they fit. Of all others it knows
+only the offset and reads them in time. If the next message is not read yet, the queue is ``loading``, and
+:meth:`DurableQueue.whenLoaded` calls the consumer after the read.
 
-A message's tag is its arrival number, whatever happens, so tags are the same after a restart.
+A message's tag is always its arrival number, so tags are the same after a restart.
 """
 
 from array import array
@@ -23,12 +23,12 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Content, Message
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
 
-#: What is counted when the journal does not give a message back.
+#: Counted when the journal cannot return a message.
 LOST = CountedEvent(EventFamily.LOST, "damaged journal")
-#: What is counted when a dead letter cannot be kept, so that the message stays where it is.
+#: Counted when a dead letter cannot be stored, so that the message stays in its queue.
 DEAD_LETTERS_REFUSED = "dead letters that could not be kept"
 
-#: Bytes and messages that are read back at once.
+#: Bytes and messages read at once.
 READ_BYTES = 1 << 20
 READ_MESSAGES = 4096
 
@@ -38,7 +38,7 @@ _new = tuple.__new__
 
 
 class QueueLog(Protocol):
-    """What a kept queue needs of who keeps it."""
+    """The log of the state of durable queues."""
 
     journal: IJournal
 
@@ -46,10 +46,10 @@ class QueueLog(Protocol):
         """Return the microseconds since 1970."""
 
     def changed(self, queue: "DurableQueue") -> None:
-        """Ask the queue for its notes soon."""
+        """Collect the queue's state records soon."""
 
     def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
-        """Bring a message to the dead letters; tell whether it is kept there, or why not."""
+        """Publish a dead letter; report None if it is stored, else the reason of the failure."""
 
 
 def _asItIs(message: Message) -> Message:
@@ -59,12 +59,12 @@ def _asItIs(message: Message) -> Message:
 class DurableQueue(Queue):
     """As :class:`fleximq.broker.queues.queue.Queue`, in the journal.
 
-    ``maxBytes`` bounds only what is not in the journal; for all else the bound is ``maxMessages``, and the journal's
-    own. ``size`` is the cost of what is in memory.
+    ``maxBytes`` bounds only volatile messages; all others are bounded by ``maxMessages``, and by the journal's own
+    limits. ``size`` is the cost of the messages in memory.
 
-    :param key: by which the journal knows it.
-    :param memory: bytes that its messages may take; beyond it there are only their places.
-    :param named: gives a message that was read back what it had when it came.
+    :param key: the queue's key in the journal.
+    :param memory: bytes that its messages may take; of messages beyond it only the offsets are in memory.
+    :param named: restores the id of a message that was read from the journal.
     """
 
     _backlog: DurableBacklog  # type: ignore[assignment]  # it takes the place of the other
@@ -94,32 +94,32 @@ class DurableQueue(Queue):
         self._again = array("Q")
         self._acknowledged = array("Q")
 
-    # -- what is here and what is not --------------------------------------------------------------
+    # -- in memory and on disk -----------------------------------------------------------------------
 
     @property
     def depth(self) -> int:
-        """The number of messages that wait."""
+        """The number of waiting messages."""
         return super().depth - self._backlog.gaps
 
     @property
     def loading(self) -> bool:
-        """Whether a message waits that cannot be taken before it was read."""
+        """Whether the next message must first be read."""
         again = self._returned.first()
         if again is not None:
             return again.message.payload is _ELSEWHERE
         return not self._backlog.inMemory and len(self._backlog) > 0
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once what is being read has come; to be asked for while ``loading``."""
+        """Call once after the current read; only while ``loading``."""
         self._whenLoaded.append(call)
         self._load()
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` more messages fit, else why they do not."""
+        """Return None if ``count`` more messages fit, else the reason of the refusal."""
         return super().admits(count, 0)
 
     def admitsAlone(self, count: int, size: int) -> str | None:
-        """Return None if so many would fit were nothing else here, else why they would not."""
+        """Return None if so many messages would fit into an empty queue, else the reason of the refusal."""
         return FULL if count > self.maxMessages else None
 
     def _exceeds(self, count: int, size: int) -> bool:
@@ -132,7 +132,7 @@ class DurableQueue(Queue):
     # -- in and out --------------------------------------------------------------------------------
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Put all of these in, in order; what is too much then is dropped, oldest first, and counted."""
+        """Add messages in order; overflow drops the oldest ones and counts them."""
         if self._closed or not rendered:
             return
         if self._named is not _asItIs and not (rendered[0].offset and self._backlog.onDisk):
@@ -149,7 +149,7 @@ class DurableQueue(Queue):
             self._waiters.wake(self._available)
 
     def take(self, holder: object = None) -> QueueDelivery | None:
-        """Hand out the oldest message; None if there is none, or none that was read yet."""
+        """Deliver the oldest message; None if the queue is empty or the message is not read yet."""
         if self._ages is None and not self._left and not self._returned:
             message = self._backlog.popleft()
             if message is not None:
@@ -158,7 +158,7 @@ class DurableQueue(Queue):
         return deliveries[0] if deliveries else None
 
     def _takeFirst(self, message: Message, holder: object) -> QueueDelivery:
-        """Hand out what was the first of the backlog; the quick way of :meth:`takeMany` for a single message."""
+        """Deliver the backlog's first message; the fast path of :meth:`takeMany` for a single message."""
         self.lastTag = tag = self.lastTag + 1
         delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
         if not message.offset:
@@ -175,9 +175,9 @@ class DurableQueue(Queue):
         return delivery
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Hand out the oldest messages, ``number`` of them or as many as there are and were read.
+        """Deliver up to ``number`` of the oldest messages that are read.
 
-        :param most: no more are handed out when these cost so many bytes.
+        :param most: stop when the messages cost so many bytes.
         """
         if self._ages is not None:
             self._expire(self._ages)
@@ -231,29 +231,29 @@ class DurableQueue(Queue):
         self._tell()
 
     def _placesOf(self, deliveries: list[QueueDelivery]) -> list[QueueDelivery]:
-        """Return deliveries that take little memory, of those that can be read back."""
+        """Return the deliveries with only the offsets of those messages that can be read again."""
         places = [_new(QueueDelivery, (tag, _placeOf(message), attempts)) for tag, message, attempts in deliveries]
         self.size += cost([each.message for each in places]) - cost([each.message for each in deliveries])
         return places
 
     def _countVolatileTaken(self, number: int) -> None:
-        """Count what was never in the journal: it must not count there either."""
+        """Count delivered volatile messages: the journal's numbers must not include them."""
         self._backlog.volatile -= number
         self._volatile += number
 
     def use(self) -> None:
-        """Note that somebody asked for a message, though there may be none."""
+        """Record that a consumer asked for a message, even if the queue is empty."""
         self._used = True
         self._tell()
 
     def _tell(self) -> None:
-        """Have the journal told at the end of the turn."""
+        """Write state records at the end of the turn."""
         if not self._telling:
             self._telling = True
             self._queueLog.changed(self)
 
     def acknowledge(self, tag: int) -> bool:
-        """Remove the message with this tag for good, also if it has returned meanwhile."""
+        """Remove the message with this tag, even if it has returned."""
         delivery = self._inFlight.remove(tag) or self._returned.remove(tag)
         if delivery is None:
             return False
@@ -266,19 +266,19 @@ class DurableQueue(Queue):
         return True
 
     def _forget(self, offset: int) -> None:
-        """Note that a message is not needed any more."""
+        """Record that a message is not needed any more."""
         if offset:
             self._acknowledged.append(offset)
         self._tell()
 
     def close(self) -> int:
-        """Drop everything, forget who waits, take nothing in any more."""
+        """Drop all messages and waiting consumers, and refuse new ones."""
         dropped = super().close() + len(self._dead)
         self._dead.clear()
         self._whenLoaded.clear()
         return dropped
 
-    # -- what goes without being handed out --------------------------------------------------------
+    # -- dropped and expired messages, dead letters --------------------------------------------------
 
     def _drop(self, delivery: QueueDelivery) -> None:
         super()._drop(delivery)
@@ -295,7 +295,7 @@ class DurableQueue(Queue):
         return False
 
     def _dropFirst(self) -> bool:
-        """Throw away the first of the backlog; False if that is a hole. Its tag is not given."""
+        """Drop the backlog's first message; False if it is a gap. Its tag is not used."""
         offset, size = self._backlog.dropOldest()
         self.size -= size
         self.lastTag += 1
@@ -311,7 +311,9 @@ class DurableQueue(Queue):
         return expired
 
     def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
-        """Bring messages to the dead letters, read back if need be; they stay here until they are kept there."""
+        """Publish dead letters, read from the journal if need be; the messages stay here until the dead letters are
+        stored.
+        """
         if self._onDead is None:
             self._counted(DROPPED, len(dead))
             for delivery in dead:
@@ -375,7 +377,7 @@ class DurableQueue(Queue):
     # -- reading back ------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Read what is due next, unless something is being read already."""
+        """Start the next read, unless one is running."""
         if self._reading or self._closed:
             return
         again = self._returned.first()
@@ -444,10 +446,10 @@ class DurableQueue(Queue):
         if self._waiters:
             self._waiters.wake(self._available)
 
-    # -- what the journal is told ------------------------------------------------------------------
+    # -- state records -------------------------------------------------------------------------------
 
     def notes(self) -> list[StateRecord]:
-        """Return what has happened since the last call."""
+        """Return the state records since the last call."""
         self._telling = False
         if self._closed:
             return []
@@ -462,13 +464,13 @@ class DurableQueue(Queue):
         return notes
 
     def lowest(self) -> int:
-        """Return the lowest offset that is needed, 0 if there is none."""
+        """Return the lowest offset that is needed, 0 if the queue needs none."""
         offsets = [delivery.message.offset for delivery in (*self.delivered(), *self._dead.values())]
         low = min((offset for offset in offsets if offset), default=0)
         return low or self._backlog.lowest()
 
     def describe(self, state: QueueState) -> None:
-        """Put into a state what of this queue is in the journal."""
+        """Write the part of this queue that is in the journal into a state."""
         wall, now = self._queueLog.wall(), self._seconds()
         state.lastTag = self.lastTag - self._volatile
         state.onDisk = self._backlog.offsets()
@@ -488,10 +490,10 @@ class DurableQueue(Queue):
             state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in self._ages)
 
     def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
-        """Return the tags of these as they would be, had all messages been in the journal.
+        """Return the tags that these deliveries would have if all messages had been in the journal.
 
-        They are any that keep the order and leave room for what comes, for nobody saw them: only work queues, in which
-        messages have ids, take what is not in the journal.
+        They may be any that preserve the order and leave room for later ones, since clients never see them: only work
+        queues, where messages have ids, contain volatile messages.
         """
         tags = [each.tag for each in delivered]
         if not self._volatile:
@@ -501,7 +503,7 @@ class DurableQueue(Queue):
         return [new[tag] for tag in tags]
 
     def restore(self, state: QueueState) -> list[QueueDelivery]:
-        """Become what a state says, and return what is in flight again: what its state has a time for."""
+        """Restore a state, and return its deliveries; those whose hidden time has not ended are in flight again."""
         wall, now = self._queueLog.wall(), self._seconds()
         self.lastTag = self._noted = state.lastTag
         self._backlog.restore(state.onDisk)
@@ -528,7 +530,7 @@ class DurableQueue(Queue):
         return [*again, *found]
 
     def know(self, tag: int, message: Message) -> bool:
-        """Give what was restored with this tag its id, which was read back meanwhile; False if it is gone."""
+        """Set the id of a delivery restored with this tag; False if it is not in the queue any more."""
         place = _placeOf(message)
         deliveries: InFlight | Returned = self._inFlight if tag in self._inFlight else self._returned
         delivery = deliveries.get(tag)
@@ -539,7 +541,7 @@ class DurableQueue(Queue):
 
 
 def _placeOf(message: Message) -> Message:
-    """Return what is remembered of a message that can be read back, else the message itself."""
+    """Return a message without contents if it can be read again, else the message itself."""
     if not message.offset:
         return message
     return _new(

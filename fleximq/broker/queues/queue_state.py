@@ -1,7 +1,7 @@
-"""What a restart brings back of one queue: its messages' places, what was handed out, and who may ask for it.
+"""The state of one durable queue as a checkpoint stores it: its offsets, its deliveries, and its owner.
 
-It is what a checkpoint holds, and what the records and notes behind the checkpoint are applied to. All of it may be
-applied again to a state that knows it already, and an acknowledgement may come before the note of the delivery.
+Records and state records after the checkpoint are applied to it. All of them may be applied again to a state that
+includes them already, and an acknowledgement may precede the record of its delivery.
 """
 
 from array import array
@@ -19,12 +19,12 @@ from fleximq.values.state_records import QueueDelivered, QueueOpened
 class QueueState:
     """One queue as the journal knows it. Times are microseconds since 1970.
 
-    ``lastTag`` is the arrival number of the latest message that was handed out, or left the queue without that;
-    ``onDisk`` has the offsets of all that came after it. ``handed`` has the tag of each offset that was handed out and
-    not acknowledged; ``attempts`` is how often, by tag, where that is not once: 0 where it is only presumed. ``due`` is
-    until when it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the time
-    when they were the latest to arrive. ``used`` is when somebody last used the queue, 0 for just now; ``consumed``
-    whether somebody ever did.
+    ``lastTag`` is the arrival number of the latest message that was delivered, or dropped before that; ``onDisk`` has
+    the offsets of all later ones. ``handed`` maps the offsets of unacknowledged deliveries to their tags; ``attempts``
+    is the number of deliveries by tag, where it is not 1: 0 if the delivery is only assumed. ``due`` is the time until
+    which it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the times when
+    they were the latest to arrive. ``used`` is the time of the last use, 0 for now; ``consumed`` tells whether a
+    consumer ever used the queue.
     """
 
     key: str
@@ -50,13 +50,13 @@ class QueueState:
 
     @property
     def isSubscription(self) -> bool:
-        """Whether this is one subscriber's queue: it takes only messages of QoS1."""
+        """Whether this is a subscription's queue, which accepts only messages of QoS1."""
         return self.key.startswith("s:")
 
     def arrive(self, offsets: Sequence[int], time: int | None = None) -> None:
-        """Take in what was published at these offsets (ascending).
+        """Add publications at these offsets (ascending).
 
-        :param time: when the last one was, for topics whose messages do not live for ever.
+        :param time: the time of the last one, for topics whose messages expire.
         """
         if not len(offsets) or offsets[-1] < self.seen:
             return
@@ -68,10 +68,10 @@ class QueueState:
             self.ages.append((self.lastTag + len(self.onDisk), time))
 
     def handedOut(self, note: QueueDelivered) -> None:
-        """Note that messages were handed out."""
+        """Apply a record of deliveries."""
         self.used = 0
         self.consumed = True
-        # Of a subscription nothing stays hidden over a restart, for no connection does.
+        # Messages of a subscription are not hidden after a restart, which ends all connections.
         time = 0 if self.isSubscription else note.time
         if note.count > self.lastTag:
             offsets = self.onDisk.take(note.count - self.lastTag)
@@ -102,11 +102,11 @@ class QueueState:
         return offset == GAP
 
     def acknowledged(self, offsets: Sequence[int]) -> None:
-        """Note that these messages are not needed any more."""
+        """Apply a record of acknowledgements."""
         self.used = 0
         pop, attempts, due = self.handed.pop, self.attempts, self.due
         if self.onDisk:
-            # What lies behind these was handed out long ago, and is acknowledged twice.
+            # Earlier offsets were delivered long ago and are acknowledged twice.
             first = self.onDisk.first or 1
             unknown = [offset for offset in offsets if offset not in self.handed and first <= offset < self.seen]
             self.gone.update(unknown)
@@ -117,16 +117,16 @@ class QueueState:
                 due.pop(tag, None)
 
     def markGaps(self) -> None:
-        """Leave holes where messages were acknowledged that the notes do not say were handed out."""
+        """Replace messages by gaps that were acknowledged though no record says they were delivered."""
         if self.gone:
             self.onDisk = self.onDisk.without(self.gone)
             self.gone = set()
 
     def assumeDelivered(self, most: int) -> int:
-        """Take the next messages for handed out and given back, though no note says so, and return how many.
+        """Assume that the next messages were delivered and returned, though no record says so, and return how many.
 
-        A crash takes the last notes with it; what they told of can be acknowledged nevertheless. Such a message was
-        delivered 0 times.
+        A crash loses the last records, but clients may acknowledge the messages of these deliveries. Their number of
+        deliveries is 0.
         """
         offsets = self.onDisk.take(most)
         first = self.lastTag + 1
@@ -138,7 +138,7 @@ class QueueState:
         return len(offsets)
 
     def dump(self) -> dict[str, Any]:
-        """Return the state as values that MessagePack has."""
+        """Return the state as MessagePack values."""
         tags = array("Q", self.handed.values())
         return {
             "key": self.key,
@@ -160,7 +160,7 @@ class QueueState:
 
     @classmethod
     def load(cls, dumped: Mapping[str, Any]) -> "QueueState":
-        """Return what :meth:`dump` was called on."""
+        """Return the state from a :meth:`dump`."""
         offsets, tags, due = array("Q"), array("Q"), array("q")
         offsets.frombytes(dumped["offsets"])
         tags.frombytes(dumped["tags"])
