@@ -116,7 +116,8 @@ class FeedRange:
         return (self.literal or topic.durable) and self.matches(topic.name)
 
     def missed(self, position: int, bounds: Callable[[str], TopicBounds | None]) -> int | None:
-        """Return the first remaining offset of a topic that lost messages from this position on; None without losses."""
+        """Return the first remaining offset of a topic that lost messages from this position on; None without
+        losses."""
         for name, known in tuple(self.known.items()):
             if known.last < position:
                 del self.known[name]  # all records that could be lost were read was read

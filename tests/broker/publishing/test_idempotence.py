@@ -44,7 +44,7 @@ class IdempotenceCase(SynchronousTestCase):
 
     def store(self, *ids: str, topic: str = "t") -> list[int]:
         """Claim ids and have them committed; return the places of the new ones."""
-        claim = self.register(*ids, topic=topic)
+        claim = self.claim(*ids, topic=topic)
         self.ids.committed(claim)
         return claim.places
 
@@ -54,7 +54,7 @@ class ClaimTests(IdempotenceCase):
 
     def test_new(self) -> None:
         """What was never seen is new."""
-        self.assertEqual((self.register("a", "b").places, self.counts), ([0, 1], {}))
+        self.assertEqual((self.claim("a", "b").places, self.counts), ([0, 1], {}))
 
     def test_known(self) -> None:
         """What was stored is not, and nobody has to wait for it."""
@@ -72,7 +72,7 @@ class ClaimTests(IdempotenceCase):
         for reason in (None, "the disk is full"):
             self.begin()
             self.told.clear()
-            first = self.register("a", "b")
+            first = self.claim("a", "b")
             first.number = 7
             again, number = self.ids.register("t", ("x", "b"), self.kept)
             self.assertEqual((again.places, number, self.told), ([0], 7, []))
@@ -84,14 +84,14 @@ class ClaimTests(IdempotenceCase):
 
     def test_sameRun(self) -> None:
         """So does one in the same run."""
-        claim = self.register("a", "a", "b")
+        claim = self.claim("a", "a", "b")
         self.assertEqual(claim.places, [0, 2])
         self.ids.committed(claim)
         self.assertEqual(self.told, [(None, (1,))])
 
     def test_refused(self) -> None:
         """What was refused may be stored when it comes again; what was taken of the same run may not."""
-        claim = self.register("a", "b", "b")
+        claim = self.claim("a", "b", "b")
         self.ids.refused(claim, [1], "full")
         self.assertEqual(self.told, [("full", (2,))])
         self.ids.committed(claim)
@@ -100,7 +100,7 @@ class ClaimTests(IdempotenceCase):
     def test_refusalsLeaveNothing(self) -> None:
         """Ids that are refused at once take no room."""
         for number in range(100):
-            claim = self.register(f"{number}", f"{number}+")
+            claim = self.claim(f"{number}", f"{number}+")
             self.ids.refused(claim, claim.places, "full")
         self.assertEqual((len(self.ids), len(self.ids._order), self.ids._size), (0, 0, 0))
 
@@ -145,7 +145,7 @@ class WindowTests(IdempotenceCase):
     def test_forgottenOnTheWay(self) -> None:
         """A run whose ids had to be forgotten before it was committed does not bring them back."""
         self.begin(mostIds=1)
-        claim = self.register("a")
+        claim = self.claim("a")
         self.store("b")
         self.ids.committed(claim)
         self.assertEqual((len(self.ids), self.store("b")), (1, []))
@@ -160,7 +160,7 @@ class RestartTests(IdempotenceCase):
         self.now += 600
         self.store("a", "b")
         self.store("a", topic="u")
-        self.register("pending")
+        self.claim("pending")
         self.now += 500
         snapshot = self.ids.snapshot()
         self.assertEqual(snapshot, {"t": [["a", "b"], [1_000_600] * 2], "u": [["a"], [1_000_600]]})
