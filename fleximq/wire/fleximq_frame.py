@@ -1,4 +1,4 @@
-"""FlexiMQ frames that the broker writes itself, and single frames taken apart."""
+"""Encodes the broker's own FlexiMQ frames, and splits single frames."""
 
 from struct import Struct
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ _RESERVED = slice(6, 22)
 _NO_RESERVED = bytes(16)
 
 
-class Beginning(NamedTuple):
+class FramePrefix(NamedTuple):
     """The first fields of an envelope."""
 
     version: int
@@ -23,9 +23,9 @@ class Beginning(NamedTuple):
     client_id: int
 
 
-def readBeginning(envelope: bytes) -> Beginning:
+def readPrefix(envelope: bytes) -> FramePrefix:
     """Return the first fields of an envelope."""
-    return Beginning(*_beginning.unpack_from(envelope))
+    return FramePrefix(*_beginning.unpack_from(envelope))
 
 
 def encodeFrame(kind: int, client_id: int, header: bytes = b"", payload: bytes = b"") -> bytes:
@@ -36,45 +36,45 @@ def encodeFrame(kind: int, client_id: int, header: bytes = b"", payload: bytes =
 
 
 def encodeMessage(kind: MessageType, client_id: int, fields: dict[str, Any], payload: bytes = b"") -> bytes:
-    """Return one frame whose header is this map; ``payload`` is MessagePack already."""
+    """Return one frame with this map as header; ``payload`` is MessagePack."""
     return encodeFrame(kind, client_id, packHeader(fields), payload)
 
 
-def encodeHead(kind: MessageType, client_id: int, fields: dict[str, Any], payloadBytes: int) -> bytes:
-    """Return one frame whose header is this map, without its payload, which has so many bytes."""
+def encodeFrameHead(kind: MessageType, client_id: int, fields: dict[str, Any], payloadBytes: int) -> bytes:
+    """Return one frame with this map as header, without its payload of ``payloadBytes`` bytes."""
     return encodeFrame(kind, client_id, packHeader(fields))[: -_payloadLength.size] + _payloadLength.pack(payloadBytes)
 
 
 def words(text: str) -> bytes:
-    """Return a payload that says something to a person."""
+    """Return a text for a person as a payload."""
     return msgpack.packb(text)  # type: ignore[no-any-return]
 
 
-def isStamped(envelope: bytes) -> bool:
-    """Tell whether the reserved bytes are zero, as they must be when a frame is sent on."""
+def hasZeroReserved(envelope: bytes) -> bool:
+    """Return whether the reserved bytes are zero, as required of a forwarded frame."""
     return envelope[_RESERVED] == _NO_RESERVED
 
 
-def restamped(frame: bytes) -> bytes:
+def withZeroReserved(frame: bytes) -> bytes:
     """Return a frame with its reserved bytes set to zero."""
     return frame[: _RESERVED.start] + _NO_RESERVED + frame[_RESERVED.stop :]
 
 
 def payloadOf(frame: bytes, envelopeBytes: int) -> bytes:
-    """Return the payload of one whole frame."""
+    """Return the payload of one complete frame."""
     return frame[envelopeBytes + _payloadLength.size :]
 
 
 __all__ = [
     "FIXED_BYTES",
-    "Beginning",
+    "FramePrefix",
     "MessageType",
     "encodeFrame",
-    "encodeHead",
+    "encodeFrameHead",
     "encodeMessage",
-    "isStamped",
+    "hasZeroReserved",
     "payloadOf",
-    "readBeginning",
-    "restamped",
+    "readPrefix",
+    "withZeroReserved",
     "words",
 ]

@@ -1,13 +1,11 @@
 """FlexiMQ headers: MessagePack maps, checked and read.
 
-The checks run in the order of docs/dialects.rst: it is a map, forbidden fields, required fields, types, routing.
-Keys that no document names are ignored here and travel on, since a header is forwarded as it came. This broker has keys
-of its own besides: those of :data:`_EXTENSIONS` in a PUB, and ``from`` in a SUB.
+The checks run in the order of docs/dialects.rst: it is a map, forbidden fields, required fields, types, routing. Keys
+that no document names are ignored and forwarded, since a header is forwarded unchanged. This broker adds the keys of
+:data:`_EXTENSIONS` to a PUB, and ``from`` to a SUB.
 
-Which header fields each FlexiMQ message type must, may and must not have.
-
-The table of the FlexiMQ document, section 2.2.3, with the one exception of docs/dialects.rst: a JOIN may carry
-``reqrep``, which section 4.2 expects.
+The table of fields that each message type must, may and must not have is that of the FlexiMQ document, section 2.2.3,
+with the one exception of docs/dialects.rst: a JOIN may carry ``reqrep``, which section 4.2 expects.
 """
 
 from collections.abc import Mapping
@@ -36,24 +34,24 @@ class MessageType(IntEnum):
     PONG = 9
 
 
-class Rule(NamedTuple):
+class HeaderRule(NamedTuple):
     """The fields a type requires and forbids, in the order of the document; all others are optional."""
 
     required: tuple[str, ...]
     forbidden: tuple[str, ...]
 
 
-RULES: dict[int, Rule] = {
-    MessageType.JOIN: Rule((), ("routing", "topic", "keepalive", "status")),
-    MessageType.REQ: Rule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
-    MessageType.REP: Rule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
-    MessageType.NOTIF: Rule(("routing",), ("reqrep", "topic", "auth", "keepalive")),
-    MessageType.BCAST: Rule((), ("routing", "reqrep", "topic", "auth", "keepalive")),
-    MessageType.PUB: Rule(("topic",), ("reqrep", "auth", "keepalive")),
-    MessageType.SUB: Rule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
-    MessageType.UNSUB: Rule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
-    MessageType.PING: Rule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
-    MessageType.PONG: Rule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
+RULES: dict[int, HeaderRule] = {
+    MessageType.JOIN: HeaderRule((), ("routing", "topic", "keepalive", "status")),
+    MessageType.REQ: HeaderRule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
+    MessageType.REP: HeaderRule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
+    MessageType.NOTIF: HeaderRule(("routing",), ("reqrep", "topic", "auth", "keepalive")),
+    MessageType.BCAST: HeaderRule((), ("routing", "reqrep", "topic", "auth", "keepalive")),
+    MessageType.PUB: HeaderRule(("topic",), ("reqrep", "auth", "keepalive")),
+    MessageType.SUB: HeaderRule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
+    MessageType.UNSUB: HeaderRule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
+    MessageType.PING: HeaderRule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
+    MessageType.PONG: HeaderRule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
 }
 
 
@@ -63,7 +61,7 @@ _U64 = 0xFFFFFFFFFFFFFFFF
 _PATHS = frozenset({MessageType.REQ, MessageType.NOTIF})
 #: Types that go to exactly one client.
 _SINGLE = frozenset({MessageType.REQ, MessageType.REP})
-#: What ``reqrep.type`` must say.
+#: The required value of ``reqrep.type``.
 _REQREP = {MessageType.JOIN: "request", MessageType.REQ: "request", MessageType.REP: "correlation"}
 #: Optional keys of a PUB that are this broker's own, and their types.
 _EXTENSIONS: dict[str, tuple[type, ...]] = {
@@ -76,8 +74,8 @@ _EXTENSIONS: dict[str, tuple[type, ...]] = {
 _CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key": ("api_key",)}
 
 
-class From(NamedTuple):
-    """Where a subscription begins: ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``.
+class StartPosition(NamedTuple):
+    """The start of a subscription: ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``.
 
     ``number`` is the offset, or the time in milliseconds since 1970.
     """
@@ -86,31 +84,31 @@ class From(NamedTuple):
     number: int = 0
 
 
-class Entry(NamedTuple):
-    """One routing entry; ``path`` is None where there is none."""
+class RoutingEntry(NamedTuple):
+    """One routing entry; ``path`` is None if absent."""
 
     client_id: int
     path: str | None
 
     def asSent(self) -> dict[str, Any]:
-        """Return the entry as a map with the keys it had."""
+        """Return the entry as a map with its original keys."""
         return {"client_id": self.client_id} | ({} if self.path is None else {"path": self.path})
 
 
 class Header(NamedTuple):
-    """A checked header. ``fields`` is the whole map; the others are read from it, or empty."""
+    """A checked header. ``fields`` is the full map; the other attributes are read from it, or empty."""
 
     fields: Mapping[Any, Any]
     topic: str = ""
     id: str | None = None
-    routing: tuple[Entry, ...] = ()
+    routing: tuple[RoutingEntry, ...] = ()
     timestamp: int = 0
     interval: int | None = None
-    start: From | None = None
+    start: StartPosition | None = None
 
 
 def peek(raw: bytes) -> Mapping[Any, Any]:
-    """Return the map of a header without any check, an empty one where it is none."""
+    """Return the map of a header without any check; an empty one if the header is not a map."""
     try:
         return _unpack(raw)
     except BadRequest:
@@ -118,7 +116,7 @@ def peek(raw: bytes) -> Mapping[Any, Any]:
 
 
 def peekId(fields: Mapping[Any, Any]) -> str | None:
-    """Return the id under ``reqrep``, if there is a readable one."""
+    """Return the id under ``reqrep`` if it is a text."""
     reqrep = fields.get("reqrep")
     id = reqrep.get("id") if isinstance(reqrep, dict) else None
     return id if isinstance(id, str) else None
@@ -133,7 +131,7 @@ def peekPath(fields: Mapping[Any, Any]) -> str:
 
 
 def reportsError(fields: Mapping[Any, Any]) -> bool:
-    """Tell whether a header carries a status of 400 or more."""
+    """Return whether a header carries a status of 400 or more."""
     status = fields.get("status")
     return isinstance(status, int) and not isinstance(status, bool) and status >= FIRST_ERROR
 
@@ -141,9 +139,9 @@ def reportsError(fields: Mapping[Any, Any]) -> bool:
 def readHeader(kind: MessageType, raw: bytes) -> Header:
     """Return a message's header, checked by the rules of its type.
 
-    :param raw: the bytes between HeaderLength and PayloadLength; none stand for an empty map.
-    :raises BadRequest: no MessagePack map, or a key twice; a field is forbidden, missing or of a wrong type (400).
-    :raises InvalidRouting: ``routing`` is there but wrong in any way (602).
+    :param raw: the bytes between HeaderLength and PayloadLength; none mean an empty map.
+    :raises BadRequest: no MessagePack map, or a duplicate key; a field is forbidden, missing or of a wrong type (400).
+    :raises InvalidRouting: ``routing`` is malformed (602).
     :raises AuthenticationFailed: ``auth`` is malformed or of an unknown kind (604).
     """
     fields = _unpack(raw)
@@ -172,7 +170,7 @@ def _unpack(raw: bytes) -> Mapping[Any, Any]:
     try:
         try:
             fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_distinct)
-        except TypeError:  # a map or an array is a key: no document names one, so it can be left out
+        except TypeError:  # a key is a map or an array, which no document names: omit it
             fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_hashable)
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise BadRequest("the header is not MessagePack") from None
@@ -182,7 +180,7 @@ def _unpack(raw: bytes) -> Mapping[Any, Any]:
 
 
 def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return a map, none of whose keys stands there twice: whoever it is sent on to might take the other one."""
+    """Return a map without duplicate keys: another reader might use the other value."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a key stands there twice")
@@ -234,18 +232,18 @@ def _auth(fields: Mapping[Any, Any]) -> None:
             raise AuthenticationFailed(f"credentials of type {kind!r} must have the string {name!r}")
 
 
-def _from(fields: Mapping[Any, Any]) -> From:
+def _from(fields: Mapping[Any, Any]) -> StartPosition:
     value = fields["from"]
     if isinstance(value, str) and value in ("first", "last"):
-        return From(value)
+        return StartPosition(value)
     if isinstance(value, int) and _isNumber(value, _U64):
-        return From("offset", value)
+        return StartPosition("offset", value)
     if isinstance(value, dict) and value.keys() == {"time"} and _isNumber(value["time"], _U64):
-        return From("time", value["time"])
+        return StartPosition("time", value["time"])
     raise BadRequest('\'from\' must be "first", "last", an offset or a map {time: milliseconds}')
 
 
-def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[Entry, ...]:
+def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[RoutingEntry, ...]:
     routing = fields["routing"]
     if not isinstance(routing, list) or not routing:
         raise InvalidRouting("'routing' must be an array of at least one entry")
@@ -256,7 +254,7 @@ def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[Entry, ...]:
     return tuple(_entry(kind, entry) for entry in routing)
 
 
-def _entry(kind: MessageType, entry: Any) -> Entry:
+def _entry(kind: MessageType, entry: Any) -> RoutingEntry:
     if not isinstance(entry, dict):
         raise InvalidRouting("a routing entry must be a map")
     target = entry.get("client_id")
@@ -267,7 +265,7 @@ def _entry(kind: MessageType, entry: Any) -> Entry:
         raise InvalidRouting("'path' of a routing entry must be a string")
     if path is None and kind in _PATHS:
         raise InvalidRouting(f"a routing entry of a {kind.name} must have a 'path'")
-    return Entry(target, path)
+    return RoutingEntry(target, path)
 
 
 def _isNumber(value: Any, most: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config import option_values
-from fleximq.config.argument_parser import Words
+from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import SettingError
 from fleximq.pipeline.command.job import addSource, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
@@ -16,9 +16,9 @@ from fleximq.pipeline.main import _addCommon, choose
 class SettingsCase(SynchronousTestCase):
     """A job with an option of each kind."""
 
-    def parser(self) -> Words:
+    def parser(self) -> CommandParser:
         """Return the job's parser."""
-        parser = Words(prog="job")
+        parser = CommandParser(prog="job")
         addSource(parser)
         option(parser, "--most", read=option_values.size, default=7)
         option(parser, "--table", read=option_values.text, action="append")
@@ -157,7 +157,7 @@ class SourceTests(SettingsCase):
     def test_refused(self) -> None:
         """Nothing to read, and what excludes each other."""
         for words, sentence in (
-            ([], "--journal FOLDER or --url URL is needed: it says what is to be read"),
+            ([], "--journal FOLDER or --url URL is needed: the source to read"),
             (["--journal", "a", "--url", "tcp://b:1"], "--journal and --url exclude each other"),
             (["--journal", "a", "--topics", "b", "--subscribe", "c"], "--subscribe and --topics exclude each other"),
         ):
