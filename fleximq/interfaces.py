@@ -1,11 +1,15 @@
 """The interfaces through which the rooms call each other, limited to the methods that are really called."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zope.interface import Attribute, Interface
 
 from fleximq.values.message import Message
+
+if TYPE_CHECKING:  # a plug-in file loads this module, and should load no more than it needs
+    from fleximq.values.records import BacklogSize, StoredBatch, TopicBounds
+    from fleximq.values.state_records import StateRecord
 
 
 class ISource(Interface):
@@ -162,101 +166,127 @@ class IAdmission(Interface):
         """
 
 
-class IJournal(Interface):
-    """Stores durable publications: on disk, or a volatile replacement in memory.
+class IJournalAppend(Interface):
+    """The part of a journal that stores runs and state records.
 
-    All methods are called on the reactor's thread, and call back on it. Offsets count messages from 1.
+    All methods of a journal are called on the reactor's thread, and call back on it.
     """
 
-    onDisk = Attribute("""Whether records outlive the process.""")
-    id = Attribute("""The journal's unique id, hexadecimal; "" in memory.""")
-    appended = Attribute("""The number of the last appended run; numbers begin at 1.""")
-    decided = Attribute("""The number of the last run that was committed or refused, as were all before it.""")
-    overloaded = Attribute("""Whether so much waits for the disk that those who publish should not be read.""")
-    end = Attribute("""The offset after the last committed message.""")
+    appended = Attribute("""The number of the last appended run; they count from 1.""")
+    decided = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
+    overloaded = Attribute("""Whether so many bytes wait for the disk that publishers should not be read.""")
 
     def append(envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
-        """Store a run, and return its number.
+        """Append a run, and return its number.
 
-        ``committed(offset, None)`` is called when it is committed, with the offset of its first message (0 in memory),
-        or ``committed(0, reason)`` when it is refused, perhaps before this returns. Runs are committed in the order in
-        which they were appended.
+        ``committed(offset, None)`` is called after the commit, with the offset of its first message (0 in memory), or
+        ``committed(0, reason)`` after a failure, perhaps before this returns. Runs are committed in order.
 
-        :raises NotKept: the journal accepts no records now; then ``committed`` is not called.
+        :param envelope: the :class:`fleximq.broker.envelope.Envelope` of the run.
+        :param body: the run in the form of the envelope's source.
+        :raises NotKept: the journal accepts nothing at present; then ``committed`` is not called.
         """
 
     def whenCommitted(call: Callable[[], None], number: int | None = None) -> None:
-        """Call when the run of this number, or all so far, and all earlier state records are committed or refused.
+        """Call when this run, or all so far, with all earlier state records, is committed or refused.
 
-        Immediately if none is pending. Calls are made in order with those of ``committed``.
+        At once if none is pending. Calls are in order with those of ``committed``.
         """
 
     def whenRelieved(call: Callable[[], None]) -> None:
-        """Call once ``overloaded`` is False; immediately if it is."""
+        """Call when ``overloaded`` is False, perhaps at once."""
 
-    def appendState(event: Any) -> None:
-        """Append one of the records of :mod:`fleximq.values.state_records`, after all earlier runs; without a
-        callback.
-        """
+    def appendState(event: "StateRecord") -> None:
+        """Append a state record after the runs so far, without a report of its commit."""
+
+
+class IJournalRead(Interface):
+    """The part of a journal that reads committed records. Offsets count messages from 1."""
+
+    end = Attribute("""The offset after the last committed message.""")
 
     def fetch(offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        """Read messages back, in order, until they have about ``most`` bytes, at least one.
+        """Read messages with these offsets, in order, up to about ``most`` bytes, at least one.
 
-        Lost messages are left out: an empty list means that all of these offsets are lost.
+        Lost messages are omitted: an empty list means that all of them are lost.
         """
 
     def read(
-        offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
+        offset: int,
+        wanted: Callable[[str], bool],
+        most: int,
+        found: Callable[["Sequence[StoredBatch]", int], None],
     ) -> None:
-        """Read committed records from an offset on, of the topics for which ``wanted`` is true, about ``most`` bytes.
+        """Read committed records from an offset on, about ``most`` bytes, of the topics that ``wanted`` selects.
 
-        ``found`` is given :class:`fleximq.values.records.StoredBatch` objects and the offset to continue from: ``end``
-        after the last one, the same offset again if the journal could not be read.
+        ``found`` receives them and the offset for the next call: ``end`` after the last one, the same offset again if
+        the journal could not be read.
         """
 
-    def bounds() -> Mapping[str, Any]:
-        """Return the :class:`fleximq.values.records.TopicBounds` of each topic that has messages."""
+    def bounds() -> "Mapping[str, TopicBounds]":
+        """Return the bounds of each topic that has messages."""
 
-    def backlogFrom(offset: int) -> Any:
-        """Return about how much is stored from an offset on, as :class:`fleximq.values.records.BacklogSize`."""
+    def backlogFrom(offset: int) -> "BacklogSize":
+        """Return the approximate number of records and bytes from an offset on."""
 
     def offsetAt(time: int, found: Callable[[int], None]) -> None:
-        """Find the first offset appended at this time (microseconds since 1970) or later, else ``end``."""
+        """Find the first offset that was appended at this time (microseconds since 1970) or later, else ``end``."""
 
     def advance(
         start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
     ) -> None:
-        """Find how far so many records and so many bytes reach from an offset on, at least one record; None: all.
+        """Find the offset after at most so many records and bytes from ``start``, at least one record; None: unlimited.
 
-        Gives the offset after the last of them, their number and their bytes; the same offset again if the journal
-        could not be read. The result may be smaller than requested, but is at least one record before ``end``.
+        ``found`` receives the offset, the number of records and the number of bytes; the same offset again if the
+        journal could not be read. The result may be smaller than requested, but has a record if there is one before
+        ``end``.
         """
 
     def readBytes(position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        """Read complete frames: gives the position of the first, their bytes, and the position of the journal's end.
+        """Read complete frames: ``found`` receives the position of the first, their bytes, and the journal's end.
 
-        The bytes may be a view of a larger buffer, which saves a copy.
+        The bytes may be a view of a larger buffer, without a copy.
         """
 
-    def stage(query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]) -> None:
-        """Store messages that stay invisible until they are committed; gives a token, or None and the reason."""
+
+class IJournalStage(Interface):
+    """The part of a journal that stores records invisibly until a transaction publishes them."""
+
+    def stage(
+        query: str,
+        batch: int,
+        part: str,
+        run: Sequence[tuple[Any, Any, int]],
+        found: Callable[[str | None, str | None], None],
+    ) -> None:
+        """Stage runs (envelope, body and count); ``found`` receives a token, or None and the reason."""
 
     def commitStaged(
         query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
     ) -> None:
-        """Publish the messages staged under these tokens, once for each query and batch; gives the first offset."""
+        """Publish the staged records of these tokens once per query and batch; returns the first offset.
+
+        :raises NotKept: the journal accepts nothing at present.
+        """
 
     def abortStaged(query: str, batch: int) -> None:
-        """Discard the messages staged for a batch."""
+        """Discard the staged records of a batch."""
 
     def stagedTopics(query: str, batch: int) -> set[str]:
-        """Return the topics of the messages staged for a batch."""
+        """Return the topics of a batch's staged records."""
+
+
+class IJournal(IJournalAppend, IJournalRead, IJournalStage):
+    """Stores durable publications: on disk, or volatile in memory."""
+
+    onDisk = Attribute("""Whether its records survive the process.""")
+    id = Attribute("""The journal's unique id, hexadecimal; "" in memory.""")
 
     def reopen(found: Callable[[str | None], None]) -> None:
-        """Try to accept records again after a fault; gives None, or why that failed."""
+        """Try to accept runs again after a fault; ``found`` receives None, or the reason of a failure."""
 
     def health() -> Mapping[str, Any]:
-        """Return ``state`` ("ok" or "read-only"), ``reason``, and the losses and cuts found when it was opened."""
+        """Return ``state`` ("ok" or "read-only"), ``reason``, and the losses found at opening."""
 
 
 class IDialect(Interface):

@@ -225,8 +225,10 @@ class Api:
         gone, reason = await done
         return jsonReply({"purged": gone, "reason": reason})
 
-    async def returnDeadLetters(self, visit: Visit) -> HttpReply:
-        """Publish at most ``limit`` dead letters of a ``topic`` to it once more, and take them off the dead ones."""
+    async def returnDeadLetters(self, visit: PageRequest) -> HttpReply:
+        """Publish at most ``limit`` dead letters of a ``topic`` to that topic again, and remove them from the dead
+        letters.
+        """
         name = text(visit.arguments, "topic", TOPIC_BYTES + len(DEAD)).removeprefix(DEAD)
         most = number(visit.arguments, "limit", LETTERS)
         if not visit.sees(name) and not visit.sees(DEAD + name):
