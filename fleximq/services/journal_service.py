@@ -168,8 +168,8 @@ class JournalService(MultiService):
 def restore(broker: Broker, journal: "DiskJournal", state: "RecoveredJournal") -> None:
     """Restore a broker's queues and their messages, and the next free client id."""
     journal.keeper = broker.checkpointer
-    broker.checkpointer.restore(found)
-    broker.clients.continueFrom(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
+    broker.checkpointer.restore(state)
+    broker.clients.continueFrom(state.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:
