@@ -1,4 +1,4 @@
-"""Makes the parts of a broker and connects them; what connects two parts by a callback is visible here only."""
+"""Makes the parts of a broker and connects them by constructor arguments and callbacks."""
 
 import time
 from collections.abc import Callable, Sequence
