@@ -13,11 +13,11 @@ from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
 #: What the broker gives to the programs that it starts.
-VARIABLE = "FLEXIMQ_CLIENT_ID"
+CLIENT_ID_VARIABLE = "FLEXIMQ_CLIENT_ID"
 _taken = False
 
 
-def ownPipes() -> tuple[int, int]:
+def takeStandardStreams() -> tuple[int, int]:
     """Return descriptors to read from and to write to, which belong to the caller.
 
     From then on the program's own standard input is empty, and what it prints goes to standard error, so that it cannot
@@ -26,8 +26,8 @@ def ownPipes() -> tuple[int, int]:
     :raises SettingError: no broker has started this program, or somebody else has them already.
     """
     global _taken
-    if VARIABLE not in os.environ:
-        raise SettingError(f"stdio:// is for programs that a broker has started, but {VARIABLE} is not set")
+    if CLIENT_ID_VARIABLE not in os.environ:
+        raise SettingError(f"stdio:// is for programs that a broker has started, but {CLIENT_ID_VARIABLE} is not set")
     if _taken:
         raise SettingError("standard input and output are in use already: there is one connection over them")
     _taken = True
@@ -78,9 +78,9 @@ class PipeSocket:
 #: Where relative ``ipc://`` paths begin (FlexiMQ document 6.3.1).
 IPC_FOLDER = "/tmp"
 #: A network that died without a word is noticed by the system, after so many seconds of silence ..
-_SILENCE = 60
+_IDLE_SECONDS = 60
 #: .. and so many questions, at such a distance in seconds, that nobody answers.
-_QUESTIONS, _DISTANCE = 4, 15
+_PROBES, _PROBE_INTERVAL = 4, 15
 #: Who does not trust a client's certificate, or gets none, ends the connection with one of these (RFC 8446, 6.2).
 _ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERTIFICATE", "ALERT_UNKNOWN_CA",
            "ALERT_ACCESS_DENIED")  # fmt: skip
@@ -111,7 +111,7 @@ def dial(
     if tls is not None and not url.isSecure:
         raise SettingError(f"the URL is {url}, but only tls:// and wss:// are spoken inside TLS")
     if url.scheme == "stdio":
-        return PipeSocket(*ownPipes())
+        return PipeSocket(*takeStandardStreams())
     try:
         if url.scheme == "ipc":
             return _local(url.socketPath(ipcFolder), timeout)
@@ -119,7 +119,7 @@ def dial(
         plain = _remote(host, url.port, timeout)
         return plain if not url.isSecure else _secured(plain, host, tls)
     except (OSError, ValueError) as error:  # a name that cannot be one is a ValueError, e.g. in IDNA
-        raise lostBy(error, f"cannot connect to {url}") from error
+        raise asConnectionLost(error, f"cannot connect to {url}") from error
 
 
 def _local(path: str, timeout: float | None) -> socket.socket:
@@ -135,15 +135,15 @@ def _local(path: str, timeout: float | None) -> socket.socket:
 
 def _remote(host: str, port: int, timeout: float | None) -> socket.socket:
     remote = socket.create_connection((host, port), timeout)
-    keepWatch(remote)
+    enableKeepAlive(remote)
     return remote
 
 
-def keepWatch(remote: socket.socket) -> None:
+def enableKeepAlive(remote: socket.socket) -> None:
     """Let a socket send at once, and find out about networks that died without a word."""
     remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", _SILENCE), ("TCP_KEEPINTVL", _DISTANCE), ("TCP_KEEPCNT", _QUESTIONS)):
+    for name, value in (("TCP_KEEPIDLE", _IDLE_SECONDS), ("TCP_KEEPINTVL", _PROBE_INTERVAL), ("TCP_KEEPCNT", _PROBES)):
         option = getattr(socket, name, None)
         if option is not None:
             remote.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -157,17 +157,17 @@ def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> soc
         raise
 
 
-def lostBy(error: BaseException, what: str) -> ConnectionLost:
+def asConnectionLost(error: BaseException, what: str) -> ConnectionLost:
     """Return the error that says what a socket's failure means, and why it failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Untrusted(f"{what}: its certificate is not to be trusted ({error.verify_message})")
     if isinstance(error, ssl.SSLError) and any(word in (error.reason or "") for word in _ALERTS):
         said = str(error.reason).lower().replace("_", " ")
         return Untrusted(f"{what}: it does not trust this client's certificate, or wants one ({said})")
-    return ConnectionLost(f"{what}: {_why(error)}")
+    return ConnectionLost(f"{what}: {_reason(error)}")
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLEOFError) or (isinstance(error, ssl.SSLError) and error.reason in _NO_TLS):
         return "the other side speaks no TLS there, or broke it off"
     if isinstance(error, ConnectionRefusedError) and error.errno:  # asyncio has words of its own for it

@@ -15,7 +15,7 @@ from typing import Any
 from fleximq.cli.client_commands.broker_command import out, say, talking
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
 from fleximq.cli.client_commands.payload_text import addReading, readerOf, shown
-from fleximq.client.blocking.shared_connection import SIGNALS
+from fleximq.client.blocking.shared_connection import SIGNAL_SECONDS
 from fleximq.client.errors import Answered
 from fleximq.client.events import Request
 from fleximq.errors import SettingError
@@ -95,7 +95,7 @@ def _run(arguments: Namespace, address: Address) -> int:
     with address.connect() as client:
         client.serve(arguments.path, served)
         say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {client.id} {arguments.path}")
-        while not served.over.wait(SIGNALS):
+        while not served.over.wait(SIGNAL_SECONDS):
             pass
     return 0
 

@@ -51,7 +51,7 @@ class _Round(NamedTuple):
     subscription: int
     first: int
     polls: int
-    came: list[BlipDelivery]
+    deliveries: list[BlipDelivery]
     pending: Pending[list[BlipDelivery]]
 
 
@@ -66,7 +66,7 @@ class BlipConversation:
         self._nacked = nacked
         self._scanner = BlipScanner(1024 * MEBIBYTE)
         self._next = _QUESTIONS
-        self._asked: dict[int, Pending[int]] = {}
+        self._questions: dict[int, Pending[int]] = {}
         self._pings: dict[int, Pending[None]] = {}
         self._rounds: deque[_Round] = deque()
 
@@ -85,7 +85,7 @@ class BlipConversation:
     def _question(self, kind: FrameType, payload: bytes) -> tuple[bytes, Pending[int]]:
         pending: Pending[int] = Pending()
         self._next += 1
-        self._asked[self._next] = pending
+        self._questions[self._next] = pending
         return encodeFrame(kind, self._next, payload), pending
 
     def ping(self) -> tuple[bytes, Pending[None]]:
@@ -136,18 +136,18 @@ class BlipConversation:
                 raise BadFraming(f"a broker does not say {kind.name}")
 
     def _answered(self, correlation: int) -> Pending[int]:
-        pending = self._asked.pop(correlation, None)
+        pending = self._questions.pop(correlation, None)
         if pending is None:
             raise BadFraming(f"an ACK with the correlation id {correlation} answers nothing")
         return pending
 
     def _delivered(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         if not self._rounds:
-            raise BadFraming("a delivery came that was not polled for")
+            raise BadFraming("a delivery deliveries that was not polled for")
         topic, qos = decodePublish(head)
-        subscription, _, _, came, _ = self._rounds[0]
+        subscription, _, _, deliveries, _ = self._rounds[0]
         for tag, message in zip(correlations, messages, strict=True):
-            came.append(BlipDelivery(topic, message, qos, tag if qos else 0, subscription))
+            deliveries.append(BlipDelivery(topic, message, qos, tag if qos else 0, subscription))
 
     def _ponged(self, correlation: int) -> None:
         pending = self._pings.pop(correlation, None)
@@ -155,15 +155,15 @@ class BlipConversation:
             pending.succeed(None)
         elif self._rounds and correlation == self._rounds[0].first + self._rounds[0].polls:
             round = self._rounds.popleft()
-            round.pending.succeed(round.came)
+            round.pending.succeed(round.deliveries)
         else:
             raise BadFraming(f"a PONG with the correlation id {correlation} answers nothing")
 
     def _refused(self, correlation: int, nack: Nack) -> None:
         if correlation >= _PUBLICATIONS:
             self._nacked(correlation - _PUBLICATIONS, None, nack)
-        elif correlation in self._asked:
-            self._asked.pop(correlation).fail(Answered(nack.code, nack.message))
+        elif correlation in self._questions:
+            self._questions.pop(correlation).fail(Answered(nack.code, nack.message))
         elif self._rounds and correlation >= self._rounds[0].first:
             self._rounds[0].pending.fail(SubscribeFailed(nack.code, nack.message))
         else:
@@ -171,8 +171,8 @@ class BlipConversation:
 
     def lost(self, lost: ConnectionLost) -> None:
         """Fail whatever was asked and not answered."""
-        for each in (*self._asked.values(), *self._pings.values(), *(round.pending for round in self._rounds)):
+        for each in (*self._questions.values(), *self._pings.values(), *(round.pending for round in self._rounds)):
             each.fail(lost)  # type: ignore[attr-defined]
-        self._asked.clear()
+        self._questions.clear()
         self._pings.clear()
         self._rounds.clear()

@@ -10,7 +10,7 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
 from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, Nacked, SubscribeFailed
 from fleximq.client.loops.interfaces import Loop
-from fleximq.client.protocol.refusals import KEPT
+from fleximq.client.protocol.refusals import MAX_REFUSALS
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
@@ -22,10 +22,10 @@ from fleximq.wire.blipmq_payload import Nack, encodePublish
 _log = logging.getLogger("fleximq.client.blipmq.awaited")
 #: How many deliveries are fetched ahead.
 PREFETCH = 64
-#: Publications go out in portions of so many bytes.
-_PORTION = MEBIBYTE
+#: Publications go out in chunksOf of so many bytes.
+_CHUNK_BYTES = MEBIBYTE
 #: Topics of the last publications are remembered as far as so many changes of topic.
-_CHANGES = 10_000
+_MAX_TOPICS = 10_000
 _UNKNOWN = 404
 
 
@@ -37,15 +37,15 @@ class LoopBlipClient(ReconnectingLink):
         self._key = key
         self._conversation = BlipConversation(self._nacked)
         self._number = 1
-        self._topics: deque[tuple[int, str]] = deque(maxlen=_CHANGES)
+        self._topics: deque[tuple[int, str]] = deque(maxlen=_MAX_TOPICS)
         self._refused: list[Nacked] = []
         self._refusals = 0
         self._isUnflushed = self._isUnacknowledged = False
-        self._uncertain: ConnectionLost | None = None
-        self._kept: list[bytes] = []
-        self._keptBytes = 0
-        self._owed: list[tuple[int, int]] = []
-        self._forgiven: set[int] = set()
+        self._loss: ConnectionLost | None = None
+        self._buffered: list[bytes] = []
+        self._bufferedBytes = 0
+        self._unsentAcks: list[tuple[int, int]] = []
+        self._ignoredTags: set[int] = set()
         self._subscriptions: dict[int, LoopBlipSubscription] = {}
         self._replaced: set[int] = set()
 
@@ -65,7 +65,7 @@ class LoopBlipClient(ReconnectingLink):
     async def publish_many(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
         """Publish many messages at once, which is much quicker than one by one; return their numbers.
 
-        Errors as :meth:`publish`; if a portion is refused because the buffer is full, those before may be sent.
+        Errors as :meth:`publish`; if a chunk is refused because the buffer is full, those before may be sent.
         """
         if qos not in (0, 1):
             raise ValueError(f"qos is {qos}, but must be 0 or 1")
@@ -76,8 +76,8 @@ class LoopBlipClient(ReconnectingLink):
             raise ValueError(f"a message would make a frame of {longest} bytes, but there may be {BLIP_FRAME_BYTES}")
         numbers = range(self._number, self._number + len(messages))
         self._number += len(messages)
-        for first, portion in _portions(messages):
-            await self._post(topic, head, numbers[0] + first, portion)
+        for first, chunk in _chunks(messages):
+            await self._post(topic, head, numbers[0] + first, chunk)
         return numbers
 
     async def _post(self, topic: str, head: bytes, first: int, messages: Sequence[bytes]) -> None:
@@ -87,12 +87,12 @@ class LoopBlipClient(ReconnectingLink):
         data = self._conversation.publications(head, first, messages)
         if self.state is State.JOINED:
             self._isUnflushed = True
-            await self.connection.sendPatiently(data)
+            await self.connection.sendAndDrain(data)
             return
-        if self._keptBytes + len(data) > self.settings.buffer:
-            raise BufferFull(f"the broker is away, and {self._keptBytes} bytes are kept for it already")
-        self._kept.append(data)
-        self._keptBytes += len(data)
+        if self._bufferedBytes + len(data) > self.settings.buffer:
+            raise BufferFull(f"the broker is away, and {self._bufferedBytes} bytes are kept for it already")
+        self._buffered.append(data)
+        self._bufferedBytes += len(data)
 
     async def subscribe(
         self,
@@ -116,7 +116,7 @@ class LoopBlipClient(ReconnectingLink):
         return self._opened(LoopBlipSubscription(self, id, topic, qos, prefetch, idle))
 
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
-        await self.arrive(timeout)
+        await self.waitUntilJoined(timeout)
         data, pending = self._conversation.subscribe(topic, qos)
         self.connection.send(data)
         try:
@@ -157,9 +157,9 @@ class LoopBlipClient(ReconnectingLink):
         :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
-        self._checkCertain()
-        await self.arrive(timeout)
-        self._checkCertain()
+        self._checkLosses()
+        await self.waitUntilJoined(timeout)
+        self._checkLosses()
         wasUnacknowledged = self._isUnacknowledged
         last, self._isUnflushed, self._isUnacknowledged = self._number, False, False
         try:
@@ -175,7 +175,7 @@ class LoopBlipClient(ReconnectingLink):
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return how many seconds the broker takes to answer, everything sent before included."""
-        await self.arrive(timeout)
+        await self.waitUntilJoined(timeout)
         begun = time.perf_counter()
         await self._ping(timeout, "the answer to a PING")
         return time.perf_counter() - begun
@@ -189,7 +189,7 @@ class LoopBlipClient(ReconnectingLink):
         for each in self._subscriptions.values():
             each.close()
         try:
-            isOwing = self._isUnflushed or self._isUnacknowledged or self._kept or self._uncertain or self._refused
+            isOwing = self._isUnflushed or self._isUnacknowledged or self._buffered or self._loss or self._refused
             if self.state is not State.CLOSED and isOwing:
                 await self.flush(timeout)
         finally:
@@ -202,9 +202,9 @@ class LoopBlipClient(ReconnectingLink):
         self.connection.send(data)
         await self.loop.wait(pending, timeout, what)
 
-    def _checkCertain(self) -> None:
-        if self._uncertain is not None:
-            lost, self._uncertain = self._uncertain, None
+    def _checkLosses(self) -> None:
+        if self._loss is not None:
+            lost, self._loss = self._loss, None
             raise type(lost)(f"what was sent since the last flush may not have arrived: {lost}")
 
     def _checkRefused(self) -> None:
@@ -216,14 +216,14 @@ class LoopBlipClient(ReconnectingLink):
 
     def _nacked(self, number: int | None, tag: int | None, nack: Nack) -> None:
         if number is None and tag is None:
-            self.lose(ConnectionLost(f"the broker ended it: {nack.code} {nack.message}"))
+            self._lose(ConnectionLost(f"the broker ended it: {nack.code} {nack.message}"))
             return
-        if tag in self._forgiven and nack.code == _UNKNOWN:
+        if tag in self._ignoredTags and nack.code == _UNKNOWN:
             return
         error = Nacked(nack.code, nack.message, "" if number is None else self._topicOf(number))
         error.number, error.tag = number, tag
         self._refusals += 1
-        if len(self._refused) < KEPT:
+        if len(self._refused) < MAX_REFUSALS:
             self._refused.append(error)
 
     def _topicOf(self, number: int) -> str:
@@ -236,15 +236,15 @@ class LoopBlipClient(ReconnectingLink):
             self._isUnacknowledged = True
             self.connection.send(self._conversation.ack(subscription, tags))
         else:
-            self.owe(subscription, tags)
+            self.ackLater(subscription, tags)
 
-    def owe(self, subscription: int, tags: Iterable[int]) -> None:
+    def ackLater(self, subscription: int, tags: Iterable[int]) -> None:
         """Acknowledge these deliveries when there is a connection again."""
-        self._owed += [(subscription, tag) for tag in tags]
+        self._unsentAcks += [(subscription, tag) for tag in tags]
 
-    def forgive(self, tags: Iterable[int]) -> None:
+    def ignoreUnknown(self, tags: Iterable[int]) -> None:
         """It does not matter if the broker does not know these deliveries any more."""
-        self._forgiven.update(tags)
+        self._ignoredTags.update(tags)
 
     async def poll(self, subscription: int, count: int) -> list[BlipDelivery]:
         """Ask for so many deliveries, and return what there is.
@@ -255,7 +255,7 @@ class LoopBlipClient(ReconnectingLink):
         self.connection.send(data)
         return await self.loop.wait(pending, None, "")
 
-    async def renew(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
+    async def resubscribe(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
         """Make a subscription anew that the broker knows no more, and return its id."""
         id = await self._subscribed(topic, qos, self.settings.timeout)
         _log.warning("The broker does not know the subscription to %s any more: it is made anew", topic)
@@ -266,7 +266,7 @@ class LoopBlipClient(ReconnectingLink):
 
     # -- the connection ----------------------------------------------------------------------------
 
-    async def _greet(self) -> None:
+    async def _handshake(self) -> None:
         self._conversation = BlipConversation(self._nacked)
         data, hello, auth = self._conversation.hello(self._key)
         self.connection.send(data)
@@ -276,32 +276,32 @@ class LoopBlipClient(ReconnectingLink):
         except Answered as error:
             raise refusedJoin(error) from None
 
-    def _arrived(self) -> None:
-        owed, self._owed = self._owed, []
-        self._forgiven = {tag for _, tag in owed}
+    def _onJoined(self) -> None:
+        acks, self._unsentAcks = self._unsentAcks, []
+        self._ignoredTags = {tag for _, tag in acks}
         for subscription in self._subscriptions.values():
-            subscription.returned()
-        for id, tag in owed:
+            subscription.reconnected()
+        for id, tag in acks:
             if id not in self._replaced:
                 self.connection.send(self._conversation.ack(id, [tag]))
                 self._isUnacknowledged = True
-        if self._kept:
+        if self._buffered:
             self._isUnflushed = True
-            self.connection.send(b"".join(self._kept))
-            self._kept, self._keptBytes = [], 0
+            self.connection.send(b"".join(self._buffered))
+            self._buffered, self._bufferedBytes = [], 0
 
-    def _hear(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         self._conversation.received(data)
 
-    def _probe(self) -> None:
+    def _sendPing(self) -> None:
         self.connection.send(self._conversation.ping()[0])
 
-    def _forget(self, lost: ConnectionLost) -> None:
+    def _failPending(self, lost: ConnectionLost) -> None:
         if self._isUnflushed:
             self._isUnflushed = False
-            self._uncertain = lost
+            self._loss = lost
         for each in self._subscriptions.values():
-            each.interrupted()
+            each.connectionLost()
             if self.state is State.CLOSED:
                 each.ended(_asClientError(self._why))
         self._conversation.lost(lost)
@@ -323,63 +323,63 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         self.topic = topic
         self.qos = qos
         #: Acknowledged tags; no PONG has confirmed them yet.
-        self._unsure: deque[int] = deque()
+        self._unconfirmed: deque[int] = deque()
 
     def __repr__(self) -> str:
         name = "" if self.topic is None else f" to {self.topic}"
         return f"<BlipSubscription {self.id}{name}, {self.waiting} waiting>"
 
     async def _fetch(self, most: int) -> int:
-        sure = len(self._unsure)
+        sure = len(self._unconfirmed)
         try:
-            came = await self._client.poll(self.id, most)
-            if self.topic is not None and any(each.topic != self.topic for each in came):
+            deliveries = await self._client.poll(self.id, most)
+            if self.topic is not None and any(each.topic != self.topic for each in deliveries):
                 # The broker was started anew, and the id is somebody else's by now. To that one, this comes again.
                 raise SubscribeFailed(_UNKNOWN, "the subscription is another one", self.topic)
         except SubscribeFailed as error:
             if error.status != _UNKNOWN or self.topic is None or self.qos is None:
                 raise
-            self.id = await self._client.renew(self, self.topic, self.qos)
-            self._handed.clear()
-            self._unsure.clear()
+            self.id = await self._client.resubscribe(self, self.topic, self.qos)
+            self._delivered.clear()
+            self._unconfirmed.clear()
             return 0
         # What was not acknowledged in time comes again, though it is in our hands, or its ACK has crossed it.
-        known = {each.tag for each in (*self._box, *self._handed) if each.qos}.union(self._unsure)
-        self._box += [each for each in came if each.tag not in known]
-        for _ in range(min(sure, len(self._unsure))):
-            self._unsure.popleft()
-        return len(came)
+        known = {each.tag for each in (*self._fetched, *self._delivered) if each.qos}.union(self._unconfirmed)
+        self._fetched += [each for each in deliveries if each.tag not in known]
+        for _ in range(min(sure, len(self._unconfirmed))):
+            self._unconfirmed.popleft()
+        return len(deliveries)
 
     def _acknowledge(self, messages: Sequence[BlipDelivery]) -> None:
         tags = [each.tag for each in messages if each.qos]
         if tags:
-            self._unsure += tags
+            self._unconfirmed += tags
             self._client.acknowledge(self.id, tags)
 
-    def interrupted(self) -> None:
+    def connectionLost(self) -> None:
         """The connection was lost: what was fetched with QoS 1 goes back to the broker, and comes again.
 
         What was acknowledged is acknowledged once more.
         """
-        self._box = deque(each for each in self._box if not each.qos)
-        self._isDry = False
-        self._client.owe(self.id, self._unsure)
+        self._fetched = deque(each for each in self._fetched if not each.qos)
+        self._isEmpty = False
+        self._client.ackLater(self.id, self._unconfirmed)
 
-    def returned(self) -> None:
+    def reconnected(self) -> None:
         """There is a connection again: what is in hand may be acknowledged, or have gone to somebody else."""
-        self._client.forgive(each.tag for each in self._handed)
+        self._client.ignoreUnknown(each.tag for each in self._delivered)
 
     def close(self) -> None:
         """Fetch no more; what was fetched before can still be taken. The broker forgets it after a while."""
         super().close()
 
 
-def _portions(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Yield portions of about a MiB, each with the place of its first message."""
+def _chunks(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield chunksOf of about a MiB, each with the place of its first message."""
     first = size = 0
     for place, message in enumerate(messages):
         size += len(message) + COUNTED_BYTES
-        if size >= _PORTION:
+        if size >= _CHUNK_BYTES:
             yield first, messages[first : place + 1]
             first, size = place + 1, 0
     if first < len(messages):

@@ -13,14 +13,21 @@ from typing import Any, Self, TypeVar
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.events import Delivery, Notification, Request
-from fleximq.client.loops.connection import MUCH, Connection
+from fleximq.client.loops.connection import DRAIN_BYTES, Callbacks, Connection
 from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.payloads import packed
-from fleximq.client.protocol.client_state import ClientState, Maker, headerFields, isTransient, portions, publicationOf
+from fleximq.client.protocol.client_state import (
+    ClientState,
+    FrameMaker,
+    chunksOf,
+    headerFields,
+    isTransient,
+    publicationOf,
+)
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import BROKER, conversationOn
 from fleximq.client.protocol.inbox import Box
-from fleximq.client.protocol.loss_accounts import OfContext
+from fleximq.client.protocol.loss_accounts import ContextAccounts
 from fleximq.client.protocol.refusals import Refusals
 from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
 from fleximq.errors import BrokerError, SettingError
@@ -45,15 +52,15 @@ class LoopClient:
         self._loop = loop
         self._url = url
         self._settings = settings
-        holder = OfContext(loop.user)
-        self._connection = Connection(loop, self, self._framed)
+        holder = ContextAccounts(loop.currentTask)
+        self._connection = Connection(loop, Callbacks(self._connected, self._received, self._lose), self._framed)
         self._clientState = ClientState(
-            settings, self._connection.send, self._relieved, self._changed, self._requested, holder
+            settings, self._connection.send, self._relieved, self._stateChanged, self._requested, holder
         )
         self._functions: dict[str, Function] = {}
         self._paused = False
-        self._ticking: Cancellable | None = None
-        self._returning: Cancellable | None = None
+        self._keepAliveTimer: Cancellable | None = None
+        self._reconnecting: Cancellable | None = None
         self._tasks: set[Cancellable] = set()
 
     async def open(self) -> Self:
@@ -118,19 +125,19 @@ class LoopClient:
 
     async def publish_many(self, topic: str, values: Iterable[object]) -> None:
         """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`."""
-        for size, make in portions(topic, values, self._settings.codec.pack):
+        for size, make in chunksOf(topic, values, self._settings.codec.pack):
             await self._post(size, make)
 
     async def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
         """Send a notification, which has no answer, to one or more clients."""
         several = [targets] if isinstance(targets, int) else list(targets)
         payload = self._settings.codec.pack(value)
-        await self._post(len(payload), lambda said: said.notification(several, path, payload))
+        await self._post(len(payload), lambda conversation: conversation.notification(several, path, payload))
 
     async def broadcast(self, value: object = None) -> None:
         """Send a value to every other client."""
         payload = self._settings.codec.pack(value)
-        await self._post(len(payload), lambda said: said.broadcast(payload))
+        await self._post(len(payload), lambda conversation: conversation.broadcast(payload))
 
     async def flush(self, timeout: float | None = TIMEOUT) -> None:
         """Wait until the broker has processed everything sent so far and, on durable topics, written it to disk.
@@ -141,36 +148,36 @@ class LoopClient:
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         clientState, accounts = self._clientState, self._clientState.accounts
-        clientState.checkCertain()
-        await self._arrive(timeout)
-        clientState.checkCertain()
+        clientState.checkLosses()
+        await self._waitUntilJoined(timeout)
+        clientState.checkLosses()
         sent = accounts.sent
         try:
             refused = await self._barrier(timeout, "a flush")
         except ConnectionLost:
-            accounts.tell()
+            accounts.takeLoss()
             raise
         accounts.flushed = max(accounts.flushed, sent)
         refused.check()
 
-    async def _arrive(self, timeout: float | None) -> None:
-        pending = self._clientState.arrival()
+    async def _waitUntilJoined(self, timeout: float | None) -> None:
+        pending = self._clientState.whenJoined()
         try:
             await self._loop.wait(pending, timeout, "a connection")
         finally:
-            self._clientState.waitNoLonger(pending)
+            self._clientState.cancelWait(pending)
 
     def claim(self) -> None:
         """Attribute the next publication to the caller, even if it is sent in a copy of the caller's context."""
-        self._clientState.accounts.mine()
+        self._clientState.accounts.current()
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return the round-trip time in seconds, which includes processing everything sent before."""
-        await self._arrive(timeout)
+        await self._waitUntilJoined(timeout)
         begun = time.perf_counter()
         refused = await self._barrier(timeout, "the answer to a PING")
         took = time.perf_counter() - begun
-        self._clientState.keep(refused)
+        self._clientState.keepRefusals(refused)
         return took
 
     async def request(self, target: int, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
@@ -191,13 +198,13 @@ class LoopClient:
     async def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Any:
         clientState = self._clientState
         if clientState.state is not State.JOINED:
-            await self._arrive(timeout)
+            await self._waitUntilJoined(timeout)
         data, id, pending = clientState.request(target, path, payload)
         try:
             self._sendNow(data)
             reply = await self._loop.wait(pending, timeout, f"the answer to {path}")
         finally:
-            clientState.forget(id)
+            clientState.forgetRequest(id)
         return clientState.valueOf(path, reply)
 
     async def subscribe(
@@ -216,18 +223,18 @@ class LoopClient:
             another one and either has a start.
         """
         clientState, what = self._clientState, f"the subscription to {topic}"
-        await self._arrive(timeout)
+        await self._waitUntilJoined(timeout)
         # When this is passed, nothing that an earlier subscription brought is on its way any more.
-        clientState.keep(await self._barrier(timeout, what))
-        made = clientState.subscription(topic, from_)
+        clientState.keepRefusals(await self._barrier(timeout, what))
+        made = clientState.newSubscription(topic, from_)
         try:
             self._sendNow(made.data)
             await self._loop.wait(made.after, timeout, what)
         except BaseException:
-            clientState.giveUp(made)
+            clientState.abandonSubscription(made)
             self._unsubscribe(made.box)
             raise
-        clientState.subscribed(made)
+        clientState.confirmSubscription(made)
         return LoopSubscription(self, made.box)
 
     def notifications(self) -> "LoopSubscription[Notification]":
@@ -257,7 +264,7 @@ class LoopClient:
         """
         self._clientState.inbox.closeAll()
         try:
-            if self._clientState.accounts.isOwing:
+            if self._clientState.accounts.needsFlush:
                 await self.flush(timeout)
         finally:
             self._end(None)
@@ -268,16 +275,16 @@ class LoopClient:
 
     # -- sending -----------------------------------------------------------------------------------
 
-    async def _post(self, size: int, make: Maker) -> None:
+    async def _post(self, size: int, make: FrameMaker) -> None:
         """Send what waits for no answer, or keep it for later."""
         clientState = self._clientState
         if clientState.state is not State.JOINED:
-            clientState.keepForLater(size, make)
+            clientState.bufferUntilJoined(size, make)
             return
         connection = self._connection
         connection.send(make(clientState.conversation))
-        clientState.accounts.note(clientState.accounts.mine())
-        if connection.waiting >= MUCH:
+        clientState.accounts.countSent(clientState.accounts.current())
+        if connection.waiting >= DRAIN_BYTES:
             await connection.drain()
 
     def _sendNow(self, data: bytes) -> None:
@@ -287,11 +294,11 @@ class LoopClient:
 
     def _framed(self, data: bytes) -> bytes:
         """Return what is written of what was sent, behind what is due on the line itself."""
-        said = self._clientState.conversation
-        framed = said.framed(data) if data else data
-        if said.due:
-            framed = b"".join((*said.due, framed))
-            said.due.clear()
+        conversation = self._clientState.conversation
+        framed = conversation.framed(data) if data else data
+        if conversation.due:
+            framed = b"".join((*conversation.due, framed))
+            conversation.due.clear()
         return framed
 
     # -- waiting -----------------------------------------------------------------------------------
@@ -300,14 +307,14 @@ class LoopClient:
         """Wait until all that was sent is done, and return what was refused of it."""
         data, pending = self._clientState.barrier()
         self._sendNow(data)
-        return await self._passed(pending, timeout, what)
+        return await self._awaitBarrier(pending, timeout, what)
 
-    async def _passed(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
+    async def _awaitBarrier(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
         try:
             return await self._loop.wait(pending, timeout, what)
         except BaseException:
             # Nobody waits any more: what was refused then is told by the next flush.
-            self._clientState.leave(pending)
+            self._clientState.detachBarrier(pending)
             raise
 
     # -- the line ----------------------------------------------------------------------------------
@@ -324,38 +331,38 @@ class LoopClient:
         finally:
             if not joined.done or joined.error is not None:
                 self._connection.drop()
-        if self._ticking is None and settings.keep_alive is not None:
-            self._ticking = self._loop.later(settings.keep_alive, self._tick)
+        if self._keepAliveTimer is None and settings.keep_alive is not None:
+            self._keepAliveTimer = self._loop.later(settings.keep_alive, self._onKeepAlive)
 
-    def _tick(self) -> None:
+    def _onKeepAlive(self) -> None:
         assert self._settings.keep_alive is not None
-        self._ticking = self._loop.later(self._settings.keep_alive, self._tick)
+        self._keepAliveTimer = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
         if not self._clientState.tick(self._paused):
-            self.lose(ConnectionLost("the broker was silent for too long"))
+            self._lose(ConnectionLost("the broker was silent for too long"))
 
-    def made(self) -> None:
+    def _connected(self) -> None:
         """The line of the current conversation is there."""
         self._paused = False
-        self._connection.push()
+        self._connection.writePending()
 
-    def heard(self, data: bytes) -> None:
+    def _received(self, data: bytes) -> None:
         """Something was read from it."""
         clientState = self._clientState
         try:
-            clientState.take(data)
+            clientState.dataReceived(data)
         except BrokerError as error:
-            self.lose(ConnectionLost(f"what came is not FlexiMQ: {error}"))
+            self._lose(ConnectionLost(f"what came is not FlexiMQ: {error}"))
             return
         if clientState.conversation.due:
-            self._connection.push()
+            self._connection.writePending()
         if (
             not self._paused
             and clientState.inbox.full
             and not clientState.needsAnswers
-            and self._connection.line is not None
+            and self._connection.transport is not None
         ):
             self._paused = True
-            self._connection.line.pauseReading()
+            self._connection.transport.pauseReading()
 
     def _relieved(self) -> None:
         if self._paused:
@@ -363,10 +370,10 @@ class LoopClient:
 
     def _resume(self) -> None:
         self._paused = False
-        if self._connection.line is not None:
-            self._connection.line.resumeReading()
+        if self._connection.transport is not None:
+            self._connection.transport.resumeReading()
 
-    def lose(self, lost: ConnectionLost) -> None:
+    def _lose(self, lost: ConnectionLost) -> None:
         """Give a connection up, and make another one if that is wished."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
@@ -378,26 +385,26 @@ class LoopClient:
             return
         clientState.lose(lost)
         if wasJoined:
-            self._returning = self._loop.start(self._comeBack(lost))
+            self._reconnecting = self._loop.start(self._reconnect(lost))
 
-    async def _comeBack(self, lost: Exception) -> None:
+    async def _reconnect(self, lost: Exception) -> None:
         assert self._settings.reconnect is not None
         why = lost
         for pause in self._settings.reconnect.pauses():
-            await self._loop.rest(pause)
+            await self._loop.sleep(pause)
             if self._clientState.state is not State.AWAY:
                 return
             try:
                 await self._join()
                 return
             except (ConnectionLost, JoinRefused, SettingError) as error:
-                if self._returning is None:
+                if self._reconnecting is None:
                     return  # It was closed meanwhile, and some loops say so by an error.
                 why = error
                 if not isTransient(error):
                     break
             except Exception as error:
-                if self._returning is None:
+                if self._reconnecting is None:
                     return
                 _log.exception("Connecting again failed")
                 why = error
@@ -406,16 +413,16 @@ class LoopClient:
 
     def _end(self, why: Exception | None) -> None:
         """End for good."""
-        returning, self._returning = self._returning, None
-        for each in (self._ticking, returning if why is None else None, *self._tasks):
+        returning, self._reconnecting = self._reconnecting, None
+        for each in (self._keepAliveTimer, returning if why is None else None, *self._tasks):
             if each is not None:
                 with suppress(Exception):
                     each.cancel()
-        self._ticking = None
+        self._keepAliveTimer = None
         self._connection.end()
         self._clientState.end(why)
 
-    def _changed(self, state: State, why: Exception | None) -> None:
+    def _stateChanged(self, state: State, why: Exception | None) -> None:
         if self._settings.on_state is not None:
             try:
                 self._settings.on_state(state, why)
@@ -443,7 +450,7 @@ class LoopClient:
             self._tasks.update(running)
 
     async def _answer(self, request: Request) -> None:
-        said = self._clientState.conversation
+        conversation = self._clientState.conversation
         try:
             value = self._functions[request.path](request)
             if inspect.isawaitable(value):
@@ -454,7 +461,7 @@ class LoopClient:
         except Exception as error:
             _log.exception("The service of %s failed", request.path)
             data = self._clientState.failure(request, error)
-        if said is self._clientState.conversation and self._clientState.state is State.JOINED:
+        if conversation is self._clientState.conversation and self._clientState.state is State.JOINED:
             self._sendNow(data)
 
 
@@ -510,7 +517,7 @@ class LoopSubscription(MessageIterator[M]):
                 return None
             pending: Pending[None] = Pending()
             self._waiters.append(pending)
-            box.told = self._told
+            box.onNews = self._told
             try:
                 await self._client._loop.wait(pending, timeout, "a delivery")
             except TimeoutError:
@@ -521,7 +528,7 @@ class LoopSubscription(MessageIterator[M]):
         return self._take(box)  # type: ignore[no-any-return]
 
     def _told(self) -> None:
-        self._box.told = None
+        self._box.onNews = None
         waiters, self._waiters = self._waiters, []
         for each in waiters:
             each.succeed(None)

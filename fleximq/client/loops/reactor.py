@@ -26,9 +26,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
+from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
 from fleximq.client.settings import ClientSettings, Tls
-from fleximq.client.sockets import IPC_FOLDER, ownPipes
+from fleximq.client.sockets import IPC_FOLDER, takeStandardStreams
 from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
@@ -76,7 +76,7 @@ class ReactorLoop(Loop):
     async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
         stream = _Stream(listener, f"cannot connect to {url}")
         if url.scheme == "stdio":
-            StandardStreams(stream, *ownPipes(), reactor=self._reactor)
+            StandardStreams(stream, *takeStandardStreams(), reactor=self._reactor)
             return
         try:
             await self._endpoint(url, settings.timeout).connect(self._factory(url, settings, stream))
@@ -130,7 +130,7 @@ def _creator(host: str, tls: Any) -> Any:
 
 
 @implementer(IPushProducer)
-class _Stream(Protocol, Line):
+class _Stream(Protocol, Transport):
     """A connection on the reactor; it is told by its transport when to write no more."""
 
     def __init__(self, listener: Listener, what: str) -> None:
@@ -143,24 +143,24 @@ class _Stream(Protocol, Line):
             transport.setTcpNoDelay(True)
             transport.setTcpKeepAlive(True)
         IConsumer(transport).registerProducer(self, True)
-        self._listener.lineMade(self)
+        self._listener.transportConnected(self)
 
     def dataReceived(self, data: bytes) -> None:
-        self._listener.lineHeard(self, data)
+        self._listener.bytesReceived(self, data)
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
-        self._listener.lineLost(self, _lostBy(reason))
+        self._listener.transportLost(self, _lostBy(reason))
 
     # -- what the transport says -------------------------------------------------------------------
 
     def pauseProducing(self) -> None:
-        self._listener.lineFull(self)
+        self._listener.transportPaused(self)
 
     def resumeProducing(self) -> None:
-        self._listener.lineDrained(self)
+        self._listener.transportResumed(self)
 
     def stopProducing(self) -> None:
-        self._listener.lineDrained(self)
+        self._listener.transportResumed(self)
 
     # -- what the client says ----------------------------------------------------------------------
 

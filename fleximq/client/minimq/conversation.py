@@ -29,7 +29,7 @@ class MiniConversation:
 
     def __init__(self) -> None:
         self._scanner = LineScanner(1024 * MEBIBYTE)
-        self._asked: deque[tuple[Pending[Any], _Reading, _Refusing]] = deque()
+        self._pending: deque[tuple[Pending[Any], _Reading, _Refusing]] = deque()
 
     # -- what is said ------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ class MiniConversation:
 
     def _expect(self, read: _Reading, refused: _Refusing) -> Pending[Any]:
         pending: Pending[Any] = Pending()
-        self._asked.append((pending, read, refused))
+        self._pending.append((pending, read, refused))
         return pending
 
     # -- what is heard -----------------------------------------------------------------------------
@@ -78,9 +78,9 @@ class MiniConversation:
         :raises BrokerError: it is not MiniMQ, or answers nothing that was asked; nothing can be read after that.
         """
         for line in self._scanner.feed(data):
-            if not self._asked:
+            if not self._pending:
                 raise BadFraming("a line came that answers nothing")
-            pending, read, refused = self._asked.popleft()
+            pending, read, refused = self._pending.popleft()
             if line.startswith(_ERROR):
                 status, _, words = decodeText(line[len(_ERROR) :]).partition(":")
                 if not status.isdecimal():
@@ -95,7 +95,7 @@ class MiniConversation:
 
     def lost(self, lost: ConnectionLost) -> None:
         """Fail whatever was asked and not answered."""
-        asked, self._asked = self._asked, deque()
+        asked, self._pending = self._pending, deque()
         for pending, _, _ in asked:
             pending.fail(lost)
 

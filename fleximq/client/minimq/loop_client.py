@@ -21,9 +21,9 @@ from fleximq.wire.minimq_message import MiniMessage
 
 _log = logging.getLogger("fleximq.client.minimq.awaited")
 #: So many PRODUCEs are on their way at once.
-_TOGETHER = 1000
+_BATCH = 1000
 #: The pauses while a reply is waited for.
-_SOON = Backoff(first=0.001, most=0.1, factor=1.5, jitter=0.25)
+_REPLY_BACKOFF = Backoff(first=0.001, most=0.1, factor=1.5, jitter=0.25)
 
 Message = MiniMessage
 #: Answers a message with a text, or with what has one when it is awaited; None is an empty one.
@@ -37,13 +37,13 @@ class LoopMiniClient(ReconnectingLink):
         super().__init__(loop, url, settings)
         self._conversation = MiniConversation()
         self._isUnacknowledged = False
-        self._owed: list[str] = []
+        self._unsentAcks: list[str] = []
         self._consumers: list[LoopConsumer] = []
         self._served: set[str] = set()
         self._replyTo = f"reply.{uuid.uuid4().hex}"
         self._replies: dict[str, Pending[Message]] = {}
-        self._isCollecting = False
-        self._collectNow: Callable[[], None] | None = None
+        self._isReplyLoopRunning = False
+        self._wakeReplyLoop: Callable[[], None] | None = None
 
     # -- what a program says -----------------------------------------------------------------------
 
@@ -65,9 +65,9 @@ class LoopMiniClient(ReconnectingLink):
         :raises TimeoutError: there was no answer in so many seconds; likewise.
         """
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
-        await self.arrive(timeout)
+        await self.waitUntilJoined(timeout)
         data, pending = self._conversation.produce(message)
-        await self.connection.sendPatiently(data)
+        await self.connection.sendAndDrain(data)
         return await self.loop.wait(pending, timeout, "the answer to a PRODUCE")
 
     async def produce_many(self, topic: str, contents: Iterable[str], timeout: float | None = TIMEOUT) -> list[str]:
@@ -80,10 +80,10 @@ class LoopMiniClient(ReconnectingLink):
         ids: list[str] = []
         failed: list[ProduceFailed] = []
         left = iter(contents)
-        while several := list(islice(left, _TOGETHER)):
-            await self.arrive(timeout)
+        while several := list(islice(left, _BATCH)):
+            await self.waitUntilJoined(timeout)
             asked = [self._conversation.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]
-            await self.connection.sendPatiently(b"".join(data for data, _ in asked))
+            await self.connection.sendAndDrain(b"".join(data for data, _ in asked))
             for _, pending in asked:
                 try:
                     ids.append(await self.loop.wait(pending, timeout, "the answer to a PRODUCE"))
@@ -101,7 +101,7 @@ class LoopMiniClient(ReconnectingLink):
         :raises ConnectionLost: the connection was lost; a message that was on its way is there again after a while.
         :raises TimeoutError: there was no answer in so many seconds; likewise.
         """
-        await self.arrive(timeout)
+        await self.waitUntilJoined(timeout)
         data, pending = self._conversation.consume(topic)
         self.connection.send(data)
         return await self.loop.wait(pending, timeout, "the answer to a CONSUME")
@@ -143,7 +143,7 @@ class LoopMiniClient(ReconnectingLink):
         pending = self._replies[correlation] = Pending()
         try:
             await self.produce(topic, content, None, correlation, self._replyTo, timeout)
-            self._collect()
+            self._startReplyLoop()
             return (await self.loop.wait(pending, timeout, f"the answer to {topic}")).content
         finally:
             self._replies.pop(correlation, None)
@@ -165,7 +165,7 @@ class LoopMiniClient(ReconnectingLink):
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
-        await self.arrive(timeout)
+        await self.waitUntilJoined(timeout)
         begun = time.perf_counter()
         self._isUnacknowledged = False
         data, pending = self._conversation.ping()
@@ -183,7 +183,7 @@ class LoopMiniClient(ReconnectingLink):
         for each in self._consumers:
             each.close()
         try:
-            if self.state is not State.CLOSED and (self._isUnacknowledged or self._owed):
+            if self.state is not State.CLOSED and (self._isUnacknowledged or self._unsentAcks):
                 await self.ping(timeout)
         finally:
             self._end(None)
@@ -196,7 +196,7 @@ class LoopMiniClient(ReconnectingLink):
             self._isUnacknowledged = True
             self.connection.send(b"".join(map(self._conversation.ack, ids)))
         else:
-            self._owed += ids
+            self._unsentAcks += ids
 
     async def fetch(self, topic: str, most: int) -> list[Message]:
         """Ask for so many messages at once, and return what there is."""
@@ -208,7 +208,7 @@ class LoopMiniClient(ReconnectingLink):
 
     async def _serve(self, consumer: "LoopConsumer", function: Function) -> None:
         with suppress(ConnectionLost):
-            while (message := await self._toServe(consumer)) is not None:
+            while (message := await self._nextRequest(consumer)) is not None:
                 try:
                     content = function(message)
                     if inspect.isawaitable(content):
@@ -221,7 +221,7 @@ class LoopMiniClient(ReconnectingLink):
                     _log.exception("The service of %s failed", consumer.topic)
                     consumer.leave(message)
 
-    async def _toServe(self, consumer: "LoopConsumer") -> Message | None:
+    async def _nextRequest(self, consumer: "LoopConsumer") -> Message | None:
         try:
             return await consumer.next()
         except ConnectionLost:
@@ -230,15 +230,15 @@ class LoopMiniClient(ReconnectingLink):
             _log.exception("The service of %s ended", consumer.topic)
             return None
 
-    def _collect(self) -> None:
+    def _startReplyLoop(self) -> None:
         """See that replies are fetched while somebody waits for one."""
-        if self._collectNow is not None:
-            self._collectNow()
-        if not self._isCollecting:
-            self._isCollecting = True
-            self.loop.start(self._collecting())
+        if self._wakeReplyLoop is not None:
+            self._wakeReplyLoop()
+        if not self._isReplyLoopRunning:
+            self._isReplyLoopRunning = True
+            self.loop.start(self._replyLoop())
 
-    async def _collecting(self) -> None:
+    async def _replyLoop(self) -> None:
         pauses: Iterator[float] | None = None
         try:
             while self._replies:
@@ -249,8 +249,8 @@ class LoopMiniClient(ReconnectingLink):
                         self._failReplies(lost)
                     continue
                 if reply is None:
-                    pauses = pauses or _SOON.pauses()
-                    if await self._pauseCollecting(next(pauses)):
+                    pauses = pauses or _REPLY_BACKOFF.pauses()
+                    if await self._pauseReplyLoop(next(pauses)):
                         pauses = None
                     continue
                 pauses = None
@@ -261,9 +261,9 @@ class LoopMiniClient(ReconnectingLink):
         except ClientError as error:
             self._failReplies(error)
         finally:
-            self._isCollecting = False
+            self._isReplyLoopRunning = False
 
-    async def _pauseCollecting(self, seconds: float) -> bool:
+    async def _pauseReplyLoop(self, seconds: float) -> bool:
         """Wait; return whether a new request has ended the wait."""
         wait, fire = self.loop.slot()
         isNew = False
@@ -274,11 +274,11 @@ class LoopMiniClient(ReconnectingLink):
             fire()
 
         timer = self.loop.later(seconds, fire)
-        self._collectNow = now
+        self._wakeReplyLoop = now
         try:
             await wait
         finally:
-            self._collectNow = None
+            self._wakeReplyLoop = None
             timer.cancel()
         return isNew
 
@@ -289,24 +289,24 @@ class LoopMiniClient(ReconnectingLink):
 
     # -- the connection ----------------------------------------------------------------------------
 
-    async def _greet(self) -> None:
+    async def _handshake(self) -> None:
         self._conversation = MiniConversation()
         data, pending = self._conversation.ping()
         self.connection.send(data)
         await self.loop.wait(pending, self.settings.timeout, "")
 
-    def _arrived(self) -> None:
-        owed, self._owed = self._owed, []
-        if owed:
-            self.acknowledge(owed)
+    def _onJoined(self) -> None:
+        ids, self._unsentAcks = self._unsentAcks, []
+        if ids:
+            self.acknowledge(ids)
 
-    def _hear(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         self._conversation.received(data)
 
-    def _probe(self) -> None:
+    def _sendPing(self) -> None:
         self.connection.send(self._conversation.ping()[0])
 
-    def _forget(self, lost: ConnectionLost) -> None:
+    def _failPending(self, lost: ConnectionLost) -> None:
         if self.state is State.CLOSED:
             why = self._why
             for each in self._consumers:
@@ -327,9 +327,9 @@ class LoopConsumer(Pulled[Message]):
         return f"<Consumer of {self.topic}, {self.waiting} waiting>"
 
     async def _fetch(self, most: int) -> int:
-        came = await self._client.fetch(self.topic, most)
-        self._box += came
-        return len(came)
+        messages = await self._client.fetch(self.topic, most)
+        self._fetched += messages
+        return len(messages)
 
     def _acknowledge(self, messages: Sequence[Message]) -> None:
         self._client.acknowledge([each.id for each in messages])

@@ -9,31 +9,31 @@ T = TypeVar("T")
 class Pending(Generic[T]):
     """Something that will have a value or an error, once; what comes later is passed over.
 
-    ``told`` is called when it has, if it is set by then.
+    ``onDone`` is called when it has, if it is set by then.
     """
 
-    __slots__ = ("_value", "done", "error", "told")
+    __slots__ = ("_value", "done", "error", "onDone")
 
     def __init__(self) -> None:
         self.done = False
         self.error: Exception | None = None
-        self.told: Callable[[], None] | None = None
+        self.onDone: Callable[[], None] | None = None
         self._value: T | None = None
 
     def succeed(self, value: T) -> None:
         """Give it its value."""
-        self._settle(value, None)
+        self._resolve(value, None)
 
     def fail(self, error: Exception) -> None:
         """Give it its error."""
-        self._settle(None, error)
+        self._resolve(None, error)
 
-    def _settle(self, value: T | None, error: Exception | None) -> None:
+    def _resolve(self, value: T | None, error: Exception | None) -> None:
         if self.done:
             return
         self._value, self.error, self.done = value, error, True
-        if self.told is not None:
-            self.told()
+        if self.onDone is not None:
+            self.onDone()
 
     def result(self) -> T:
         """Return the value, or raise the error."""

@@ -16,17 +16,17 @@ from weakref import ReferenceType, ref
 from fleximq.client.errors import ConnectionLost
 
 #: When so many accounts were opened, it is looked how many of them are still there.
-_ROOM = 64
+_MIN_CLEAN_UP = 64
 
 
 class Loss:
-    """Publications were under way when a connection was lost; ``untold`` counts those who have to be told still."""
+    """Publications were under way when a connection was lost; ``unreported`` counts those who have to be told still."""
 
-    __slots__ = ("error", "untold")
+    __slots__ = ("error", "unreported")
 
-    def __init__(self, error: ConnectionLost, untold: int) -> None:
+    def __init__(self, error: ConnectionLost, unreported: int) -> None:
         self.error = error
-        self.untold = untold
+        self.unreported = unreported
 
 
 class Account:
@@ -37,14 +37,14 @@ class Account:
     :param owner: who that is, if that can be said; otherwise it is all that find the account where they look for it.
     """
 
-    __slots__ = ("__weakref__", "_accounts", "_owner", "loss", "number", "told", "waiting")
+    __slots__ = ("__weakref__", "_accounts", "_owner", "loss", "number", "reported", "waiting")
 
     def __init__(self, accounts: "Accounts", owner: object | None) -> None:
         self._accounts = accounts
         self._owner: ReferenceType[object] | None = None if owner is None else ref(owner)
         self.number = self.waiting = 0
         self.loss: Loss | None = None
-        self.told: Loss | None = None
+        self.reported: Loss | None = None
 
     @property
     def isOpen(self) -> bool:
@@ -56,14 +56,14 @@ class Account:
         """Tell whether it is one of these."""
         return self._accounts is accounts
 
-    def serves(self, owner: object | None) -> bool:
+    def isFor(self, owner: object | None) -> bool:
         """Tell whether it goes on for who publishes now; one without an owner does until all of it is settled."""
         return self.isOpen or not self.number if self._owner is None else self._owner() is owner
 
     def __del__(self) -> None:
         # Whoever published is gone. This may be called in the middle of anything, so it only leaves a note.
         if self.number > self._accounts.confirmed:
-            self._accounts.left.append(self.number)
+            self._accounts.orphaned.append(self.number)
 
 
 class Holder(Protocol):
@@ -79,7 +79,7 @@ class Holder(Protocol):
         """Return who runs now, if that can be said."""
 
 
-class OfThread(threading.local):
+class ThreadAccounts(threading.local):
     """Every thread has an account of its own, which ends with it."""
 
     _account: Account | None = None
@@ -97,7 +97,7 @@ class OfThread(threading.local):
         return None
 
 
-class OfContext:
+class ContextAccounts:
     """An account is found in the context of :mod:`contextvars` that it was opened in, and in those made from it.
 
     So a flush that is wrapped into a task of its own is told what who wrapped it has lost.
@@ -134,29 +134,29 @@ class Accounts:
 
     def __init__(self, holder: Holder) -> None:
         self.sent = self.confirmed = self.flushed = 0
-        self.left: deque[int] = deque()
+        self.orphaned: deque[int] = deque()
         self.isOver = False
         self._holder = holder
         self._opened: list[ReferenceType[Account]] = []
-        self._room = _ROOM
+        self._cleanUpAt = _MIN_CLEAN_UP
         self._waiting = 0
-        self._common: Loss | None = None
+        self._shared: Loss | None = None
 
     @property
-    def isOwing(self) -> bool:
+    def needsFlush(self) -> bool:
         """Whether a flush of who runs now has something to tell."""
         isUnflushed = self._waiting > 0 or self.sent > self.flushed
-        return isUnflushed or self._heardBy(self._holder.get(self)) is not None
+        return isUnflushed or self._lossOf(self._holder.get(self)) is not None
 
-    def mine(self) -> Account:
+    def current(self) -> Account:
         """Return the account of who publishes now."""
         owner = self._holder.owner()
         found = self._holder.get(self)
-        if found is not None and found.serves(owner):
+        if found is not None and found.isFor(owner):
             return found
         account = Account(self, owner)
         if found is not None and owner is None:
-            account.told = found.told
+            account.reported = found.reported
         self._holder.set(account)
         self._tidy()
         self._opened.append(ref(account))
@@ -164,23 +164,23 @@ class Accounts:
 
     def _tidy(self) -> None:
         """Forget accounts that are gone, before there are many of them, and keep the last of their numbers."""
-        if len(self._opened) >= self._room:
+        if len(self._opened) >= self._cleanUpAt:
             self._opened = [each for each in self._opened if each() is not None]
-            self._room = max(_ROOM, 2 * len(self._opened))
-        while len(self.left) > 1:
-            self.left.append(max(self.left.popleft(), self.left.popleft()))
+            self._cleanUpAt = max(_MIN_CLEAN_UP, 2 * len(self._opened))
+        while len(self.orphaned) > 1:
+            self.orphaned.append(max(self.orphaned.popleft(), self.orphaned.popleft()))
 
-    def begin(self, account: Account) -> None:
+    def beginSend(self, account: Account) -> None:
         """Something is going to be sent: if the connection is lost in the middle of it, that is lost, too."""
         account.waiting += 1
         self._waiting += 1
 
-    def drop(self, account: Account) -> None:
+    def dropSend(self, account: Account) -> None:
         """What was begun is not sent."""
         account.waiting -= 1
         self._waiting -= 1
 
-    def note(self, account: Account) -> None:
+    def countSent(self, account: Account) -> None:
         """Something was sent; a PING that is made from now on is behind it."""
         self.sent += 1
         account.number = self.sent
@@ -189,35 +189,35 @@ class Accounts:
         """A connection was lost, and with it whatever is not confirmed."""
         confirmed = self.confirmed
         alive = [account for each in self._opened if (account := each()) is not None]
-        losers = [each for each in alive if each.waiting or each.number > confirmed]
-        isLeft = any(number > confirmed for number in self.left)
-        self.left.clear()
+        affected = [each for each in alive if each.waiting or each.number > confirmed]
+        isLeft = any(number > confirmed for number in self.orphaned)
+        self.orphaned.clear()
         self.confirmed = self.flushed = self.sent
-        if losers or isLeft:
+        if affected or isLeft:
             # Those who are gone are never told themselves.
-            self._common = Loss(error, len(losers) + isLeft)
-            for each in losers:
-                each.loss = self._common
+            self._shared = Loss(error, len(affected) + isLeft)
+            for each in affected:
+                each.loss = self._shared
 
     def loseLate(self, account: Account, error: ConnectionLost) -> None:
         """Something was sent on a connection that was lost before it had a number."""
         if account.loss is None:
-            account.loss = self._common = Loss(error, 1)
+            account.loss = self._shared = Loss(error, 1)
 
-    def tell(self) -> ConnectionLost | None:
+    def takeLoss(self) -> ConnectionLost | None:
         """Return what who flushes now has to be told, if anything; it counts as told."""
         account = self._holder.get(self)
-        loss = self._heardBy(account)
+        loss = self._lossOf(account)
         if loss is None:
             return None
         if account is not None and account.loss is loss:
-            account.loss, account.told = None, loss
-            loss.untold -= 1
-        if loss is self._common and (account is None or account.told is not loss or not loss.untold):
-            self._common = None
+            account.loss, account.reported = None, loss
+            loss.unreported -= 1
+        if loss is self._shared and (account is None or account.reported is not loss or not loss.unreported):
+            self._shared = None
         return loss.error
 
-    def _heardBy(self, account: Account | None) -> Loss | None:
+    def _lossOf(self, account: Account | None) -> Loss | None:
         if account is None:
-            return self._common
-        return account.loss or (None if account.told is self._common else self._common)
+            return self._shared
+        return account.loss or (None if account.reported is self._shared else self._shared)

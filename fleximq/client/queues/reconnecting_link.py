@@ -12,7 +12,7 @@ from typing import Self
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
-from fleximq.client.loops.connection import Connection
+from fleximq.client.loops.connection import Callbacks, Connection
 from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.protocol.client_state import isTransient
 from fleximq.client.protocol.completion import Pending
@@ -38,7 +38,7 @@ def checkUrl(url: Url, settings: ClientSettings) -> None:
 
 _log = logging.getLogger("fleximq.client.queues.link")
 #: After so many signs of life that were asked for in vain, a connection is given up.
-_IN_VAIN = 3
+_MAX_UNANSWERED = 3
 
 
 class ReconnectingLink(ABC):
@@ -54,11 +54,11 @@ class ReconnectingLink(ABC):
         self._url = url
         self._state: State | None = None
         self._why: Exception | None = None
-        self.connection = Connection(loop, self)
-        self._arrivals: list[Pending[None]] = []
-        self._ticking: Cancellable | None = None
-        self._returning: Cancellable | None = None
-        self._inVain = 0
+        self.connection = Connection(loop, Callbacks(self._connected, self._received, self._lose))
+        self._joinWaiters: list[Pending[None]] = []
+        self._keepAliveTimer: Cancellable | None = None
+        self._reconnecting: Cancellable | None = None
+        self._unanswered = 0
 
     async def open(self) -> Self:
         """Connect, for the first time.
@@ -99,28 +99,28 @@ class ReconnectingLink(ABC):
         """See that what was sent is done, and end the connection; iterations end."""
 
     @abstractmethod
-    async def _greet(self) -> None:
+    async def _handshake(self) -> None:
         """Say on a new line what has to be said first, and wait for the answer."""
 
     @abstractmethod
-    def _hear(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         """Understand what was read; raise BrokerError if that cannot be done."""
 
     @abstractmethod
-    def _forget(self, lost: ConnectionLost) -> None:
+    def _failPending(self, lost: ConnectionLost) -> None:
         """Fail whatever waits for an answer on the line that was lost."""
 
     @abstractmethod
-    def _probe(self) -> None:
+    def _sendPing(self) -> None:
         """Ask for a sign of life."""
 
     @abstractmethod
-    def _arrived(self) -> None:
+    def _onJoined(self) -> None:
         """There is a connection: say what was kept for it."""
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    async def arrive(self, timeout: float | None) -> None:
+    async def waitUntilJoined(self, timeout: float | None) -> None:
         """Wait until there is a connection.
 
         :raises ConnectionLost: there will be none.
@@ -130,12 +130,12 @@ class ReconnectingLink(ABC):
             return
         self.checkOpen()
         pending: Pending[None] = Pending()
-        self._arrivals.append(pending)
+        self._joinWaiters.append(pending)
         try:
             await self.loop.wait(pending, timeout, "a connection")
         finally:
             with suppress(ValueError):
-                self._arrivals.remove(pending)
+                self._joinWaiters.remove(pending)
 
     def checkOpen(self) -> None:
         """Do nothing while there is a connection or may be one again.
@@ -143,9 +143,9 @@ class ReconnectingLink(ABC):
         :raises ConnectionLost: there will be none any more.
         """
         if self._state is State.CLOSED:
-            raise self._ending()
+            raise self._closedError()
 
-    def _ending(self) -> ConnectionLost:
+    def _closedError(self) -> ConnectionLost:
         if isinstance(self._why, ConnectionLost):
             return type(self._why)(str(self._why))
         return ConnectionLost("the client is closed" + (f": {self._why}" if self._why else ""))
@@ -156,10 +156,10 @@ class ReconnectingLink(ABC):
         isJoined = False
         try:
             await self.loop.dial(self._url, self.settings, self.connection.listen())
-            if self.connection.line is None:
+            if self.connection.transport is None:
                 raise ConnectionLost("the connection ended at once")
-            await self._greet()
-            isJoined = self.connection.line is not None and self._state is not State.CLOSED
+            await self._handshake()
+            isJoined = self.connection.transport is not None and self._state is not State.CLOSED
             if not isJoined:
                 raise ConnectionLost("the connection ended at once")
         except TimeoutError:
@@ -167,36 +167,36 @@ class ReconnectingLink(ABC):
         finally:
             if not isJoined:
                 self.connection.drop()
-        self._become(State.JOINED, None)
-        self._arrived()
-        self._settleArrivals(None)
-        if self._ticking is None and self.settings.keep_alive is not None:
-            self._ticking = self.loop.later(self.settings.keep_alive, self._tick)
+        self._enter(State.JOINED, None)
+        self._onJoined()
+        self._resolveJoinWaiters(None)
+        if self._keepAliveTimer is None and self.settings.keep_alive is not None:
+            self._keepAliveTimer = self.loop.later(self.settings.keep_alive, self._onKeepAlive)
 
-    def _tick(self) -> None:
+    def _onKeepAlive(self) -> None:
         assert self.settings.keep_alive is not None
-        self._ticking = self.loop.later(self.settings.keep_alive, self._tick)
+        self._keepAliveTimer = self.loop.later(self.settings.keep_alive, self._onKeepAlive)
         if self._state is not State.JOINED:
             return
-        if self._inVain >= _IN_VAIN:
-            self.lose(ConnectionLost("the broker was silent for too long"))
+        if self._unanswered >= _MAX_UNANSWERED:
+            self._lose(ConnectionLost("the broker was silent for too long"))
             return
-        self._inVain += 1
-        self._probe()
+        self._unanswered += 1
+        self._sendPing()
 
-    def made(self) -> None:
+    def _connected(self) -> None:
         """The line is there."""
-        self._inVain = 0
+        self._unanswered = 0
 
-    def heard(self, data: bytes) -> None:
+    def _received(self, data: bytes) -> None:
         """Something was read from it."""
-        self._inVain = 0
+        self._unanswered = 0
         try:
-            self._hear(data)
+            self._parse(data)
         except BrokerError as error:
-            self.lose(ConnectionLost(f"what came is not of this dialect: {error}"))
+            self._lose(ConnectionLost(f"what came is not of this dialect: {error}"))
 
-    def lose(self, lost: ConnectionLost) -> None:
+    def _lose(self, lost: ConnectionLost) -> None:
         """Give a connection up, and make another one if that is wished."""
         if self._state is State.CLOSED:
             return
@@ -206,15 +206,15 @@ class ReconnectingLink(ABC):
             self._end(lost)
             return
         if wasJoined:
-            self._become(State.AWAY, lost)
-        self._forget(lost)
+            self._enter(State.AWAY, lost)
+        self._failPending(lost)
         if wasJoined and self._state is State.AWAY:
-            self._returning = self.loop.start(self._comeBack(lost))
+            self._reconnecting = self.loop.start(self._reconnect(lost))
 
-    async def _comeBack(self, why: Exception) -> None:
+    async def _reconnect(self, why: Exception) -> None:
         assert self.settings.reconnect is not None
         for pause in self.settings.reconnect.pauses():
-            await self.loop.rest(pause)
+            await self.loop.sleep(pause)
             if self._state is not State.AWAY:
                 return
             try:
@@ -230,26 +230,26 @@ class ReconnectingLink(ABC):
         """End for good."""
         if self._state is State.CLOSED:
             return
-        for each in (self._ticking, self._returning if why is None else None):
+        for each in (self._keepAliveTimer, self._reconnecting if why is None else None):
             if each is not None:
                 with suppress(Exception):
                     each.cancel()
-        self._ticking = self._returning = None
+        self._keepAliveTimer = self._reconnecting = None
         self.connection.end()
         self._why = why
-        self._become(State.CLOSED, why)
-        self._forget(self._ending())
-        self._settleArrivals(self._ending())
+        self._enter(State.CLOSED, why)
+        self._failPending(self._closedError())
+        self._resolveJoinWaiters(self._closedError())
 
-    def _settleArrivals(self, error: ClientError | None) -> None:
-        arrivals, self._arrivals = self._arrivals, []
+    def _resolveJoinWaiters(self, error: ClientError | None) -> None:
+        arrivals, self._joinWaiters = self._joinWaiters, []
         for each in arrivals:
             if error is None:
                 each.succeed(None)
             else:
                 each.fail(error)
 
-    def _become(self, state: State, why: Exception | None) -> None:
+    def _enter(self, state: State, why: Exception | None) -> None:
         self._state = state
         if self.settings.on_state is not None:
             try:

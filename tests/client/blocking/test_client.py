@@ -355,7 +355,7 @@ class SubscriptionTests(ScriptedCase):
         self.assertEqual((error.status, error.words, error.path), (603, "no", "a"))
         error = self.assertRaises(PublishFailed, client.flush)
         self.assertEqual([error.words, *(other.words for other in error.others)], ["old", "older", "journal"])
-        self.assertEqual(client._clientState.inbox.held, 0)
+        self.assertEqual(client._clientState.inbox.bufferedBytes, 0)
 
     def test_from(self) -> None:
         """Where it begins is said as it was given; what comes has offsets."""
@@ -488,7 +488,7 @@ class SubscriptionTests(ScriptedCase):
             peer.untilEnd()
 
         client = self.talk(script)
-        client._clientState.inbox = Inbox(client._connection.wake, most=3000)
+        client._clientState.inbox = Inbox(client._connection.wake, maximum=3000)
         subscription = client.subscribe("a")
         client.flush()
         self.assertEqual(subscription.waiting, 3)
