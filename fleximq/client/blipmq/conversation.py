@@ -143,7 +143,7 @@ class BlipConversation:
 
     def _delivered(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         if not self._rounds:
-            raise BadFraming("a delivery deliveries that was not polled for")
+            raise BadFraming("a delivery came that was not polled for")
         topic, qos = decodePublish(head)
         subscription, _, _, deliveries, _ = self._rounds[0]
         for tag, message in zip(correlations, messages, strict=True):

@@ -262,7 +262,7 @@ class Client(ClosedOnExit):
         """
         what = f"the subscription to {topic}"
         self._waitUntilJoined(timeout)
-        # When this is passed, nothing that an earlier subscription brought is on its way any more.
+        # After this barrier, no deliveries of an earlier subscription are in transit.
         refused = self._barrier(timeout, what)
         with self._connection.lock:
             self._clientState.keepRefusals(refused)
@@ -370,7 +370,7 @@ class Client(ClosedOnExit):
     # -- sending and waiting -----------------------------------------------------------------------
 
     def _post(self, size: int, make: FrameMaker) -> None:
-        """Send what waits for no answer, or keep it for later."""
+        """Send or buffer a message that has no answer."""
         clientState, connection = self._clientState, self._connection
         isSent = False
         while not isSent:
@@ -382,14 +382,14 @@ class Client(ClosedOnExit):
                 clientState.accounts.beginSend(account)
             try:
                 data = make(conversation)
-                isSent = True  # in part, whatever gets in between
+                isSent = True  # at least in part, even if an exception follows
                 isSent = connection.send(data, conversation)
             except ConnectionLost as lost:
                 if not self._reconnects:
                     raise clientState.explained(lost) from None
-                # The next flush tells that it may not have arrived.
+                # The next flush reports the possible loss.
             finally:
-                # Only from now on a PING is behind it: another thread's may have been sent meanwhile.
+                # Counted only now: a PING that another thread sent meanwhile does not confirm it.
                 with connection.lock:
                     if isSent:
                         clientState.countSent(conversation, account)
@@ -421,7 +421,7 @@ class Client(ClosedOnExit):
             data, id, pending = clientState.request(target, path, payload)
             conversation = clientState.conversation
         try:
-            # Who is refused for what he is sending may be answered, and cut off, before he has sent all of it.
+            # A refused request may be answered, and the connection closed, before it is completely sent.
             with suppress(ConnectionLost):
                 self._connection.send(data, conversation)
             return self._await(pending, timeout, f"the answer to {path}")
@@ -430,7 +430,7 @@ class Client(ClosedOnExit):
                 clientState.forgetRequest(id)
 
     def _barrier(self, timeout: float | None, what: str) -> Refusals:
-        """Wait until all that was sent is done, and return what was refused of it."""
+        """Wait until everything sent is processed, and return the refusals."""
         with self._connection.lock:
             data, pending = self._clientState.barrier()
             conversation = self._clientState.conversation
@@ -478,7 +478,7 @@ class Client(ClosedOnExit):
         self._reportStates()
 
     def _lost(self, lost: ConnectionLost) -> None:
-        """The connection has ended; called under the lock."""
+        """Handle the end of the connection; called under the lock."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
             return
@@ -537,7 +537,7 @@ class Client(ClosedOnExit):
         self._end(why)
 
     def _end(self, why: Exception | None) -> None:
-        """Have no connection any more, and get none."""
+        """Close for good."""
         with self._connection.lock:
             self._connection.reconnects = False
             self._clientState.end(why)
@@ -552,7 +552,7 @@ class Client(ClosedOnExit):
         self._alarm.set()
 
     def _reportStates(self) -> None:
-        """Tell the program about new states; never under a lock."""
+        """Call ``on_state`` with new states; never under a lock."""
         while self._states:
             with suppress(IndexError):
                 state, why = self._states.popleft()
@@ -565,7 +565,7 @@ class Client(ClosedOnExit):
     # -- inside ------------------------------------------------------------------------------------
 
     def _unsubscribe(self, box: Box) -> None:
-        """Let nothing more into a box, and take the subscription back if it was the last of its name."""
+        """Close a box, and unsubscribe if it was the last one of its name."""
         with self._subscribing:
             with self._connection.lock:
                 last = self._clientState.inbox.close(box)
@@ -574,7 +574,7 @@ class Client(ClosedOnExit):
                 goes = last and self._clientState.state is State.JOINED
             if goes:
                 with suppress(ConnectionLost):
-                    # The PONG wakes whoever reads for this subscription.
+                    # The PONG wakes the thread that reads for this subscription.
                     self._connection.send(conversation.unsubscription(box.topic) + conversation.ping(0), conversation)
 
     def _requested(self, request: Request) -> None:

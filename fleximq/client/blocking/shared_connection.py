@@ -1,7 +1,7 @@
-"""One connection shared by several threads: whole messages out, events in, whoever happens to wait.
+"""One connection shared by several threads: complete messages are sent, and a waiting thread reads for all.
 
-There are two locks. ``_sending`` is held by who sends a message, from its first byte to its last; ``_changed`` guards
-all else and is never held while anybody waits. Who holds the second never asks for the first.
+There are two locks. The sending thread holds ``_sending`` from the first to the last byte of a message. ``_changed``
+guards everything else and is never held during a wait. A thread that holds ``_changed`` never acquires ``_sending``.
 """
 
 import math
@@ -23,16 +23,16 @@ from fleximq.errors import BrokerError
 from fleximq.limits import KIBIBYTE, MEBIBYTE
 
 _READ_BYTES = _WRITE_BYTES = 256 * KIBIBYTE
-#: Who has sent so many bytes looks whether the broker has said something.
+#: A sending thread reads available bytes each time it has sent this much.
 _READ_AFTER_BYTES = 256 * KIBIBYTE
-#: Who waits to send looks so often whether he is the one who should read.
+#: A thread that waits to send checks this often whether it should read.
 _SEND_CHECK_MILLISECONDS = 50
-#: While it is isFull, who waits for more looks so often whether the connection is still there, in seconds.
+#: While reading is paused, waiting threads check the connection this often, in seconds.
 _FULL_CHECK_SECONDS = 5.0
-#: The longest that the system is asked to wait, in seconds: a signal that came just before, or that it gave to another
-#: thread, does not end the wait, and Python hears of it behind that.
+#: Limit of a single wait in seconds: a signal that arrived just before, or in another thread, does not interrupt it, so
+#: Python handles the signal only afterwards.
 SIGNAL_SECONDS = 1.0
-#: Answers that nobody waits for are left out while more than this waits to be sent.
+#: Automatic answers are dropped while more pending output than this is unsent.
 _MAX_PENDING_BYTES = MEBIBYTE
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -40,19 +40,21 @@ T = TypeVar("T")
 
 
 class SharedConnection:
-    """Sends for any thread, and reads when a thread waits for something.
+    """Sends for any thread, and reads while a thread waits.
 
-    One of the waiting threads reads and hands on what came, the others sleep until it has. Who sends much reads now and
-    then, and whenever the broker takes no more: two sides with isFull buffers do not wait for each other.
+    One of the waiting threads reads and dispatches events, and the others sleep meanwhile. A thread that sends a lot
+    also reads from time to time, and whenever the send buffer is full, so that two sides with full buffers do not wait
+    for each other.
 
-    ``lost`` is why the connection ended, None while it has not. ``onEvent``, ``onLost`` and ``ready`` are called under the
-    ``lock``. While ``reconnects``, a lost connection is going to be replaced by :meth:`attach`, and who waits goes on.
+    ``lost`` is the reason for a missing connection, or None. ``onEvent``, ``onLost`` and ``ready`` are called under the
+    ``lock``. While ``reconnects`` is true, a lost connection will be replaced by :meth:`attach`, and waiting threads
+    continue to wait.
 
-    :param connected: a connected socket, which is this object's from now on; None if one is attached later.
-    :param onEvent: called with each event but PINGs, which are answered here; it must not wait.
-    :param isFull: tells that so much waits to be taken that nobody should read who does not need to.
+    :param connected: a connected socket, owned by this object from now on; None if one is attached later.
+    :param onEvent: called with each event except PINGs, which are answered here; it must not wait.
+    :param isFull: returns whether threads that wait for deliveries should stop reading.
     :param onLost: called with the reason when the connection has ended.
-    :param onDeliveries: called with deliveries that came together, instead of ``onEvent`` with each.
+    :param onDeliveries: called with consecutive deliveries, instead of ``onEvent`` with each.
     """
 
     def __init__(
@@ -105,9 +107,9 @@ class SharedConnection:
         return due
 
     def attach(self, connected: socket.socket | PipeSocket, conversation: Conversation) -> None:
-        """Go on with another connection after one that was lost; what was owed over that one is forgotten.
+        """Replace a lost connection; unsent bytes of the old one are discarded.
 
-        :raises ConnectionLost: this was closed meanwhile; so is the connection.
+        :raises ConnectionLost: this was closed meanwhile; the new connection is closed, too.
         """
         with self._sending:
             with self._changed:
@@ -126,9 +128,10 @@ class SharedConnection:
     # -- for any thread ----------------------------------------------------------------------------
 
     def send(self, data: bytes, conversation: Conversation | None = None) -> bool:
-        """Send whole messages; who is interrupted in it ends the connection, for half a message cannot be taken back.
+        """Send complete messages. If the thread is interrupted, the connection ends, since half a message may have been
+        sent.
 
-        :param conversation: what they are part of; if that is over, nothing is sent, and False returned.
+        :param conversation: the messages belong to it; if it has been replaced, nothing is sent and False is returned.
         :raises ConnectionLost: the connection ended.
         """
         with self._sending:
@@ -146,15 +149,15 @@ class SharedConnection:
         return True
 
     def sendLater(self, data: bytes, always: bool = False) -> None:
-        """Send whole messages as soon as it is possible without waiting; called under the lock.
+        """Send complete messages as soon as possible without waiting; called under the lock.
 
-        :param always: however much waits to be sent already.
+        :param always: ignore the limit for pending output.
         """
         if always or sum(map(len, self._pendingOutput)) < _MAX_PENDING_BYTES:
             self._pendingOutput.append(self._conversation.framed(data))
 
     def poll(self) -> None:
-        """Read what has come, if nobody else does, and send what is owed."""
+        """Read available bytes if no other thread reads, and send pending output."""
         self._readIfIdle()
         self.writePending()
 
@@ -164,13 +167,12 @@ class SharedConnection:
             self._endWith(lost)
 
     def waitFor(self, ready: Callable[[], T], timeout: float | None, needed: bool = True) -> T:
-        """Wait until ``ready`` returns something true, and return it; it is called whenever something was onEvent.
+        """Wait until ``ready`` returns a true value, and return it; it is called after each event.
 
-        What is ready is returned even if the connection has ended.
+        A result is returned even if the connection has ended.
 
-        :param timeout: seconds after which whatever ``ready`` returned is returned; with 0, what has come already is
-            read once.
-        :param needed: read on although it is ``isFull``; otherwise that is left to the broker for a while.
+        :param timeout: seconds after which the last value of ``ready`` is returned; 0 reads available bytes once.
+        :param needed: read even if ``isFull``; otherwise pause reading then.
         :raises ConnectionLost: the connection ended before.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -204,16 +206,16 @@ class SharedConnection:
                 late = left <= 0
 
     def wake(self) -> None:
-        """Let all who wait ask again whether they are ready; called under the lock."""
+        """Let all waiting threads check again; called under the lock."""
         self._changed.notify_all()
 
     def close(self) -> None:
-        """End the connection for good; whoever waits is onLost."""
+        """End the connection for good; waiting threads raise the reason."""
         with self._changed:
             self._closed = True
             self.reconnects = False
             self._end("the client was closed")
-            while self._reading:  # a descriptor that was closed may be somebody else's already
+            while self._reading:  # the number of a closed descriptor may be reused at once
                 self._changed.wait()
         with self._sending, self._changed:
             if self._socket is not None:
@@ -221,7 +223,7 @@ class SharedConnection:
                 self._socket = None
 
     def abandon(self, lost: ConnectionLost) -> None:
-        """Let go of the connection in a process that was just forked, without a word to the broker."""
+        """Close the descriptor in a forked child without ending the connection."""
         self._sending = threading.Lock()
         self._closed, self.reconnects, self._reading = True, False, False
         self.lost = lost
@@ -233,7 +235,7 @@ class SharedConnection:
     # -- reading -----------------------------------------------------------------------------------
 
     def _waitToRead(self, timeout: float | None) -> None:
-        # While somebody sends, he pays what is owed.
+        # A sending thread also sends the pending output.
         pays = self._pendingOutput and not self._sending.locked()
         assert self._poll is not None
         self._poll.toRead(
@@ -251,14 +253,14 @@ class SharedConnection:
             self.writePending()
 
     def _readIfIdle(self) -> None:
-        """Take what there is, if nobody else does."""
+        """Read available bytes if no other thread reads."""
         with self._changed:
             if not self._reading and not self._isFull():
                 self._readAvailable()
                 self._changed.notify_all()
 
     def _readAvailable(self) -> bool:
-        """Read what there is without waiting, and hand it on; False if there is nothing, or never will be."""
+        """Read and dispatch available bytes; False if there are none, or the connection has ended."""
         if self.lost is not None:
             return False
         try:
@@ -282,7 +284,7 @@ class SharedConnection:
         data = self._socket.recv(_READ_BYTES)
         if not data or not isinstance(self._socket, ssl.SSLSocket):
             return data
-        # TLS comes in small chunks, and nobody is onLost of those that were decrypted and not taken.
+        # TLS yields small chunks, and poll() does not see bytes that are already decrypted.
         chunks, size = [data], len(data)
         try:
             while data and (size < _READ_BYTES or self._socket.pending()):
@@ -293,7 +295,7 @@ class SharedConnection:
             return b"".join(chunks)
         except OSError:
             data = b""
-        # The end has been read as well, which no poll tells: the next read shows it again, and has to come by itself.
+        # The end was read as well, and poll() does not report it: the caller must read once more.
         self._endPending = not data
         return b"".join(chunks)
 
@@ -338,13 +340,13 @@ class SharedConnection:
         except _BLOCKED:
             return 0
         except OSError as error:
-            while self._readAvailable():  # what the broker said before it closed tells why
+            while self._readAvailable():  # the last messages of the broker tell the reason
                 continue
             self._endWith(asConnectionLost(error, "the connection ended"))
             return 0
 
     def _waitToSend(self) -> None:
-        """Wait until more can be sent; what comes meanwhile is read, for the broker may be waiting as well."""
+        """Wait until more can be sent; read meanwhile, since the broker may wait as well."""
         with self._changed:
             reads = not self._reading
         assert self._poll is not None
@@ -355,7 +357,7 @@ class SharedConnection:
                     self._changed.notify_all()
 
     def writePending(self) -> None:
-        """Send what is owed as far as it goes, unless somebody is sending: he will do it."""
+        """Send pending output without waiting, unless a sending thread will do it."""
         if not self._sending.acquire(blocking=False):
             return
         try:
@@ -384,7 +386,7 @@ class SharedConnection:
             if self._socket is not None:
                 self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it is down already
+            pass  # already shut down
         self._onLost(lost)
 
     def _check(self) -> None:
@@ -393,9 +395,9 @@ class SharedConnection:
 
 
 class _Polls:
-    """Waits for one connection; select() knows no descriptors over 1023.
+    """Waits for one connection; select() is limited to descriptors below 1024.
 
-    There is one object for who reads and one for who sends: they cannot be shared.
+    The reading and the sending thread each have a poll object, since two threads cannot share one.
     """
 
     def __init__(self, connected: socket.socket | PipeSocket) -> None:
@@ -404,12 +406,12 @@ class _Polls:
         self._reads, self._sends = select.poll(), select.poll()
 
     def toRead(self, orSend: bool, milliseconds: int) -> None:
-        """Wait until something can be read, or else sent."""
+        """Wait until bytes can be read or, if ``orSend``, sent."""
         self._watch(self._reads, True, orSend)
         self._reads.poll(milliseconds)
 
     def toSend(self, orRead: bool, milliseconds: int) -> bool:
-        """Wait until something can be sent; True if something can be read."""
+        """Wait until bytes can be sent or, if ``orRead``, read; True if bytes can be read."""
         self._watch(self._sends, orRead, True)
         return any(found & ~select.POLLOUT for _, found in self._sends.poll(milliseconds))
 

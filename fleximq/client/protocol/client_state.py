@@ -39,15 +39,15 @@ from fleximq.client.settings import ClientSettings, State
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status
 
-#: What is to be sent, made when it is known on which connection.
+#: Makes the bytes to send, once the connection is known.
 FrameMaker = Callable[[Conversation], bytes]
-#: Publications are put together in chunksOf of about so many bytes, so that their number does not matter.
+#: Publications are joined to chunks of about this size, so that the number of messages costs little.
 _CHUNK_BYTES = MEBIBYTE
-#: What trying again does not change.
+#: Another attempt to join would get the same answer.
 _PERMANENT = frozenset({Status.BAD_REQUEST, Status.UNAUTHORIZED, Status.FORBIDDEN, Status.AUTHENTICATION_FAILED})
-#: After so many intervals of silence the broker is not there any more.
+#: The connection is given up after this many silent intervals.
 _MAX_SILENT_INTERVALS = 3
-#: What a publication costs in the buffer besides its payload.
+#: Memory for a buffered publication besides its payload.
 _OVERHEAD_BYTES = 64
 
 
@@ -55,7 +55,9 @@ _NO_FIELDS: Mapping[str, Any] = {}
 
 
 class PendingSubscription(NamedTuple):
-    """A subscription that was onRequest for: what to send, where it will come, and the PINGs in front of and behind it."""
+    """A subscription that the broker has not confirmed yet: the bytes to send, the box for its deliveries, and the
+    PINGs before and after the SUB.
+    """
 
     data: bytes
     box: Box
@@ -64,15 +66,15 @@ class PendingSubscription(NamedTuple):
 
 
 class ClientState:
-    """The accounts of one client.
+    """The pending operations and subscriptions of one client.
 
-    ``state`` is None until it has joined for the first time. ``accounts`` say who has sent what may not be done yet.
+    ``state`` is None until the first JOIN succeeds. ``accounts`` record which sent messages are unconfirmed.
 
-    :param send: sends messages as soon as it is possible without waiting.
-    :param onRelieved: called when so much waited to be taken that nothing more was to be read, and this has onState.
-    :param onState: told each new state, and why.
-    :param onRequest: told each request to a served path.
-    :param holder: where those who publish find their accounts; by default every thread has its own.
+    :param send: sends frames without waiting, as soon as possible.
+    :param onRelieved: called when the unread bytes fall below the limit for reading.
+    :param onState: called with each new state and its reason.
+    :param onRequest: called with each request to a served path.
+    :param holder: finds the account of the running thread or task; by default each thread has its own.
     """
 
     def __init__(
@@ -108,13 +110,13 @@ class ClientState:
 
     @property
     def needsAnswers(self) -> bool:
-        """Whether somebody waits for an answer, so that reading has to go on whatever else waits to be taken."""
+        """Whether a call waits for an answer, so reading must continue even if the inbox is full."""
         return bool(self._barriers or self._replies) or not self._joining.done
 
     def begin(self, conversation: Conversation) -> Pending[int]:
-        """Begin a conversation on a new connection; return what has the client's id when it has joined.
+        """Start a new connection. The result is the client's id once it has joined.
 
-        It fails with JoinRefused, or ConnectionLost.
+        It fails with JoinRefused or ConnectionLost.
         """
         self.conversation = conversation
         self._silentIntervals = 0
@@ -124,7 +126,7 @@ class ClientState:
 
     def _joined(self) -> None:
         conversation = self.conversation
-        # For the interval only: nobody waits for the PONG.
+        # Announces the interval; the PONG is ignored.
         self._send(conversation.ping(0, self.settings.interval))
         boxes = list(self.inbox.boxes.values())
         for box in boxes:
@@ -133,7 +135,7 @@ class ClientState:
             self._finishJoin()
 
     def _finishJoin(self) -> None:
-        """Be there, with all subscriptions, and say what was to be conversation buffered."""
+        """Become joined, after all subscriptions are restored, and send buffered messages."""
         buffered, self._buffered, self._bufferedBytes = self._buffered, deque(), 0
         for account, make in buffered:
             self._send(make(self.conversation))
@@ -146,7 +148,7 @@ class ClientState:
             each.succeed(None)
 
     def _subscribeAgain(self, box: Box, isLast: bool) -> None:
-        """Subscribe for a box that had a subscription on the connection before."""
+        """Restore the subscription of a box after a reconnect."""
         conversation = self.conversation
         (before, first), (after, second) = self._newBarrier(), self._newBarrier()
         data = (
@@ -169,9 +171,9 @@ class ClientState:
         self._send(data)
 
     def lose(self, lost: ConnectionLost) -> None:
-        """The connection has ended, or could not be made, and another one is going to be: who waits is told.
+        """Handle a lost or failed connection that will be replaced: calls that wait for an answer fail.
 
-        Subscriptions, and what is to be sent buffered, wait for the next one.
+        Subscriptions and buffered messages are retained for the next connection.
         """
         wasJoined = self.state is State.JOINED
         self._fail(lost)
@@ -181,7 +183,7 @@ class ClientState:
             self._enter(State.AWAY, away)
 
     def end(self, why: Exception | None) -> None:
-        """There is no connection any more, and there will be none; without an error, because that was wanted."""
+        """Close for good; ``why`` is None if the program has closed the client."""
         if self.state is State.CLOSED:
             return
         lost = self._lost or ConnectionLost("the client was closed")
@@ -196,7 +198,7 @@ class ClientState:
         self.inbox.endAll(True if why is None else self.lost)
 
     def _fail(self, lost: ConnectionLost) -> None:
-        """Tell everybody who waits for an answer that there will be none."""
+        """Fail every call that waits for an answer."""
         self._lost = lost = self.explained(lost)
         if self.state is State.JOINED:
             self.state = State.AWAY
@@ -214,7 +216,7 @@ class ClientState:
         self._onState(state, why)
 
     def whenJoined(self) -> Pending[None]:
-        """Return what is done when there is a connection; it fails if there will be none."""
+        """Return a result that completes when the client is joined, or fails when it is closed."""
         pending: Pending[None] = Pending()
         if self.state is State.JOINED:
             pending.succeed(None)
@@ -225,25 +227,23 @@ class ClientState:
         return pending
 
     def cancelWait(self, arrival: Pending[None]) -> None:
-        """Nobody waits for a connection any more."""
+        """Forget a result of :meth:`whenJoined`."""
         self._joinWaiters.pop(arrival, None)
 
     @property
     def lost(self) -> ConnectionLost:
-        """Why there is no connection."""
+        """The reason for the missing connection."""
         return self._lost or ConnectionLost("the client was closed")
 
     def explained(self, lost: ConnectionLost) -> ConnectionLost:
-        """Return the error with what the broker conversation before the end, which is often why."""
+        """Return the error with the broker's last refusal added, which is often the reason."""
         last = self._refusals.last
-        return (
-            lost if last is None or str(last) in str(lost) else type(lost)(f"{lost}, and conversation before: {last}")
-        )
+        return lost if last is None or str(last) in str(lost) else type(lost)(f"{lost}, and said before: {last}")
 
     def tick(self, isPaused: bool) -> bool:
-        """Note that an interval of keep-alive has gone by; False if the broker was silent for too many of them.
+        """Count a keep-alive interval and send a PING; False if the broker was silent for too many of them.
 
-        :param isPaused: nothing is read at the moment, so silence means nothing.
+        :param isPaused: the client does not read at the moment, so the interval does not count as silence.
         """
         if self.state is State.JOINED:
             self._silentIntervals = 0 if isPaused else self._silentIntervals + 1
@@ -255,10 +255,10 @@ class ClientState:
     # -- what is sent ------------------------------------------------------------------------------
 
     def bufferUntilJoined(self, size: int, make: FrameMaker) -> None:
-        """Keep what is to be sent until there is a connection again.
+        """Buffer a message until the client is connected again.
 
-        :raises BufferFull: too much is kept already.
-        :raises ConnectionLost: there will be no connection.
+        :raises BufferFull: the buffer is full.
+        :raises ConnectionLost: the client will not reconnect.
         """
         if self.state is State.CLOSED:
             raise self.lost
@@ -278,21 +278,21 @@ class ClientState:
         return number, pending
 
     def _checkJoined(self) -> None:
-        # Between the end of the wait for a connection and this, it may have been lost.
+        # The connection may have been lost since the wait for it ended.
         if self.state is not State.JOINED:
             raise self.lost
 
     def barrier(self) -> tuple[bytes, Pending[Refusals]]:
-        """Return a PING, and what will have what was refused before its PONG.
+        """Return a PING, and a result with the refusals received before its PONG.
 
-        :raises ConnectionLost: there is no connection.
+        :raises ConnectionLost: the client is not connected.
         """
         self._checkJoined()
         number, pending = self._newBarrier()
         return self.conversation.ping(number), pending
 
     def countSent(self, conversation: Conversation, account: Account) -> None:
-        """Note that what was begun was sent in this conversation, which may be over by now."""
+        """Count a message as sent on ``conversation``, which may have ended since."""
         self.accounts.dropSend(account)
         if conversation is self.conversation and self.state is State.JOINED:
             self.accounts.countSent(account)
@@ -300,24 +300,24 @@ class ClientState:
             self.accounts.loseLate(account, self.lost)
 
     def checkLosses(self) -> None:
-        """Do nothing if all that who runs now has sent since his last flush went over the connection there is.
+        """Raise the loss of the running thread or task, if there is one.
 
-        :raises ConnectionLost: part of it was sent on a connection that ended, or part of what others have sent who may
-            not be told; raised once.
+        :raises ConnectionLost: some of its messages since the last flush, or of threads that cannot be notified, were
+            sent on a connection that ended. Raised once.
         """
         lost = self.accounts.takeLoss()
         if lost is not None:
             raise ConnectionLost(f"it is not known what arrived of all that was sent since the last flush: {lost}")
 
     def keepRefusals(self, *those: Refusals) -> None:
-        """Leave to the next flush what nobody was told."""
+        """Save refusals for the next flush."""
         kept = Refusals()
         for each in (*those, self._refusals):
             kept.extend(each)
         self._refusals = kept
 
     def detachBarrier(self, barrier: Pending[Refusals]) -> None:
-        """Leave to the next flush what is refused until a barrier for which nobody waits any more."""
+        """Save the refusals of a barrier for the next flush, since its caller has stopped waiting."""
         if barrier.done:
             self._keepRefusalsOf(barrier)
         else:
@@ -328,10 +328,10 @@ class ClientState:
             self.keepRefusals(barrier.result())
 
     def newSubscription(self, topic: str, start: object) -> "PendingSubscription":
-        """Return what to send for a subscription, and what will tell whether the broker has made it.
+        """Return the frames that request a subscription, and the results for the answer.
 
-        :raises ValueError: it cannot be beside those that are there, see :meth:`Inbox.open`.
-        :raises ConnectionLost: there is no connection.
+        :raises ValueError: it conflicts with an existing subscription, see :meth:`Inbox.open`.
+        :raises ConnectionLost: the client is not connected.
         """
         self._checkJoined()
         sub = self.conversation.subscription(topic, start)
@@ -342,12 +342,12 @@ class ClientState:
         )
 
     def confirmSubscription(self, made: "PendingSubscription") -> None:
-        """Note that the broker has answered.
+        """Evaluate the broker's answer to a SUB.
 
-        :raises SubscribeFailed: it refused the subscription, whose box is closed.
+        :raises SubscribeFailed: the broker refused the subscription; its box is closed.
         """
         refused = made.after.result()
-        # Between the two PINGs there was the SUB, and what the broker refuses of it names nothing.
+        # The SUB was sent between the two PINGs, and its refusal has no path.
         refusal = refused.popNameless()
         self.keepRefusals(made.before.result(), refused)
         made.box.isConfirmed = True
@@ -357,14 +357,14 @@ class ClientState:
             raise error
 
     def abandonSubscription(self, made: "PendingSubscription") -> None:
-        """Nobody waits for the subscription any more."""
+        """Handle a caller that has stopped waiting for the answer."""
         self.detachBarrier(made.before)
         self.detachBarrier(made.after)
 
     def request(self, target: int, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
-        """Return a REQ, its id, and what will have the answer.
+        """Return a REQ, its id, and a result for the answer.
 
-        :raises ConnectionLost: there is no connection.
+        :raises ConnectionLost: the client is not connected.
         """
         self._checkJoined()
         id = f"{self.conversation.id}-{next(self._numbers)}"
@@ -373,33 +373,33 @@ class ClientState:
         return self.conversation.request(target, path, payload, id), id, pending
 
     def forgetRequest(self, id: str) -> None:
-        """Nobody waits for an answer any more."""
+        """Ignore the answer to a request."""
         self._replies.pop(id, None)
 
     def valueOf(self, path: str, reply: Reply) -> Any:
-        """Return what an answer says.
+        """Return the decoded value of an answer.
 
-        :raises RequestFailed: it is an error.
-        :raises ValueError: its payload cannot be read.
+        :raises RequestFailed: the answer is an error.
+        :raises ValueError: the payload cannot be decoded.
         """
         payload = self.payloadOf(path, reply)
         return self.settings.codec.unpack(payload) if reply.sender != BROKER else unpacked(payload)
 
     def payloadOf(self, path: str, reply: Reply) -> bytes | memoryview:
-        """Return an answer as it came.
+        """Return the encoded payload of an answer.
 
-        :raises RequestFailed: it is an error.
+        :raises RequestFailed: the answer is an error.
         """
         if reply.status >= FIRST_ERROR:
             raise RequestFailed(reply.status, errorText(reply.payload), path, bytes(reply.payload))
         return reply.payload
 
     def answer(self, to: Request, value: object) -> bytes:
-        """Return the REP that gives a value."""
+        """Return the REP with a value."""
         return self.conversation.reply(to, self.settings.codec.pack(value))
 
     def failure(self, to: Request, error: BaseException) -> bytes:
-        """Return the REP that tells of an error: its own, or 500 if it has none."""
+        """Return the REP for an error: its own status, or 500."""
         if isinstance(error, Answered):
             return self.conversation.reply(to, packed(error.words), error.status)
         return self.conversation.reply(to, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
@@ -407,9 +407,9 @@ class ClientState:
     # -- what is heard -----------------------------------------------------------------------------
 
     def dataReceived(self, data: bytes) -> None:
-        """Take what was read.
+        """Handle received bytes.
 
-        :raises BadFraming: the other side does not speak FlexiMQ; nothing can be read after that.
+        :raises BadFraming: they are not FlexiMQ; the connection cannot be used any longer.
         :raises TooLarge: a message is over the limit; likewise.
         """
         for each in self.conversation.runs(data):
@@ -419,7 +419,7 @@ class ClientState:
                 self.received(each)
 
     def delivered(self, run: list[Delivery]) -> None:
-        """Put deliveries of one topic where they are waited for."""
+        """Put deliveries of one topic into the boxes of their subscriptions."""
         self._silentIntervals = 0
         overrun = self.inbox.putRun(run)
         if overrun is not None:
@@ -427,7 +427,7 @@ class ClientState:
             self._send(self.conversation.unsubscription(overrun.topic))
 
     def received(self, event: Event) -> None:
-        """Leave an event where it is waited for."""
+        """Handle one event."""
         self._silentIntervals = 0
         if isinstance(event, Delivery):
             self.delivered([event])
@@ -495,9 +495,9 @@ def publicationOf(topic: str, payload: bytes, fields: Mapping[str, Any]) -> Fram
 def chunksOf(
     topic: str, values: Iterable[object], pack: Callable[[Any], bytes] = packed
 ) -> Iterator[tuple[int, FrameMaker]]:
-    """Yield what makes many PUBs of these values, about a MiB at once, and the bytes of the payloads in it.
+    """Yield functions that make the PUB frames of about 1 MiB of values, each with the bytes of its payloads.
 
-    As long as all of a chunk are bytes they are taken as they are, and packed when they are put together.
+    A chunk that consists of bytes only is packed when it is sent.
     """
     chunk: list[bytes] = []
     size, head, areBinary = 0, len(topic) + BASE_BYTES, pack is packed
@@ -522,5 +522,5 @@ def _publications(topic: str, payloads: list[bytes], areBinary: bool) -> FrameMa
 
 
 def isTransient(error: Exception) -> bool:
-    """Tell whether another attempt to connect may succeed where one has failed with this error."""
+    """Return whether another attempt to connect may succeed after this error."""
     return not isinstance(error, Untrusted) and not (isinstance(error, JoinRefused) and error.status in _PERMANENT)

@@ -1,4 +1,4 @@
-"""What somebody waits for, without saying how: with a thread, a Future of asyncio or a Deferred."""
+"""The result of an operation, independent of threads, asyncio and Deferreds."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -7,9 +7,9 @@ T = TypeVar("T")
 
 
 class Pending(Generic[T]):
-    """Something that will have a value or an error, once; what comes later is passed over.
+    """A future value or error. It is resolved once; later values are ignored.
 
-    ``onDone`` is called when it has, if it is set by then.
+    ``onDone`` is called when it is resolved, if it is set by then.
     """
 
     __slots__ = ("_value", "done", "error", "onDone")
@@ -21,11 +21,11 @@ class Pending(Generic[T]):
         self._value: T | None = None
 
     def succeed(self, value: T) -> None:
-        """Give it its value."""
+        """Resolve it with a value."""
         self._resolve(value, None)
 
     def fail(self, error: Exception) -> None:
-        """Give it its error."""
+        """Resolve it with an error."""
         self._resolve(None, error)
 
     def _resolve(self, value: T | None, error: Exception | None) -> None:

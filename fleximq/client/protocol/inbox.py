@@ -1,8 +1,8 @@
-"""What came for subscriptions and was not taken yet, without any I/O.
+"""Unread deliveries of all subscriptions, without I/O.
 
-Hot: a delivery alone costs 0.2 us here, in a run 0.04 us, and taking it 0.2 us.
+Hot: adding a single delivery costs 0.2 us, in a run 0.04 us, and taking one 0.2 us.
 
-The broker sends a client each publication once, however many of its subscriptions match. Here it is found out which.
+The broker sends each publication once to a client, even if several subscriptions match; the inbox finds these.
 """
 
 import re
@@ -18,21 +18,21 @@ from fleximq.limits import GIBIBYTE
 from fleximq.status import Status
 from fleximq.values.patterns import anyOf
 
-#: A subscription is ended when more bytes than this wait for it.
+#: A subscription with more unread bytes is ended.
 MAX_BOX_BYTES = GIBIBYTE
-#: About what a delivery costs in memory besides its payload.
+#: Approximate memory for a delivery besides its payload.
 DELIVERY_BYTES = 128
-#: For so many topics it is remembered who takes them; when there are more, all are forgotten.
+#: Limit of the cache of boxes by topic; it is cleared when full.
 _TOPICS = 10_000
 _levels = re.compile(r"[./]").split
 
 
 class Box:
-    """What waits for one subscription.
+    """The unread deliveries of one subscription.
 
-    ``end`` is why nothing more comes, None while it does: an error, or True where that was wanted. ``begun`` tells of a
-    subscription that begins in the past whether it is there: what comes before without an offset comes again with one.
-    ``last`` is the last offset that came. ``onNews`` is called when there is news, if it is set.
+    ``end`` is None while the subscription is active, then an error, or True if it was closed. ``isConfirmed`` is False
+    until the broker has confirmed a subscription with a start: deliveries without an offset before that will be
+    repeated with one. ``last`` is the last offset received. ``onNews`` is called on each change, if it is set.
     """
 
     __slots__ = ("isConfirmed", "end", "hasStart", "last", "matches", "size", "start", "onNews", "topic", "waiting")
@@ -47,20 +47,20 @@ class Box:
         self.waiting: deque[Any] = deque()
         self.size = 0
         self.end: ClientError | bool | None = None
-        #: Tells whether what is published to a topic belongs here.
+        #: Returns whether a topic matches.
         self.matches: Callable[[str], bool] = anyOf([topic]) if _isPattern(topic) else topic.__eq__
 
     def resumeStart(self) -> object:
-        """Return where a subscription has to begin that goes on with this one."""
+        """Return the start with which a new subscription continues this one."""
         return self.start if self.last is None else self.last + 1
 
 
 class Inbox:
-    """The boxes of one client. ``bufferedBytes`` is how many bytes wait in all that are open.
+    """The boxes of one client. ``bufferedBytes`` is the size of the unread deliveries in open boxes.
 
-    :param relieved: called when it was ``full`` and is no longer.
-    :param full: while more bytes than this wait, it is.
-    :param maximum: the maximum bytes that may wait in one box.
+    :param relieved: called when it stops being ``full``.
+    :param full: the limit in bytes above which it is full.
+    :param maximum: the limit in bytes for one box.
     """
 
     def __init__(self, relieved: Callable[[], None], full: int = PREFETCH_BYTES, maximum: int = MAX_BOX_BYTES) -> None:
@@ -74,20 +74,20 @@ class Inbox:
 
     @property
     def boxes(self) -> dict[str, Box]:
-        """One box of each name, those first that begin in the past."""
+        """One box for each topic or pattern; those with a start first."""
         found = {box.topic: box for box in chain.from_iterable(self._boxes.values())}
         return dict(sorted(found.items(), key=lambda item: not item[1].hasStart))
 
     @property
     def full(self) -> bool:
-        """Whether so much waits that no more should be read without need."""
+        """Whether reading should pause."""
         return self.bufferedBytes > self._full
 
     def open(self, topic: str, start: object = None) -> Box:
-        """Return a new box for a topic or pattern, whose subscription begins where ``start`` says, None for now.
+        """Return a new box for a topic or pattern; ``start`` is None for a subscription without a start.
 
-        :raises ValueError: there is one that begins in the past and has topics in common with this one, which begins
-            in the past as well, or has its name. The broker sends each message once, so neither would be in order.
+        :raises ValueError: it has a start and overlaps another one with a start, or it has the same name as another one
+            and either has a start. Since the broker sends each message once, their order would be wrong.
         """
         hasStart = start is not None
         for box in chain.from_iterable(self._boxes.values()):
@@ -99,13 +99,13 @@ class Inbox:
         return box
 
     def openDirect(self) -> Box:
-        """Return a new box for what comes to this client itself: notifications and broadcasts."""
+        """Return a new box for notifications and broadcasts."""
         box = Box("")
         self._direct.append(box)
         return box
 
     def close(self, box: Box, end: ClientError | bool = True) -> bool:
-        """Let nothing more into a box; True if it was the last one of its name."""
+        """Close a box; return True if it was the last one of its name."""
         box.end = box.end or end
         if box.onNews is not None:
             box.onNews()
@@ -125,16 +125,16 @@ class Inbox:
         return True
 
     def closeAll(self) -> None:
-        """Let nothing more into any box."""
+        """Close all boxes."""
         self.endAll(True)
 
     def endAll(self, end: ClientError | bool) -> None:
-        """Let nothing more into any box, for this reason."""
+        """Close all boxes for this reason."""
         for box in (*chain.from_iterable(self._boxes.values()), *self._direct):
             self.close(box, end)
 
     def put(self, delivery: Delivery) -> Box | None:
-        """Put a delivery where it belongs; return a box that had to be closed because it bufferedBytes too much."""
+        """Add a delivery to its boxes; return a box that is over its limit, or None."""
         receivers = self._receivers.get(delivery.topic)
         if receivers is None:
             receivers = self._receiversOf(delivery.topic)
@@ -157,7 +157,7 @@ class Inbox:
         return overrun
 
     def putRun(self, run: list[Delivery]) -> Box | None:
-        """Put deliveries of one topic where they belong; return a box as :meth:`put` does."""
+        """Add deliveries of one topic; return as :meth:`put` does."""
         if len(run) == 1:
             return self.put(run[0])
         topic = run[0].topic
@@ -181,7 +181,7 @@ class Inbox:
         return None
 
     def putDirect(self, said: Notification) -> None:
-        """Put what came to this client itself where it belongs; beyond what is too much it is dropped."""
+        """Add a notification; boxes over their limit drop it."""
         size = len(said.payload) + DELIVERY_BYTES
         for box in self._direct:
             if box.size + size <= self._maximum:
@@ -192,7 +192,7 @@ class Inbox:
                     box.onNews()
 
     def take(self, box: Box) -> Any:
-        """Return what is next in a box, if there is anything."""
+        """Remove and return the next delivery of a box, or None."""
         if not box.waiting:
             return None
         delivery = box.waiting.popleft()
@@ -209,14 +209,14 @@ class Inbox:
             self._relieved()
 
     def overrun(self, box: Box) -> None:
-        """Close a box that holds too much, and all others of its name."""
+        """Close all boxes with the name of a box that is over its limit."""
         error = Overrun(f"the subscription to {box.topic} was ended, for {box.size} bytes waited to be taken")
         self.endTopic(box.topic, error)
 
     def refused(self, refusal: Refusal) -> bool:
-        """Close the box that the broker has ended by itself; False if it speaks of something else.
+        """Close the boxes of a subscription that the broker has ended; False if the refusal is not about one.
 
-        What is refused to a publisher names a topic, too, with 503.
+        Refused publications also name a topic, with status 503.
         """
         boxes = self._boxes.get(refusal.path, ())
         if refusal.status == Status.SERVICE_UNAVAILABLE or not any(box.hasStart for box in boxes):
@@ -225,7 +225,7 @@ class Inbox:
         return True
 
     def endTopic(self, topic: str, error: Answered | Overrun) -> None:
-        """Close all boxes of a name, for this reason."""
+        """Close all boxes of a name for this reason."""
         for box in tuple(self._boxes.get(topic, ())):
             self.close(box, error)
 
@@ -243,7 +243,7 @@ def _isPattern(name: str) -> bool:
 
 
 def _overlap(box: Box, topic: str) -> bool:
-    """Tell whether there can be a topic that belongs into a box and to this topic or pattern."""
+    """Return whether a topic can match both a box and this topic or pattern."""
     if not _isPattern(topic):
         return box.matches(topic)
     if not _isPattern(box.topic):

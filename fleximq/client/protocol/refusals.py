@@ -1,32 +1,32 @@
-"""What the broker refused and nobody was told yet, without any I/O."""
+"""Refusals by the broker that no flush has reported yet. Without I/O."""
 
 from fleximq.client.errors import PublishFailed
 from fleximq.client.events import Refusal
 
-#: So many are kept, the first ones, for they tell most; the others are counted.
+#: The first refusals are stored, since they say most; further ones are only counted.
 MAX_REFUSALS = 1000
 
 
 class Refusals:
-    """Refusals since some moment. ``count`` is how many there were."""
+    """A list of refusals; ``count`` includes those beyond the limit."""
 
     def __init__(self) -> None:
         self.count = 0
         self._refusals: list[Refusal] = []
 
     def add(self, refusal: Refusal) -> None:
-        """Take a further one."""
+        """Add a refusal."""
         self.count += 1
         if len(self._refusals) < MAX_REFUSALS:
             self._refusals.append(refusal)
 
     def extend(self, others: "Refusals") -> None:
-        """Take those that came later."""
+        """Add later refusals."""
         self.count += others.count
         self._refusals += others._refusals[: MAX_REFUSALS - len(self._refusals)]
 
     def popNameless(self) -> Refusal | None:
-        """Take out and return the first that names no path and no topic."""
+        """Remove and return the first refusal without a path or topic."""
         for place, refusal in enumerate(self._refusals):
             if not refusal.path:
                 self.count -= 1
@@ -35,13 +35,13 @@ class Refusals:
 
     @property
     def last(self) -> PublishFailed | None:
-        """The last of those that were kept."""
+        """The last stored refusal."""
         return _asError(self._refusals[-1]) if self._refusals else None
 
     def check(self) -> None:
-        """Do nothing if there are none.
+        """Raise the refusals, if there are any.
 
-        :raises PublishFailed: the first of them, with the others.
+        :raises PublishFailed: the first refusal, with the others.
         """
         if self._refusals:
             first, *others = map(_asError, self._refusals)
