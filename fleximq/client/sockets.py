@@ -26,7 +26,7 @@ def takeStandardStreams() -> tuple[int, int]:
     if CLIENT_ID_VARIABLE not in os.environ:
         raise SettingError(f"stdio:// is for programs that a broker has started, but {CLIENT_ID_VARIABLE} is not set")
     if _taken:
-        raise SettingError("standard input and output are in use already: there is one connection over them")
+        raise SettingError("standard input and output are already in use by another connection")
     _taken = True
     reading, writing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -91,7 +91,7 @@ def checkTls(url: Url, settings: ClientSettings) -> None:
     :raises SettingError: the URL is neither ``tls://`` nor ``wss://``.
     """
     if settings.tls is not None and not url.isSecure:
-        raise SettingError(f"the URL is {url}, but only tls:// and wss:// are spoken inside TLS")
+        raise SettingError(f"the URL is {url}, but only tls:// and wss:// use TLS")
 
 
 def dial(
@@ -105,7 +105,7 @@ def dial(
     :raises SettingError: TLS settings for a URL without TLS, or ``stdio://`` in a program that no broker has started.
     """
     if tls is not None and not url.isSecure:
-        raise SettingError(f"the URL is {url}, but only tls:// and wss:// are spoken inside TLS")
+        raise SettingError(f"the URL is {url}, but only tls:// and wss:// use TLS")
     if url.scheme == "stdio":
         return PipeSocket(*takeStandardStreams())
     try:
@@ -136,7 +136,7 @@ def _remote(host: str, port: int, timeout: float | None) -> socket.socket:
 
 
 def enableKeepAlive(remote: socket.socket) -> None:
-    """Disable Nagle's algorithm, and let the system detect dead connections."""
+    """Disable Nagle's algorithm, and enable TCP keep-alive to detect dead connections."""
     remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", _IDLE_SECONDS), ("TCP_KEEPINTVL", _PROBE_INTERVAL), ("TCP_KEEPCNT", _PROBES)):
@@ -159,16 +159,16 @@ def asConnectionLost(error: BaseException, what: str) -> ConnectionLost:
     :param what: the failed operation, which begins the message.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Untrusted(f"{what}: its certificate is not to be trusted ({error.verify_message})")
+        return Untrusted(f"{what}: its certificate is not trusted ({error.verify_message})")
     if isinstance(error, ssl.SSLError) and any(word in (error.reason or "") for word in _ALERTS):
         said = str(error.reason).lower().replace("_", " ")
-        return Untrusted(f"{what}: it does not trust this client's certificate, or wants one ({said})")
+        return Untrusted(f"{what}: it does not trust this client's certificate, or requires one ({said})")
     return ConnectionLost(f"{what}: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLEOFError) or (isinstance(error, ssl.SSLError) and error.reason in _NO_TLS):
-        return "the other side speaks no TLS there, or broke it off"
+        return "the server does not use TLS, or broke off the handshake"
     if isinstance(error, ConnectionRefusedError) and error.errno:  # asyncio has its own text
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -87,7 +87,7 @@ def connect(
     :raises SettingError: the URL or a setting is invalid.
     :raises ConnectionLost: no FlexiMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.
-    :raises JoinRefused: the broker does not let this client in.
+    :raises JoinRefused: the broker refused to admit the client.
     """
     settings = ClientSettings(
         credentials=credentials,
@@ -108,8 +108,8 @@ def connect(
 class Client(ClosedOnExit):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    Values are anything that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
-    OverflowError before anything is sent. While the broker is unreachable, publications are buffered up to ``buffer``
+    Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    OverflowError before they are sent. While the broker is unreachable, publications are buffered up to ``buffer``
     bytes. When the connection is lost, calls that wait for an answer raise
     :class:`~fleximq.client.errors.ConnectionLost`.
     """
@@ -181,7 +181,7 @@ class Client(ClosedOnExit):
         """Publish a value. Returns when it is handed to the network; :meth:`flush` waits until it is processed.
 
         :param key: the key by which the pipeline groups messages.
-        :param message_id: identifies the message: the broker drops a repeated one.
+        :param message_id: identifies the message; on durable topics the broker drops a repeated one.
         :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
         :param headers: further fields of the message's header.
         :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
@@ -320,7 +320,7 @@ class Client(ClosedOnExit):
         """
         with self._connection.lock:
             if path in self._functions:
-                raise ValueError(f"the path {path!r} is served already")
+                raise ValueError(f"the path {path!r} is already served")
             self._functions[path] = function
             self._clientState.served.add(path)
             if len(self._functions) == 1:
@@ -328,13 +328,13 @@ class Client(ClosedOnExit):
                     threading.Thread(target=self._serve, name="fleximq-server", daemon=True).start()
 
     def close(self, timeout: float | None = TIMEOUT) -> None:
-        """Flush if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
+        """Flush messages sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        The connection ends even if the flush fails. Closing again does nothing.
+        The connection ends even if the flush fails. Closing again has no effect.
 
         :raises PublishFailed: as :meth:`flush`.
         :raises TimeoutError: as :meth:`flush`.
-        :raises ConnectionLost: the connection ended before everything sent was confirmed.
+        :raises ConnectionLost: the connection ended before all messages were confirmed.
         """
         try:
             with self._connection.lock:
@@ -359,7 +359,7 @@ class Client(ClosedOnExit):
 
     def _leaveToParent(self) -> None:
         """Close this copy of the client in a forked child; the parent keeps the connection."""
-        lost = ConnectionLost("the connection belongs to the process that has made it: connect in this one as well")
+        lost = ConnectionLost("the connection belongs to the parent of this process: connect again")
         # Threads that held these locks do not exist in the child.
         self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
         self._closing.set()
@@ -453,7 +453,7 @@ class Client(ClosedOnExit):
             except ConnectionLost as lost:
                 raise self._clientState.explained(lost) from None
         if not pending.done:
-            raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
+            raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
         return pending.result()
 
     # -- connections -------------------------------------------------------------------------------
@@ -531,7 +531,7 @@ class Client(ClosedOnExit):
                 if not isTransient(error):
                     break
             except Exception as error:
-                _log.exception("Connecting again failed")
+                _log.exception("Reconnecting failed")
                 why = error
                 break
         self._end(why)
@@ -560,7 +560,7 @@ class Client(ClosedOnExit):
                     try:
                         self._settings.on_state(state, why)
                     except Exception:
-                        _log.exception("A callback for states failed")
+                        _log.exception("The callback on_state failed")
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ class SharedConnection:
         """Send complete messages. If the thread is interrupted, the connection ends, since half a message may have been
         sent.
 
-        :param conversation: the messages belong to it; if it has been replaced, nothing is sent and False is returned.
+        :param conversation: that of the messages; if it has been replaced, they are dropped and False is returned.
         :raises ConnectionLost: the connection ended.
         """
         with self._sending:
@@ -309,7 +309,7 @@ class SharedConnection:
                 else:
                     self._onEvent(event)
         except BrokerError as error:
-            self._end(f"what came is not FlexiMQ: {error}")
+            self._end(f"the received bytes are not FlexiMQ: {error}")
         except BaseException:
             self._end("reading was interrupted")
             raise

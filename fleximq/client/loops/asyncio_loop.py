@@ -1,4 +1,4 @@
-"""asyncio's event loop for clients: its own transports, and nothing of Twisted."""
+"""asyncio's event loop for clients, with asyncio's own transports."""
 
 import asyncio
 import ssl
@@ -13,7 +13,7 @@ from fleximq.values.urls import Url
 
 
 class AsyncioLoop(Loop):
-    """The event loop of asyncio, with its own transports."""
+    """asyncio's event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

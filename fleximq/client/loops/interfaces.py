@@ -104,7 +104,7 @@ class Loop(ABC):
                 if timer is not None:
                     timer.cancel()
             if not pending.done:
-                raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
+                raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
         return pending.result()
 
     def currentTask(self) -> object | None:

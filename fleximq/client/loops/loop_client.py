@@ -42,8 +42,8 @@ M = TypeVar("M", bound=Delivery | Notification)
 class LoopClient:
     """A connection to a broker; it reconnects by itself.
 
-    Values are anything that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
-    OverflowError before anything is sent. While the broker is unreachable, publications are buffered up to ``buffer``
+    Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    OverflowError before they are sent. While the broker is unreachable, publications are buffered up to ``buffer``
     bytes. When the connection is lost, calls that wait for an answer raise
     :class:`~fleximq.client.errors.ConnectionLost`.
     """
@@ -64,11 +64,11 @@ class LoopClient:
         self._tasks: set[Cancellable] = set()
 
     async def open(self) -> Self:
-        """Connect and join, for the first time.
+        """Connect and join for the first time.
 
         :raises ConnectionLost: no FlexiMQ broker answers there.
         :raises Untrusted: one side does not trust the other's certificate.
-        :raises JoinRefused: the broker does not let this client in.
+        :raises JoinRefused: the broker refused to admit the client.
         """
         try:
             await self._join()
@@ -112,7 +112,7 @@ class LoopClient:
         """Publish a value. Waits only while the broker accepts no more; :meth:`flush` waits until it is processed.
 
         :param key: the key by which the pipeline groups messages.
-        :param message_id: identifies the message: the broker drops a repeated one.
+        :param message_id: identifies the message; on durable topics the broker drops a repeated one.
         :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
         :param headers: further fields of the message's header.
         :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
@@ -224,7 +224,7 @@ class LoopClient:
         """
         clientState, what = self._clientState, f"the subscription to {topic}"
         await self._waitUntilJoined(timeout)
-        # When this is passed, nothing that an earlier subscription brought is on its way any more.
+        # After this barrier, no deliveries of an earlier subscription are in transit.
         clientState.keepRefusals(await self._barrier(timeout, what))
         made = clientState.newSubscription(topic, from_)
         try:
@@ -250,17 +250,17 @@ class LoopClient:
         :raises ValueError: the path is already served.
         """
         if path in self._functions:
-            raise ValueError(f"the path {path!r} is served already")
+            raise ValueError(f"the path {path!r} is already served")
         self._functions[path] = function
         self._clientState.served.add(path)
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
-        """Flush, if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
+        """Flush messages sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        The connection ends even if the flush fails. Closing again does nothing.
+        The connection ends even if the flush fails. Closing again has no effect.
 
         :raises PublishFailed: and TimeoutError, as :meth:`flush`.
-        :raises ConnectionLost: the connection ended before everything sent was confirmed.
+        :raises ConnectionLost: the connection ended before all messages were confirmed.
         """
         self._clientState.inbox.closeAll()
         try:
@@ -276,7 +276,7 @@ class LoopClient:
     # -- sending -----------------------------------------------------------------------------------
 
     async def _post(self, size: int, make: FrameMaker) -> None:
-        """Send what waits for no answer, or keep it for later."""
+        """Send or buffer a message that has no answer."""
         clientState = self._clientState
         if clientState.state is not State.JOINED:
             clientState.bufferUntilJoined(size, make)
@@ -293,7 +293,7 @@ class LoopClient:
             self._resume()
 
     def _framed(self, data: bytes) -> bytes:
-        """Return what is written of what was sent, behind what is due on the line itself."""
+        """Return the bytes to write: those due on the connection itself, then the framed messages."""
         conversation = self._clientState.conversation
         framed = conversation.framed(data) if data else data
         if conversation.due:
@@ -304,7 +304,7 @@ class LoopClient:
     # -- waiting -----------------------------------------------------------------------------------
 
     async def _barrier(self, timeout: float | None, what: str) -> Refusals:
-        """Wait until all that was sent is done, and return what was refused of it."""
+        """Wait until everything sent is processed, and return the refusals."""
         data, pending = self._clientState.barrier()
         self._sendNow(data)
         return await self._awaitBarrier(pending, timeout, what)
@@ -313,7 +313,7 @@ class LoopClient:
         try:
             return await self._loop.wait(pending, timeout, what)
         except BaseException:
-            # Nobody waits any more: what was refused then is told by the next flush.
+            # The caller has stopped waiting, so the next flush reports the refusals.
             self._clientState.detachBarrier(pending)
             raise
 
@@ -341,17 +341,17 @@ class LoopClient:
             self._lose(ConnectionLost("the broker was silent for too long"))
 
     def _connected(self) -> None:
-        """The line of the current conversation is there."""
+        """Handle the connection of the current conversation."""
         self._paused = False
         self._connection.writePending()
 
     def _received(self, data: bytes) -> None:
-        """Something was read from it."""
+        """Handle received bytes."""
         clientState = self._clientState
         try:
             clientState.dataReceived(data)
         except BrokerError as error:
-            self._lose(ConnectionLost(f"what came is not FlexiMQ: {error}"))
+            self._lose(ConnectionLost(f"the received bytes are not FlexiMQ: {error}"))
             return
         if clientState.conversation.due:
             self._connection.writePending()
@@ -374,7 +374,7 @@ class LoopClient:
             self._connection.transport.resumeReading()
 
     def _lose(self, lost: ConnectionLost) -> None:
-        """Give a connection up, and make another one if that is wished."""
+        """Drop the connection, and reconnect unless that is disabled."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
             return
@@ -399,20 +399,20 @@ class LoopClient:
                 return
             except (ConnectionLost, JoinRefused, SettingError) as error:
                 if self._reconnecting is None:
-                    return  # It was closed meanwhile, and some loops say so by an error.
+                    return  # The client was closed meanwhile, and some loops raise an error then.
                 why = error
                 if not isTransient(error):
                     break
             except Exception as error:
                 if self._reconnecting is None:
                     return
-                _log.exception("Connecting again failed")
+                _log.exception("Reconnecting failed")
                 why = error
                 break
         self._end(why)
 
     def _end(self, why: Exception | None) -> None:
-        """End for good."""
+        """Close for good."""
         returning, self._reconnecting = self._reconnecting, None
         for each in (self._keepAliveTimer, returning if why is None else None, *self._tasks):
             if each is not None:
@@ -427,7 +427,7 @@ class LoopClient:
             try:
                 self._settings.on_state(state, why)
             except Exception:
-                _log.exception("A callback for states failed")
+                _log.exception("The callback on_state failed")
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The MiniMQ client for programs with an event loop, whichever it is; its public forms are thin faces of it."""
+"""The MiniMQ client for any event loop; the public forms wrap it."""
 
 import inspect
 import logging
@@ -20,18 +20,18 @@ from fleximq.values.urls import Url
 from fleximq.wire.minimq_message import MiniMessage
 
 _log = logging.getLogger("fleximq.client.minimq.awaited")
-#: So many PRODUCEs are on their way at once.
+#: Limit of unanswered PRODUCEs.
 _BATCH = 1000
-#: The pauses while a reply is waited for.
+#: The delays between polls for a reply.
 _REPLY_BACKOFF = Backoff(first=0.001, most=0.1, factor=1.5, jitter=0.25)
 
 Message = MiniMessage
-#: Answers a message with a text, or with what has one when it is awaited; None is an empty one.
+#: Answers a message; returns the text, or an awaitable of it. None is an empty text.
 Function = Callable[[Message], str | None | Awaitable[str | None]]
 
 
 class LoopMiniClient(ReconnectingLink):
-    """A connection to a broker in the MiniMQ dialect, made anew when it is lost."""
+    """A connection to a broker in the MiniMQ dialect; it reconnects by itself."""
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
         super().__init__(loop, url, settings)
@@ -56,13 +56,14 @@ class LoopMiniClient(ReconnectingLink):
         reply_to: str = "",
         timeout: float | None = TIMEOUT,
     ) -> str:
-        """Put a message into a queue, and return its id when it is safe; on disk, where the broker has a journal.
+        """Put a message into a queue, and return its id when the broker has confirmed it; with a journal, it is on disk
+        then.
 
-        :param id: its id; by default a new UUID.
+        :param id: the message's id; a new UUID by default.
         :raises ProduceFailed: the broker refused.
-        :raises ValueError: MiniMQ cannot spell it, e.g. a content with a line break.
-        :raises ConnectionLost: the connection was lost; the message may be in the queue or not.
-        :raises TimeoutError: there was no answer in so many seconds; likewise.
+        :raises ValueError: the message cannot be written in MiniMQ, e.g. its content has a line break.
+        :raises ConnectionLost: the connection was lost; the message may be in the queue.
+        :raises TimeoutError: no answer within ``timeout`` seconds; the message may be in the queue.
         """
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
         await self.waitUntilJoined(timeout)
@@ -71,11 +72,13 @@ class LoopMiniClient(ReconnectingLink):
         return await self.loop.wait(pending, timeout, "the answer to a PRODUCE")
 
     async def produce_many(self, topic: str, contents: Iterable[str], timeout: float | None = TIMEOUT) -> list[str]:
-        """Put many messages into a queue, which is much quicker than one by one, and return their ids.
+        """Put several messages into a queue at once, several times as fast as single ones; return their ids.
 
-        :param timeout: seconds for each thousand of them.
-        :raises ProduceFailed: some were refused: the first of them, with the others. All others are in the queue.
-        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; those before may be in the queue.
+        :param timeout: seconds for each 1,000 messages.
+        :raises ProduceFailed: some were refused: the first of them, with the others. All other messages are in the
+            queue.
+        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; earlier messages may be in the
+            queue.
         """
         ids: list[str] = []
         failed: list[ProduceFailed] = []
@@ -95,11 +98,11 @@ class LoopMiniClient(ReconnectingLink):
         return ids
 
     async def consume(self, topic: str, timeout: float | None = TIMEOUT) -> Message | None:
-        """Return a message of a queue, or None if it is empty; :meth:`ack` it, or after a while it is there again.
+        """Return a message of a queue, or None if it is empty. Without an :meth:`ack` it returns to the queue.
 
         :raises ConsumeFailed: the broker refused.
-        :raises ConnectionLost: the connection was lost; a message that was on its way is there again after a while.
-        :raises TimeoutError: there was no answer in so many seconds; likewise.
+        :raises ConnectionLost: the connection was lost; a message in transit returns to the queue later.
+        :raises TimeoutError: no answer within ``timeout`` seconds; a message in transit returns to the queue later.
         """
         await self.waitUntilJoined(timeout)
         data, pending = self._conversation.consume(topic)
@@ -107,11 +110,12 @@ class LoopMiniClient(ReconnectingLink):
         return await self.loop.wait(pending, timeout, "the answer to a CONSUME")
 
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "LoopConsumer":
-        """Return what iterates over the messages of a queue, and acknowledges each when the next is asked for.
+        """Return an iterator over a queue that acknowledges each message when the next one is requested.
 
-        :param prefetch: how many are fetched at once. More than one is quicker, but what one consumer has fetched, no
-            other gets; and what takes longer than the broker waits for an ACK (30 s) is given to somebody else as well.
-        :param idle: the pauses while there is nothing.
+        :param prefetch: how many messages are fetched at once. More than one is faster, but other consumers cannot get
+            prefetched messages, and those not acknowledged within the broker's timeout (30 s) are delivered to another
+            consumer as well.
+        :param idle: the delays between polls of an empty queue.
         """
         self.checkOpen()
         consumer = LoopConsumer(self, topic, prefetch, idle)
@@ -119,7 +123,7 @@ class LoopMiniClient(ReconnectingLink):
         return consumer
 
     def ack(self, message: Message | str) -> None:
-        """Say that a message, or the one with this id, is done; there is no answer, not even for one that is not there.
+        """Acknowledge a message, or the message with this id; the broker does not answer, even if the id is unknown.
 
         :raises ConnectionLost: the client is closed.
         """
@@ -131,12 +135,11 @@ class LoopMiniClient(ReconnectingLink):
         self.acknowledge([message])
 
     async def request(self, topic: str, content: str, timeout: float | None = TIMEOUT) -> str:
-        """Ask whoever serves a topic, and return the content of the answer.
+        """Send a request to the services of a topic, and return the content of the answer.
 
-        The answer comes to a queue of this client's own. A connection that is lost meanwhile, and made again, does no
-        harm.
+        The answer arrives in a queue of this client's own, also after a reconnect.
 
-        :raises TimeoutError: there was no answer in so many seconds; the request may still be in the queue.
+        :raises TimeoutError: no answer within ``timeout`` seconds; the request may still be in the queue.
         :raises ProduceFailed: and ConnectionLost, as :meth:`produce`.
         """
         correlation = uuid.uuid4().hex
@@ -149,22 +152,22 @@ class LoopMiniClient(ReconnectingLink):
             self._replies.pop(correlation, None)
 
     def serve(self, topic: str, function: Function) -> None:
-        """Answer the messages of a queue, one after the other, with what a function returns for each.
+        """Answer the messages of a queue one after the other, each with the result of a function.
 
-        Each is acknowledged when its answer is in the queue that it names; one that names none is done when the
-        function returns. What the function raises is logged, and the message comes again after a while. A topic is
-        served until the client is closed.
+        A message is acknowledged when its answer is in the queue that it names; a message that names none, when the
+        function returns. If the function fails, the error is logged, and the message returns to the queue later. The
+        topic is served until the client is closed.
 
-        :raises ValueError: the topic is served already.
+        :raises ValueError: the topic is already served.
         """
         if topic in self._served:
-            raise ValueError(f"the topic {topic!r} is served already")
+            raise ValueError(f"the topic {topic!r} is already served")
         consumer = self.consumer(topic)
         self._served.add(topic)
         self.loop.start(self._serve(consumer, function))
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
         await self.waitUntilJoined(timeout)
         begun = time.perf_counter()
         self._isUnacknowledged = False
@@ -174,11 +177,11 @@ class LoopMiniClient(ReconnectingLink):
         return time.perf_counter() - begun
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
-        """See that all ACKs have arrived, and end the connection; iterations end.
+        """Wait until all ACKs have arrived, and end the connection; iterations end.
 
-        It is ended in any case; a second time nothing happens.
+        The connection ends in any case. Closing again has no effect.
 
-        :raises ConnectionLost: and TimeoutError: that is not known. What was not acknowledged comes again.
+        :raises ConnectionLost: and TimeoutError: ACKs may be lost; their messages are delivered again.
         """
         for each in self._consumers:
             each.close()
@@ -191,7 +194,7 @@ class LoopMiniClient(ReconnectingLink):
     # -- inside ------------------------------------------------------------------------------------
 
     def acknowledge(self, ids: Sequence[str]) -> None:
-        """Say that these are done, now or when there is a connection again."""
+        """Acknowledge messages, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
             self.connection.send(b"".join(map(self._conversation.ack, ids)))
@@ -199,10 +202,10 @@ class LoopMiniClient(ReconnectingLink):
             self._unsentAcks += ids
 
     async def fetch(self, topic: str, most: int) -> list[Message]:
-        """Ask for so many messages at once, and return what there is."""
+        """Request up to ``most`` messages at once, and return those available."""
         asked = [self._conversation.consume(topic) for _ in range(most)]
         self.connection.send(b"".join(data for data, _ in asked))
-        # Answers come in order: when the last is there, all are.
+        # Answers arrive in order, so the last one completes all.
         await self.loop.wait(asked[-1][1], None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
 
@@ -231,7 +234,7 @@ class LoopMiniClient(ReconnectingLink):
             return None
 
     def _startReplyLoop(self) -> None:
-        """See that replies are fetched while somebody waits for one."""
+        """Fetch replies while requests wait for them."""
         if self._wakeReplyLoop is not None:
             self._wakeReplyLoop()
         if not self._isReplyLoopRunning:
@@ -316,7 +319,9 @@ class LoopMiniClient(ReconnectingLink):
 
 
 class LoopConsumer(Pulled[Message]):
-    """The messages of a queue: iterate over it, or take one by one. What was fetched is in nobody else's hands."""
+    """The messages of a queue: iterate over it, or call :meth:`next`. Other consumers cannot get its prefetched
+    messages.
+    """
 
     def __init__(self, client: LoopMiniClient, topic: str, prefetch: int, idle: Backoff) -> None:
         super().__init__(client, prefetch, idle)

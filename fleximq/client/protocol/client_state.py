@@ -47,7 +47,7 @@ _CHUNK_BYTES = MEBIBYTE
 _PERMANENT = frozenset({Status.BAD_REQUEST, Status.UNAUTHORIZED, Status.FORBIDDEN, Status.AUTHENTICATION_FAILED})
 #: The connection is given up after this many silent intervals.
 _MAX_SILENT_INTERVALS = 3
-#: Memory for a buffered publication besides its payload.
+#: Memory for a buffered publication, in addition to its payload.
 _OVERHEAD_BYTES = 64
 
 
@@ -264,7 +264,7 @@ class ClientState:
             raise self.lost
         size += _OVERHEAD_BYTES
         if self._bufferedBytes + size > self.settings.buffer:
-            raise BufferFull(f"the broker is away, and {self._bufferedBytes} bytes wait for it already")
+            raise BufferFull(f"the broker is unreachable, and the buffer already holds {self._bufferedBytes} bytes")
         account = self.accounts.current()
         self.accounts.beginSend(account)
         self._buffered.append((account, make))
@@ -307,7 +307,7 @@ class ClientState:
         """
         lost = self.accounts.takeLoss()
         if lost is not None:
-            raise ConnectionLost(f"it is not known what arrived of all that was sent since the last flush: {lost}")
+            raise ConnectionLost(f"messages sent since the last flush may be lost: {lost}")
 
     def keepRefusals(self, *those: Refusals) -> None:
         """Save refusals for the next flush."""
@@ -471,7 +471,7 @@ def headerFields(
     reply_to: str | None,
     headers: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
-    """Return the header fields of a publication besides its topic.
+    """Return the header fields of a publication except its topic.
 
     :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
     """

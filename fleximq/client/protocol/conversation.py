@@ -80,7 +80,7 @@ class Conversation:
         return encodeMessage(MessageType.JOIN, 0, fields) if fields else encodeFrame(MessageType.JOIN, 0)
 
     def publication(self, topic: str, payload: bytes, keys: Mapping[str, Any] | None = None) -> bytes:
-        """Return a PUB; ``keys`` are further fields of its header, such as ``message_id`` or ``key``."""
+        """Return a PUB; ``keys`` are further fields of its header, e.g. ``message_id``."""
         if keys:
             return encodeMessage(MessageType.PUB, self.id, {"topic": topic, **keys}, payload)
         return b"".join((self._head(topic), len(payload).to_bytes(8, "big"), payload))

@@ -20,7 +20,7 @@ from fleximq.values.patterns import anyOf
 
 #: A subscription with more unread bytes is ended.
 MAX_BOX_BYTES = GIBIBYTE
-#: Approximate memory for a delivery besides its payload.
+#: Approximate memory for a delivery, in addition to its payload.
 DELIVERY_BYTES = 128
 #: Limit of the cache of boxes by topic; it is cleared when full.
 _TOPICS = 10_000
@@ -92,7 +92,7 @@ class Inbox:
         hasStart = start is not None
         for box in chain.from_iterable(self._boxes.values()):
             if box.topic == topic and (hasStart or box.hasStart) or hasStart and box.hasStart and _overlap(box, topic):
-                raise ValueError(f"a subscription to {box.topic!r} is there already, so this needs another client")
+                raise ValueError(f"there is already a subscription to {box.topic!r}; use another client for this one")
         box = Box(topic, start)
         self._boxes.setdefault(topic, []).append(box)
         self._receivers.clear()
@@ -210,7 +210,7 @@ class Inbox:
 
     def overrun(self, box: Box) -> None:
         """Close all boxes with the name of a box that is over its limit."""
-        error = Overrun(f"the subscription to {box.topic} was ended, for {box.size} bytes waited to be taken")
+        error = Overrun(f"the subscription to {box.topic} was ended, since {box.size} bytes were unread")
         self.endTopic(box.topic, error)
 
     def refused(self, refusal: Refusal) -> bool:

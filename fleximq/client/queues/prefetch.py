@@ -1,6 +1,6 @@
-"""Messages that have to be asked for: a few are fetched ahead, and each is acknowledged when the next is asked for.
+"""Messages that a client must request: a few are prefetched, and each is acknowledged on the next request.
 
-An empty queue is asked again after a pause, each longer than the last; when somebody newly asks, it is asked at once.
+An empty queue is polled again after growing delays; a new request polls it at once.
 """
 
 import logging
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 class Pulled(MessageIterator[T]):
-    """What comes from a queue: iterate over it, or take one by one.
+    """The messages of a queue: iterate over it, or call :meth:`next`.
 
-    A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
-    leaves the loop early, by ``break`` or by an error, has not acknowledged the last one: it comes again.
+    A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, by
+    ``break`` or an error, its last message is not acknowledged, and the broker delivers it again.
 
-    :param prefetch: at most so many messages are fetched ahead.
-    :param idle: the pauses while there is nothing.
+    :param prefetch: the limit of prefetched messages.
+    :param idle: the delays between polls of an empty queue.
     :raises SettingError: ``prefetch`` is below 1.
     """
 
@@ -53,23 +53,23 @@ class Pulled(MessageIterator[T]):
 
     @property
     def waiting(self) -> int:
-        """How many messages were fetched and not taken."""
+        """The number of fetched messages that are unread."""
         return len(self._fetched)
 
     async def next(self, timeout: float | None = None) -> T | None:
-        """Acknowledge what was taken before, and return the next message; None if none came, or if this was closed.
+        """Acknowledge the previous messages, and return the next one; None if there is none, or this is closed.
 
-        :param timeout: seconds; with 0 the broker is asked once. None: wait as long as it takes.
-        :raises ConnectionLost: the connection ended, and there will be none.
+        :param timeout: seconds; with 0 the broker is asked once. None: no limit.
+        :raises ConnectionLost: the connection ended, and the client will not reconnect.
         :raises SubscribeFailed: or ConsumeFailed: the broker refuses.
         """
         found = await self.next_many(1, timeout)
         return found[0] if found else None
 
     async def next_many(self, most: int, timeout: float | None = None) -> list[T]:
-        """Return at least one message, and up to ``most`` of those that were fetched; otherwise as :meth:`next`.
+        """Return 1 to ``most`` fetched messages; otherwise as :meth:`next`.
 
-        They are acknowledged together when more are asked for.
+        They are acknowledged together when more are requested.
         """
         handed, self._delivered = self._delivered, []
         if handed:
@@ -87,18 +87,18 @@ class Pulled(MessageIterator[T]):
         return found
 
     def ack(self, message: T) -> None:
-        """Acknowledge a message now, instead of when the next one is asked for."""
+        """Acknowledge a message now instead of on the next request."""
         with suppress(ValueError):
             self._delivered.remove(message)
             self._acknowledge([message])
 
     def leave(self, message: T) -> None:
-        """Do not acknowledge a message that was taken: it comes again."""
+        """Do not acknowledge a message; the broker delivers it again."""
         with suppress(ValueError):
             self._delivered.remove(message)
 
     def close(self) -> None:
-        """Fetch no more; what was fetched before can still be taken."""
+        """Fetch no more messages; those already fetched can still be read."""
         self._isClosed = True
         self._wakeWaiters()
 
@@ -106,16 +106,16 @@ class Pulled(MessageIterator[T]):
 
     @abstractmethod
     async def _fetch(self, most: int) -> int:
-        """Ask once for so many messages, put what comes into the box, and return how many that were."""
+        """Request up to ``most`` messages once, add them to ``_fetched``, and return their number."""
 
     @abstractmethod
     def _acknowledge(self, messages: Sequence[T]) -> None:
-        """Say that these are done."""
+        """Acknowledge these messages."""
 
     # -- what the client says ----------------------------------------------------------------------
 
     def ended(self, why: ClientError | None) -> None:
-        """There will be no connection any more; ``why`` is None if the client was closed."""
+        """Handle the end of the client; ``why`` is None if the program has closed it."""
         if why is None:
             self._fetched.clear()
             self._delivered.clear()
@@ -127,7 +127,7 @@ class Pulled(MessageIterator[T]):
     # -- fetching ----------------------------------------------------------------------------------
 
     async def _waitForMessages(self, timeout: float | None) -> None:
-        """Return when there is something, or will be nothing."""
+        """Wait for a message, the timeout or the end."""
         deadline = None if timeout is None else time.monotonic() + timeout
         rounds = self._rounds
         isFirst = True
@@ -160,7 +160,7 @@ class Pulled(MessageIterator[T]):
         self._link.loop.start(self._fetchLoop())
 
     async def _fetchLoop(self) -> None:
-        """Fetch until there is something, or nobody wants it any more."""
+        """Fetch until a message arrives or no caller waits."""
         try:
             while not self._isClosed and self._error is None:
                 if await self._fetchOnce() or self._fetched or not self._callers:

@@ -1,8 +1,6 @@
-"""A connection over whatever event loop, made anew when it is lost; what is said on it is left to each dialect.
+"""A connection on any event loop that reconnects by itself; each dialect adds its messages.
 
-A link is used from the loop's own thread. What is sent in one turn of the loop is written at once at its end.
-
-What a client of a queueing dialect may be told when it connects.
+A link is used from the loop's own thread. Bytes sent in one turn of the loop are written together at its end.
 """
 
 import logging
@@ -21,30 +19,30 @@ from fleximq.client.sockets import checkTls
 from fleximq.errors import BrokerError, SettingError
 from fleximq.values.urls import Url
 
-#: The pauses between questions to an empty queue.
+#: The delays between polls of an empty queue.
 IDLE = Backoff(first=0.005, most=0.5, factor=2.0, jitter=0.25)
 _SCHEMES = ("tcp", "tls", "ipc")
 
 
 def checkUrl(url: Url, settings: ClientSettings) -> None:
-    """See that these dialects can be spoken there.
+    """Check that these dialects support the URL.
 
-    :raises SettingError: otherwise.
+    :raises SettingError: they do not.
     """
     if url.scheme not in _SCHEMES:
-        raise SettingError(f"the URL is {url}, but this dialect is spoken over tcp://, tls:// and ipc:// only")
+        raise SettingError(f"the URL is {url}, but this dialect supports only tcp://, tls:// and ipc://")
     checkTls(url, settings)
 
 
 _log = logging.getLogger("fleximq.client.queues.link")
-#: After so many signs of life that were asked for in vain, a connection is given up.
+#: The connection is given up after this many unanswered PINGs.
 _MAX_UNANSWERED = 3
 
 
 class ReconnectingLink(ABC):
     """A connection to a broker.
 
-    :raises SettingError: the dialect is not spoken at such URLs.
+    :raises SettingError: the dialect does not support the URL.
     """
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
@@ -61,11 +59,11 @@ class ReconnectingLink(ABC):
         self._unanswered = 0
 
     async def open(self) -> Self:
-        """Connect, for the first time.
+        """Connect for the first time.
 
-        :raises ConnectionLost: nobody listens there, or nobody who speaks this dialect.
+        :raises ConnectionLost: no broker of this dialect answers there.
         :raises Untrusted: one side does not trust the other's certificate.
-        :raises JoinRefused: the broker does not let this client in.
+        :raises JoinRefused: the broker refused to admit the client.
         """
         try:
             await self._join()
@@ -81,7 +79,7 @@ class ReconnectingLink(ABC):
 
     @property
     def state(self) -> State:
-        """Where the client stands."""
+        """The state of the connection."""
         return self._state or State.AWAY
 
     def hang_up(self) -> None:
@@ -92,39 +90,39 @@ class ReconnectingLink(ABC):
 
     @abstractmethod
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
 
     @abstractmethod
     async def close(self, timeout: float | None = TIMEOUT) -> None:
-        """See that what was sent is done, and end the connection; iterations end."""
+        """Flush, and end the connection; iterations end."""
 
     @abstractmethod
     async def _handshake(self) -> None:
-        """Say on a new line what has to be said first, and wait for the answer."""
+        """Send the first messages of a connection, and wait for the answers."""
 
     @abstractmethod
     def _parse(self, data: bytes) -> None:
-        """Understand what was read; raise BrokerError if that cannot be done."""
+        """Handle received bytes; raise BrokerError if they are invalid."""
 
     @abstractmethod
     def _failPending(self, lost: ConnectionLost) -> None:
-        """Fail whatever waits for an answer on the line that was lost."""
+        """Fail all calls that wait for an answer on a lost connection."""
 
     @abstractmethod
     def _sendPing(self) -> None:
-        """Ask for a sign of life."""
+        """Send a PING."""
 
     @abstractmethod
     def _onJoined(self) -> None:
-        """There is a connection: say what was kept for it."""
+        """Send buffered messages on a new connection."""
 
     # -- waiting -----------------------------------------------------------------------------------
 
     async def waitUntilJoined(self, timeout: float | None) -> None:
-        """Wait until there is a connection.
+        """Wait for a connection.
 
-        :raises ConnectionLost: there will be none.
-        :raises TimeoutError: it took longer than so many seconds.
+        :raises ConnectionLost: the client will not reconnect.
+        :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         if self._state is State.JOINED:
             return
@@ -138,9 +136,9 @@ class ReconnectingLink(ABC):
                 self._joinWaiters.remove(pending)
 
     def checkOpen(self) -> None:
-        """Do nothing while there is a connection or may be one again.
+        """Check that the client is not closed.
 
-        :raises ConnectionLost: there will be none any more.
+        :raises ConnectionLost: it is closed.
         """
         if self._state is State.CLOSED:
             raise self._closedError()
@@ -185,19 +183,19 @@ class ReconnectingLink(ABC):
         self._sendPing()
 
     def _connected(self) -> None:
-        """The line is there."""
+        """Reset the keep-alive counter."""
         self._unanswered = 0
 
     def _received(self, data: bytes) -> None:
-        """Something was read from it."""
+        """Handle received bytes."""
         self._unanswered = 0
         try:
             self._parse(data)
         except BrokerError as error:
-            self._lose(ConnectionLost(f"what came is not of this dialect: {error}"))
+            self._lose(ConnectionLost(f"the received bytes are not of this dialect: {error}"))
 
     def _lose(self, lost: ConnectionLost) -> None:
-        """Give a connection up, and make another one if that is wished."""
+        """Drop the connection, and reconnect unless that is disabled."""
         if self._state is State.CLOSED:
             return
         wasJoined = self._state is State.JOINED
@@ -227,7 +225,7 @@ class ReconnectingLink(ABC):
         self._end(why)
 
     def _end(self, why: Exception | None) -> None:
-        """End for good."""
+        """Close for good."""
         if self._state is State.CLOSED:
             return
         for each in (self._keepAliveTimer, self._reconnecting if why is None else None):
@@ -255,9 +253,9 @@ class ReconnectingLink(ABC):
             try:
                 self.settings.on_state(state, why)
             except Exception:
-                _log.exception("A callback for states failed")
+                _log.exception("The callback on_state failed")
 
 
 def refusedJoin(error: Answered) -> JoinRefused:
-    """Return the error that says that the broker does not let this client in."""
+    """Convert an error of the handshake."""
     return JoinRefused(error.status, error.words)
