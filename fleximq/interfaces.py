@@ -52,7 +52,7 @@ class ISubscriber(Interface):
 class ISubscriberProxy(ISubscriber):
     """A subscriber that takes another's place in some topics."""
 
-    def takes(topic: Any) -> bool:
+    def accepts(topic: Any) -> bool:
         """Tell whether what is published to this topic comes this way, instead of to the one whose place it takes."""
 
 
@@ -69,7 +69,7 @@ class IPeer(ISubscriber):
     def forward(message: Any) -> None:
         """Send on a message that another peer's dialect made; the broker does not look inside."""
 
-    def hear(message: Any) -> None:
+    def receiveBroadcast(message: Any) -> None:
         """Send on a broadcast; a peer that reads too slowly may miss it."""
 
     def requestFailed(id: str, path: str, status: int, words: str) -> None:
@@ -169,7 +169,7 @@ class IJournal(Interface):
     onDisk = Attribute("""Whether what is kept outlives the process.""")
     id = Attribute("""What tells it from other journals, hexadecimal; "" in memory.""")
     appended = Attribute("""The number of the last run that was appended; they count up from 1.""")
-    safe = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
+    decided = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
     overloaded = Attribute("""Whether so much waits for the disk that those who publish should not be read.""")
     end = Attribute("""The offset behind the last message that was committed.""")
 
@@ -192,7 +192,7 @@ class IJournal(Interface):
     def whenRelieved(call: Callable[[], None]) -> None:
         """Call once ``overloaded`` is False; at once if it is."""
 
-    def note(event: Any) -> None:
+    def appendState(event: Any) -> None:
         """Keep one of the notes of :mod:`fleximq.values.records`, behind what was appended so far; nobody waits for
         it."""
 
@@ -214,7 +214,7 @@ class IJournal(Interface):
     def bounds() -> Mapping[str, Any]:
         """Return the :class:`fleximq.values.records.TopicBounds` of each topic that has messages."""
 
-    def behind(offset: int) -> Any:
+    def backlogFrom(offset: int) -> Any:
         """Return how much stands from an offset on, about: :class:`fleximq.values.records.BacklogSize`."""
 
     def offsetAt(time: int, found: Callable[[int], None]) -> None:

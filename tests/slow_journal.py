@@ -36,7 +36,7 @@ class SlowJournal:
     id = "5e"
 
     def __init__(self) -> None:
-        self.appended = self.safe = 0
+        self.appended = self.decided = 0
         self.end = self._next = 1
         self.now = 1_000_000
         self.notes: list[Any] = []
@@ -79,16 +79,16 @@ class SlowJournal:
 
     def commit(self, reason: str | None = None, runs: int | None = None) -> None:
         """Say of everything appended so far, or of so many runs, that it is safe, or why it is not kept."""
-        last = self.appended if runs is None else self.safe + runs
+        last = self.appended if runs is None else self.decided + runs
         while self._waiting and self._waiting[0].number <= last:
             next = self._waiting.pop(0)
-            self.safe = max(self.safe, next.number)
+            self.decided = max(self.decided, next.number)
             next.told(reason)
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call behind the run of this number, or behind all."""
         number = self.appended if number is None else number
-        if number <= self.safe:
+        if number <= self.decided:
             call()
             return
         places = [place for place, waiting in enumerate(self._waiting) if waiting.number <= number]
@@ -114,7 +114,7 @@ class SlowJournal:
         else:
             call()
 
-    def note(self, event: Any) -> None:
+    def appendState(self, event: Any) -> None:
         """Remember what was noted."""
         self.notes.append(event)
 
@@ -201,7 +201,7 @@ class SlowJournal:
             found[record.topic] = TopicBounds(first, record.offset, time, record.time, count + 1, total + size)
         return found
 
-    def behind(self, offset: int) -> BacklogSize:
+    def backlogFrom(self, offset: int) -> BacklogSize:
         """Count the records that are committed."""
         waiting = [record for record in self.records if record.offset >= offset]
         return BacklogSize(len(waiting), sum(len(record.payload) for record in waiting))

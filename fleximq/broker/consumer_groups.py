@@ -58,7 +58,7 @@ class ConsumerGroups:
             word = word._replace(time=min(word.time, self.wall()))
             self._groups[word.group] = word
             if before is None or before._replace(time=word.time) != word:
-                self._journal.note(word)
+                self._journal.appendState(word)
 
     def _makeRoom(self, names: set[str]) -> None:
         tooMany = len(self._groups.keys() | names) - MAX_GROUPS
@@ -75,7 +75,7 @@ class ConsumerGroups:
         """Forget a group until it says something again; False if there is none of this name."""
         if self._groups.pop(name, None) is None:
             return False
-        self._journal.note(GroupForgotten(name))
+        self._journal.appendState(GroupForgotten(name))
         return True
 
     def reading(self) -> dict[str, int]:

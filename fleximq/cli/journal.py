@@ -14,14 +14,14 @@ from typing import Any
 
 from fleximq.cli.command import Command
 from fleximq.config.journal_options import checkPattern
-from fleximq.config.option_values import spelledSize
+from fleximq.config.option_values import formattedSize
 from fleximq.errors import JournalError, SettingError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import Lock, readIdentity
-from fleximq.journal.files.survey import Finding, Survey
-from fleximq.journal.files.topic_counts import tallyOf
+from fleximq.journal.files.survey import Finding, FolderSurvey
+from fleximq.journal.files.topic_counts import topicCountsOf
 from fleximq.journal.recovery.recovery import recover
-from fleximq.journal.recovery.repair_preview import Rehearsal
+from fleximq.journal.recovery.repair_preview import DryRunFiles
 from fleximq.values.message import Content
 from fleximq.values.patterns import anyOf
 from fleximq.values.records import CONTENTS, DIALECTS, StoredBatch, TopicBounds
@@ -56,10 +56,10 @@ def stat(arguments: Namespace) -> int:
     """Show the files, what there is of each topic, and how far consumer groups are."""
     survey = _survey(arguments.folder)
     print(f"journal {readIdentity(Files(), arguments.folder)}")
-    print(f"{_many(len(survey.files), 'file')}, {spelledSize(survey.bytes)} bytes")
+    print(f"{_many(len(survey.files), 'file')}, {formattedSize(survey.bytes)} bytes")
     topics: dict[str, TopicBounds] = {}
     for batch in survey.batches():
-        for topic, bounds in tallyOf(batch).items():
+        for topic, bounds in topicCountsOf(batch).items():
             topics[topic] = _together(topics.get(topic), bounds)
     for topic in sorted(topics):
         bounds = topics[topic]
@@ -98,7 +98,7 @@ def repair(arguments: Namespace) -> int:
     lock = Lock(Files(), arguments.folder)
     try:
         journal = readIdentity(Files(), arguments.folder)
-        rehearsal = Rehearsal()
+        rehearsal = DryRunFiles()
         found = recover(rehearsal, arguments.folder, journal)
         for step in rehearsal.steps:
             print(f"would {step}" if not arguments.yes else step)
@@ -147,7 +147,7 @@ def _value(content: Content, payload: bytes) -> dict[str, Any]:
         return {"base64": b64encode(payload).decode()}
 
 
-def _survey(folder: str) -> Survey:
+def _survey(folder: str) -> FolderSurvey:
     """Return a look at a folder.
 
     :raises JournalError: it is not a journal.
@@ -157,7 +157,7 @@ def _survey(folder: str) -> Survey:
         readIdentity(files, folder)
     except FileNotFoundError:
         raise JournalError(f"{folder} is not a journal") from None
-    return Survey(files, folder)
+    return FolderSurvey(files, folder)
 
 
 def _together(one: TopicBounds | None, other: TopicBounds) -> TopicBounds:

@@ -1,9 +1,8 @@
-"""The journal on disk, as the reactor's thread sees it: the one door to this room.
+"""The journal on disk, on the reactor's thread: the facade of this package.
 
-It puts the others together: :mod:`fleximq.journal.writing.group_commit` collects what comes,
-:mod:`fleximq.journal.writing.writer_thread` has it
-on disk, :mod:`fleximq.journal.files.segment_table` knows where everything is, and
-:mod:`fleximq.journal.reading.reader_thread` reads it back.
+It connects :mod:`fleximq.journal.writing.group_commit`, which collects runs,
+:mod:`fleximq.journal.writing.writer_thread`, which writes them, :mod:`fleximq.journal.files.segment_table`, which
+    locates them, and :mod:`fleximq.journal.reading.reader_thread`, which reads them.
 """
 
 import os
@@ -17,54 +16,51 @@ from zope.interface import implementer
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
-from fleximq.journal.files.durable_end import DurableEnd
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.folder_files import Lock, checkFolder, identify
-from fleximq.journal.files.segment_table import Weights
-from fleximq.journal.format.control_frames import Lost
-from fleximq.journal.reading.reader_thread import Reader
-from fleximq.journal.recovery.recovered_state import Found, Keeper, NothingToKeep, sentenceOf
+from fleximq.journal.files.folder_files import DurableEnd, Lock, checkFolder, identify
+from fleximq.journal.files.segment_table import BacklogTotals
+from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
-from fleximq.journal.retention.capacity import Room
-from fleximq.journal.retention.cleaner_thread import Cleaner
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed
-from fleximq.journal.writing.commit import Commit, Opening, Snapshot
+from fleximq.journal.retention.capacity import Capacity
+from fleximq.journal.retention.cleaner_thread import CleanerThread
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace
+from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
-from fleximq.journal.writing.staged_records import Staging
-from fleximq.journal.writing.writer_thread import Log, Worker, WriterThread, reasonOf
+from fleximq.journal.writing.staged_records import StagingArea
+from fleximq.journal.writing.writer_thread import CommitWriter, Worker, WriterThread, reasonOf
 from fleximq.limits import MEBIBYTE
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, TopicBounds
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 
-#: The longest that a stop waits for the disk, in seconds.
-PATIENCE = 30.0
-#: A segment with so many frames is followed by another though it has not its size yet: a start looks at each frame
-#: behind the last checkpoint, 25 us each, and where messages came one by one there are many.
+#: Maximum seconds that a stop waits for the disk.
+STOP_TIMEOUT = 30.0
+#: A segment ends after this number of frames even if it is small: a start reads each frame after the last checkpoint,
+#: 25 us each, and single messages make many frames.
 SEGMENT_FRAMES = 40_000
 
 _ALWAYS = Fsync("always")
 
-#: What :meth:`DiskJournal.open` returns.
-Recovered = Found
-
 
 @implementer(IJournal)
 class DiskJournal:
-    """Keeps what is durable in the files of one folder.
+    """Stores durable publications in the files of one folder.
 
-    Made first, then :meth:`open`, then the broker is restored and becomes ``keeper``, then :meth:`begin`.
+    Order of use: construct it, :meth:`open` it, restore the broker and set ``keeper`` to it, then :meth:`begin`.
 
     :param callFromThread: runs a function on the reactor's thread; safe to call from any.
     :param now: microseconds since 1970.
-    :param maxBytes: the most that its segments may have, about; 0: as much as the disk has.
-    :param rules: what may be taken out again; None: nothing is.
-    :param makeWorker: where the writing is done; a thread unless a test wants it at once.
-    :param onEvent: is told what is worth counting, and how many.
-    :param log: is given sentences for the operator.
-    :param onError: is given what somebody raised who was told of a commit.
+    :param maxBytes: the approximate maximum size of the segments; 0: the capacity of the disk.
+    :param rules: which records may be removed; None: none.
+    :param makeWorker: makes the worker that writes, by default a thread; tests use one that works at once.
+    :param onEvent: called with countable events and their number.
+    :param log: called with sentences for the operator.
+    :param onError: called with exceptions of commit callbacks.
     """
 
     onDisk = True
@@ -79,15 +75,15 @@ class DiskJournal:
         files: Files | None = None,
         segmentBytes: int = 64 * MEBIBYTE,
         maxBytes: int = 0,
-        crowdedAt: int = 32 * MEBIBYTE,
-        rules: Rules | None = None,
-        makeWorker: Callable[[Log, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
+        overloadedAt: int = 32 * MEBIBYTE,
+        rules: RetentionPolicy | None = None,
+        makeWorker: Callable[[CommitWriter, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
         onEvent: Callable[[str, int], None] = lambda event, number: None,
         log: Callable[[str], None] = lambda sentence: None,
         onError: Callable[[Exception], None] | None = None,
     ) -> None:
         self.id = ""
-        self.keeper: Keeper = NothingToKeep()
+        self.keeper: IQueueStateOwner = NoQueueState()
         self.commits = Commits()
         self._folder = directory
         self._files = files or Files()
@@ -96,7 +92,7 @@ class DiskJournal:
         self._maxBytes = maxBytes
         self._callFromThread = callFromThread
         self._now = now
-        self._crowdedAt = crowdedAt
+        self._overloadedAt = overloadedAt
         self._rules = rules
         self._makeWorker = makeWorker
         self._onEvent = onEvent
@@ -112,7 +108,7 @@ class DiskJournal:
         return GroupCommit(
             now=self._now,
             next=next,
-            crowdedAt=self._crowdedAt,
+            overloadedAt=self._overloadedAt,
             settled=self._settled,
             failed=self._failed,
             rollDue=self._rollDue,
@@ -122,10 +118,10 @@ class DiskJournal:
 
     # -- opening and closing -----------------------------------------------------------------------
 
-    def open(self) -> Recovered:
-        """Lock and check the folder, cut off a torn tail, and say what is there. Blocks.
+    def open(self) -> RecoveredJournal:
+        """Lock and check the folder, cut off a torn tail, and return the content. Blocks.
 
-        :raises JournalError: it cannot be used.
+        :raises JournalError: the folder cannot be used.
         """
         checkFolder(self._files, self._folder)
         self._lock = Lock(self._files, self._folder)
@@ -141,29 +137,29 @@ class DiskJournal:
             raise
         self._found = found
         self._segments = found.segments
-        self._weights = Weights(found.segments)
+        self._weights = BacklogTotals(found.segments)
         self._clientIds = found.nextClientId
         self._group = self._newGroup(found.nextOffset)
-        self._staging = Staging(self._group, self._segments, found.transactions, self._now)
-        self._reader = Reader(
+        self._staging = StagingArea(self._group, self._segments, found.transactions, self._now)
+        self._reader = ReaderThread(
             self._files, self._folder, self._segments, self._callFromThread, lost=self._foundLost, log=self._say
         )
-        self._room = Room(
+        self._room = Capacity(
             self._maxBytes,
             self._segments,
             self._newCleaner(),
             self._rollNow,
             self._now,
-            lambda freed: self._onEvent("journal: bytes freed", freed),
+            lambda freed: self._onEvent(CountedEvent(EventFamily.JOURNAL, "bytes freed"), freed),
         )
-        self._count("journal: torn tail", len(found.torn))
-        self._count("journal: lost range", len(found.lost))
+        self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
+        self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
         return found
 
-    def _newCleaner(self) -> Cleaner | None:
+    def _newCleaner(self) -> CleanerThread | None:
         if self._rules is None:
             return None
-        return Cleaner(
+        return CleanerThread(
             self._files,
             self._folder,
             self._segments,
@@ -182,23 +178,23 @@ class DiskJournal:
             self._onEvent(event, number)
 
     def _goesUnread(self, sentence: str, records: int) -> None:
-        self._count("journal: expired unread", records)
+        self._count(CountedEvent(EventFamily.JOURNAL, "expired unread"), records)
         self._say(sentence)
 
-    def _foundLost(self, lost: Lost, why: str) -> None:
+    def _foundLost(self, lost: LostRange, why: str) -> None:
         sentence = sentenceOf(lost, f"damaged ({why})")
         self._found.lost.append(sentence)
-        self._count("journal: lost range", 1)
+        self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), 1)
         self._say(sentence)
 
     def begin(self) -> None:
-        """Begin a segment and start to write; ``keeper`` has been set, and is restored. Blocks.
+        """Begin a segment and accept runs, after ``keeper`` was set and restored. Blocks.
 
-        :raises JournalError: nothing can be written.
+        :raises JournalError: the folder cannot be written.
         """
         found = self._found
-        log = Log(self._files, self._folder, self._fsync, found.end, _randomId)
-        opening = Opening(self.id, self._snapshot(), found.lastOffset)
+        log = CommitWriter(self._files, self._folder, self._fsync, found.end, _randomId)
+        opening = SegmentOpening(self.id, self._snapshot(), found.lastOffset)
         commit = Commit(last=0, next=self._group.next, time=self._now(), opening=opening)
         log.carryOut(commit)
         if commit.reason is not None:
@@ -211,16 +207,16 @@ class DiskJournal:
         self._reader.begin()
         self._group.begin(log, self._worker)
         self._began = True
-        # Where the journal cannot be written either, that is what there is to say.
+        # Later than the check above: if the journal cannot be written, only that is reported.
         while self._unsaid:
             self._say(self._unsaid.pop(0))
 
     def close(self) -> None:
-        """Write all that waits, a last checkpoint, and give the lock back. Blocks, for half a minute at most."""
+        """Write all pending runs and a last checkpoint, and release the lock. Blocks, for 30 seconds at most."""
         if self._closed:
             return
         self._closed = True
-        ended = not self._began or self._finish(time.monotonic() + PATIENCE)
+        ended = not self._began or self._finish(time.monotonic() + STOP_TIMEOUT)
         if self._began:
             self._room.close()
             self._reader.stop()
@@ -230,7 +226,7 @@ class DiskJournal:
                 self._lock.release()
 
     def _finish(self, until: float) -> bool:
-        """End the writing; False if something may still be written, so that nobody else must."""
+        """End the writing; False if a write may still be running, so that the lock must stay."""
         group = self._group
         whole = self._flush(until)
         if whole and group.readOnly is None:
@@ -248,7 +244,7 @@ class DiskJournal:
         return ended
 
     def _flush(self, until: float) -> bool:
-        """Wait until nothing waits any more; False if that takes too long."""
+        """Wait until no commit is pending; False after a timeout."""
         while True:
             self._group.handOver(notes=True)
             if self._group.idle:
@@ -265,8 +261,8 @@ class DiskJournal:
     def _rollDue(self) -> bool:
         return self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES
 
-    def _openingHere(self) -> Opening | None:
-        """Return the beginning of a new segment, or None if the keeper fails; then the present one goes on."""
+    def _openingHere(self) -> SegmentOpening | None:
+        """Return the beginning of a new segment, or None if the keeper fails; then the present one continues."""
         self._staging.expire()
         try:
             snapshot = self._snapshot()
@@ -275,9 +271,9 @@ class DiskJournal:
             self._frames = 0
             self._onError(error)
             return None
-        # What waits already has its offsets; the checkpoint stands before it.
+        # Pending runs already have their offsets; the checkpoint precedes them.
         snapshot.offset = self._segments.nextOffset
-        return Opening(self.id, snapshot, snapshot.offset)
+        return SegmentOpening(self.id, snapshot, snapshot.offset)
 
     def _settled(self, commit: Commit) -> None:
         segments = self._segments
@@ -295,7 +291,7 @@ class DiskJournal:
         self._room.settled(commit, before)
         self._durableEnd.publish(commit.end, commit.next, commit.time)
         if commit.begun is not None:
-            self.clean()  # only now is it known that the new segment has a checkpoint, so that others may go
+            self.clean()  # older segments may be removed only after the new one has a checkpoint
 
     def _beginSegment(self, base: int, id: int) -> None:
         sealed = self._segments.all[-1].base if self._began and len(self._segments) else None
@@ -310,14 +306,14 @@ class DiskJournal:
             self._rollAt = 0
             self._group.roll()
 
-    def clean(self, done: Callable[[Freed], None] = lambda freed: None) -> bool:
-        """Take out what the rules let go, elsewhere and bit by bit; False if that is going on, or there are none."""
+    def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
+        """Begin to remove expired records on a thread; False if a pass is running, or without rules."""
         return self._began and not self._closed and self._room.clean(done)
 
     def look(self) -> None:
-        """See that the journal's files are still there; if they are not, nothing is kept any more.
+        """Check that the journal's files exist; if not, later runs are refused.
 
-        Each commit looks for itself, so this is for times when there are none.
+        Each commit checks this itself, so this is for times without commits.
         """
         if self._began and not self._closed and self._group.readOnly is None:
             reasons: list[str | None] = []
@@ -328,17 +324,17 @@ class DiskJournal:
             self._group.refuse(reason)
 
     def beat(self, answered: Callable[[], None]) -> None:
-        """Call when the thread that writes has done all it was handed before; never while it hangs, or is not there."""
+        """Call back when the writing thread has finished its present work; never, if it hangs or is missing."""
         if self._began and not self._closed:
             self._worker.hand(_nothing, answered)
 
     def _failed(self, commit: Commit) -> None:
-        self._onEvent("journal: read-only", 1)
+        self._onEvent(CountedEvent(EventFamily.JOURNAL, "read-only"), 1)
         self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
         if commit.error is not None and not isinstance(commit.error, OSError):
             self._onError(commit.error)
 
-    # -- keeping -----------------------------------------------------------------------------------
+    # -- appending ---------------------------------------------------------------------------------
 
     @property
     def appended(self) -> int:
@@ -346,8 +342,8 @@ class DiskJournal:
         return self._group.appended
 
     @property
-    def safe(self) -> int:
-        return self._group.safe
+    def decided(self) -> int:
+        return self._group.decided
 
     @property
     def overloaded(self) -> bool:
@@ -368,14 +364,14 @@ class DiskJournal:
     def whenRelieved(self, call: Callable[[], None]) -> None:
         self._group.whenRelieved(call)
 
-    def note(self, event: StateRecord) -> None:
+    def appendState(self, event: StateRecord) -> None:
         if isinstance(event, ClientIdsReserved):
             self._clientIds = max(self._clientIds, event.until)
-        self._group.note(event)
+        self._group.appendState(event)
 
     def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
-        """Note that client ids below ``until`` may be given out, and call when that is on disk."""
-        self.note(ClientIdsReserved(until))
+        """Reserve the client ids below ``until``, and call back when that is on disk."""
+        self.appendState(ClientIdsReserved(until))
         self._group.whenCommitted(safe)
 
     def stage(
@@ -399,7 +395,7 @@ class DiskJournal:
     def stagedTopics(self, query: str, batch: int) -> set[str]:
         return self._staging.topics(query, batch)
 
-    # -- reading back ------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         self._reader.fetch(offsets, most, found)
@@ -412,8 +408,8 @@ class DiskJournal:
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()
 
-    def behind(self, offset: int) -> BacklogSize:
-        return self._weights.behind(offset)
+    def backlogFrom(self, offset: int) -> BacklogSize:
+        return self._weights.backlogFrom(offset)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         self._reader.offsetAt(time, found)
@@ -452,9 +448,9 @@ class DiskJournal:
             found(reason)
             return
         skipped = self._segments.nextOffset
-        self._group.next = behindGap(max(self._group.next, skipped))
+        self._group.next = offsetAfterGap(max(self._group.next, skipped))
         try:
-            opening = Opening(self.id, self._snapshot(), skipped)
+            opening = SegmentOpening(self.id, self._snapshot(), skipped)
         except Exception as error:
             self._onError(error)
             found(reasonOf(error))
@@ -474,13 +470,13 @@ class DiskJournal:
         }
 
 
-def behindGap(offset: int) -> int:
-    """Return the offset at which numbering goes on if nobody knows whether this one was given."""
+def offsetAfterGap(offset: int) -> int:
+    """Return the next offset when it is unknown whether this one was assigned."""
     return (offset // SKIP + 1) * SKIP
 
 
 def _nothing() -> None:
-    """Show that one is there."""
+    """Do nothing; the call itself shows that the thread works."""
 
 
 def _randomHex(digits: int) -> str:

@@ -1,7 +1,7 @@
-"""The broker as a service: made from the settings, stopped with the process."""
+"""The broker as a service, built from the settings and stopped with the process."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import BrokerRules
 from fleximq.config.journal_options import timeToLiveOf
@@ -25,9 +26,14 @@ from fleximq.wire.ulids import newUlid
 _log = Logger("fleximq.services.broker")
 
 
-def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal) -> Broker:
-    """Return a broker that follows these settings."""
-    return Broker(
+def makeBroker(
+    clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
+) -> Broker:
+    """Return a broker with these settings.
+
+    :param dialects: names of the installed dialects.
+    """
+    return assemble(
         clock,
         journal,
         randomHex=_randomHex,
@@ -36,11 +42,12 @@ def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal
         rules=rulesOf(settings),
         afterwards=turn.flush,
         publishing=turn.publishing,
+        dialects=dialects,
     )
 
 
 def rulesOf(settings: Settings) -> BrokerRules:
-    """Return the times and sizes that the broker's rules depend on."""
+    """Return the times and sizes that the broker's rules need."""
     return BrokerRules(
         requestTimeout=settings.requestTimeout,
         redelivery=settings.redelivery,
@@ -52,7 +59,7 @@ def rulesOf(settings: Settings) -> BrokerRules:
         retain=settings.retain,
         messageTtl=tuple(timeToLiveOf(line) for line in settings.messageTtl),
         idempotenceWindow=settings.idempotenceWindow,
-        minimqIdempotent=settings.minimqIdempotent,
+        deduplicatedDialects=("fleximq", "minimq") if settings.minimqIdempotent else ("fleximq",),
         durableGrace=settings.durableGrace,
         history=settings.history,
         limits=settings.limits,
@@ -60,9 +67,9 @@ def rulesOf(settings: Settings) -> BrokerRules:
 
 
 class BrokerService(MultiService):
-    """Holds the extensions; when it is stopped, it ends the broker's connections, then these, then its timers.
+    """Holds the extensions. On stop it ends the broker's connections, then the extensions, then the broker's timers.
 
-    :param timeout: returns how many seconds connections have for their end.
+    :param timeout: returns the seconds within which connections must end.
     """
 
     def __init__(self, broker: Broker, connections: OpenConnections, timeout: Callable[[], float]) -> None:
@@ -72,7 +79,7 @@ class BrokerService(MultiService):
         self._timeout = timeout
 
     def stopService(self) -> "Deferred[Any]":
-        """Say goodbye to everybody, stop the extensions, then cancel everything timed."""
+        """Dismiss all clients, stop the extensions, then cancel all timers."""
         stopping: Deferred[Any] = self._connections.dismiss(self._timeout())
         stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
         return stopping.addBoth(lambda ignored: self.broker.stop())
@@ -83,7 +90,7 @@ def _randomHex(digits: int) -> str:
 
 
 def _idOf(journal: IJournal, message: Message) -> str:
-    """Return the id that MiniMQ clients know a message by, after a restart the same."""
+    """Return the id of a message for MiniMQ clients; stable across restarts."""
     return deliveryId(message, lambda: idAt(journal.id, message.offset) if message.offset else newUlid())
 
 

@@ -1,7 +1,7 @@
-"""The journal as a service: opened before anything listens, closed when everybody has left.
+"""The journal as a service: opened before the listeners, closed after the last client has left.
 
-A journal that cannot be opened ends the process with one sentence. SIGUSR2 makes the broker open its journal again
-after a fault. docs/operating.rst, "A disk that is full or fails".
+A journal that cannot be opened ends the process with one sentence. SIGUSR2 reopens the journal after a fault.
+docs/operating.rst, "A disk that is full or fails".
 """
 
 import signal
@@ -23,29 +23,30 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.interfaces import IJournal
 from fleximq.journal.memory_journal import MemoryJournal
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.patterns import anyOf
 from fleximq.values.state_records import ClientIdsReserved
 
 if TYPE_CHECKING:
-    from fleximq.journal.disk_journal import DiskJournal, Recovered
+    from fleximq.journal.disk_journal import DiskJournal
+    from fleximq.journal.recovery.recovered_state import RecoveredJournal
 
 _log = Logger("fleximq.services.journal")
 
-#: Seconds between two looks at what has expired, and whether the journal's files are there.
+#: Seconds between two checks for expired records and for missing journal files.
 CLEANING = 60.0
 
 
 def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
-    """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory.
+    """Return the journal for these settings, on disk or in memory; it is not open yet.
 
-    :param wakeup: by which its threads reach the reactor.
+    :param wakeup: calls functions on the reactor thread for the journal's threads.
     """
     if settings.journal is None:
         return MemoryJournal()
-    from fleximq.journal.disk_journal import DiskJournal  # a broker without a journal does not load all that
+    from fleximq.journal.disk_journal import DiskJournal  # not loaded by a broker without a journal
 
     return DiskJournal(
         settings.journal,
@@ -61,9 +62,9 @@ def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Ca
     )
 
 
-def _rulesOf(settings: Settings) -> Rules:
-    """Return how long what is kept."""
-    return Rules(
+def _rulesOf(settings: Settings) -> RetentionPolicy:
+    """Return the retention rules in these settings."""
+    return RetentionPolicy(
         durable=anyOf((*settings.durable, *settings.retain)),
         retained=anyOf(settings.retain),
         retentions=tuple(map(retentionOf, settings.retention)),
@@ -72,19 +73,19 @@ def _rulesOf(settings: Settings) -> Rules:
 
 
 class JournalService(MultiService):
-    """Holds the services that need the journal: they start when it is open, and it closes when they have ended.
+    """Holds the services that need the journal: they start after it is open, and it closes after they have stopped.
 
-    :param restore: is given what was found in it, before it begins to write.
-    :param abortStart: called with a sentence if it cannot be opened, or not be understood; does not return.
-    :param wakeup: rings for the journal's threads while it is open.
-    :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
+    :param restore: called with the recovered state, before the journal writes.
+    :param abortStart: called with a sentence if the journal cannot be opened or restored; does not return.
+    :param wakeup: runs while the journal is open.
+    :param onSignal: installs a signal handler (:func:`signal.signal`).
     """
 
     def __init__(
         self,
         reactor: Any,
         journal: "DiskJournal",
-        restore: Callable[["Recovered"], None],
+        restore: Callable[["RecoveredJournal"], None],
         abortStart: Callable[[str], NoReturn],
         wakeup: Wakeup,
         onSignal: Callable[[int, Any], Any] = signal.signal,
@@ -102,44 +103,44 @@ class JournalService(MultiService):
         self._cleaning.clock = reactor
 
     def startService(self) -> None:
-        """Open the journal, let the broker have what is in it, and start what needs it. Blocks meanwhile."""
+        """Open the journal, restore the broker from it, and start the inner services. Blocks meanwhile."""
         began = time.monotonic()
         try:
-            found = self.journal.open()
+            state = self.journal.open()
         except JournalError as error:
             self._abortStart(str(error))
         self._open = True
         self._wakeup.start()
-        self._begin(found)
+        self._begin(state)
         self._before = self._onSignal(signal.SIGUSR2, self._signalled)
-        for sentence in (*found.torn, *found.lost):
+        for sentence in (*state.torn, *state.lost):
             _warn(sentence)
         _log.info(
             "The journal is ready in {milliseconds} ms with {records} records",
             milliseconds=round((time.monotonic() - began) * 1000),
-            records=found.records,
+            records=state.records,
         )
         self._cleaning.start(CLEANING).addErrback(_cleaningFailed)
         super().startService()
 
     def stopService(self) -> "Deferred[None]":
-        """End what needs the journal, then write what waits and close it; what is returned fires after that."""
+        """Stop the inner services, then write pending records and close the journal; the Deferred fires after that."""
         ending: Deferred[Any] = maybeDeferred(super().stopService)
         return ending.addBoth(lambda ignored: self._close())
 
     def reopen(self) -> None:
-        """Let the journal keep things again after a fault, and say in the log whether it does."""
+        """Reopen the journal after a fault, and log the result."""
         self.journal.reopen(_reopened)
 
-    def _begin(self, found: "Recovered") -> None:
+    def _begin(self, state: "RecoveredJournal") -> None:
         try:
-            self._restore(found)
+            self._restore(state)
             self.journal.begin()
         except JournalError as error:
             self._giveUp(str(error))
         except Exception as error:
-            _log.failure("What is in the journal could not be restored", Failure())
-            self._giveUp(f"what is in the journal could not be restored: {error}")
+            _log.failure("The content of the journal could not be restored", Failure())
+            self._giveUp(f"the content of the journal could not be restored: {error}")
 
     def _giveUp(self, sentence: str) -> None:
         self._close()
@@ -161,18 +162,18 @@ class JournalService(MultiService):
         self.journal.clean(_cleaned)
 
     def _signalled(self, *ignored: object) -> None:
-        self._reactor.callFromThread(self.reopen)  # a signal comes anywhere in the code, this in its own turn
+        self._reactor.callFromThread(self.reopen)  # a signal may arrive at any point in the code
 
 
-def restore(broker: Broker, journal: "DiskJournal", found: "Recovered") -> None:
-    """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
-    journal.keeper = broker.keeper
-    broker.keeper.restore(found)
-    broker.clients.goOn(found.nextClientId, lambda until: journal.note(ClientIdsReserved(until)))
+def restore(broker: Broker, journal: "DiskJournal", state: "RecoveredJournal") -> None:
+    """Restore a broker's queues and their messages, and the next free client id."""
+    journal.keeper = broker.checkpointer
+    broker.checkpointer.restore(state)
+    broker.clients.goOn(state.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:
-    """Do what another thread asks for, and write what connections are told thereby at its end."""
+    """Call a function for another thread, then write the output that it caused."""
     turn.open = True
     try:
         call(*arguments)
@@ -185,16 +186,16 @@ def _microseconds() -> int:
 
 
 def _failed(error: Exception) -> None:
-    _log.failure("What was told by the journal failed", failure=Failure(error))
+    _log.failure("A callback from the journal failed", failure=Failure(error))
 
 
-def _cleaned(freed: Freed) -> None:
+def _cleaned(freed: FreedSpace) -> None:
     if freed.bytes:
-        _log.info("What has expired was taken out of the journal: {bytes} bytes", bytes=freed.bytes)
+        _log.info("Expired records were removed from the journal: {bytes} bytes", bytes=freed.bytes)
 
 
 def _cleaningFailed(failure: Failure) -> None:
-    _log.failure("What has expired cannot be taken out of the journal any more", failure)
+    _log.failure("Expired records cannot be removed from the journal any more", failure)
 
 
 def _warn(sentence: str) -> None:
@@ -203,6 +204,6 @@ def _warn(sentence: str) -> None:
 
 def _reopened(reason: str | None) -> None:
     if reason is None:
-        _log.info("The journal was reopened and keeps messages again")
+        _log.info("The journal was reopened and stores messages again")
     else:
         _log.error("The journal could not be reopened: {reason}", reason=reason)

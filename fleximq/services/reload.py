@@ -1,10 +1,8 @@
-"""Reads the settings again while the broker runs: all of them are taken, or none.
+"""Reloads the settings of a running broker: all changes are applied, or none.
 
-Who depends on settings is a *party*: it is given the new ones, reads and checks whatever else it needs (files of
-credentials, certificates), and returns what puts them in force. Only when all parties have done so is any of that
-called. docs/operating.rst, "Reloading".
-
-What follows new settings: each function returns a party for :class:`fleximq.services.reload.Reload`.
+A *participant* receives the new settings, reads and checks its other inputs (credential files, certificates), and
+returns a function that applies them. These functions are called only after every participant has succeeded.
+docs/operating.rst, "Reloading".
 """
 
 from collections.abc import Callable, Iterable
@@ -22,20 +20,20 @@ from fleximq.errors import Conflict, SettingError, Unauthorized
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
-from fleximq.startup.setting_changes import Difference, Refused, dangers, difference, merged
+from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
 
-#: Checks new settings, or raises SettingError; returns what makes a part of the broker follow them, and never fails.
+#: Checks new settings, or raises SettingError; returns a function that applies them and never fails.
 Participant = Callable[[Settings], Callable[[], None]]
 
 _log = Logger("fleximq.services.reload")
 
 
 class Reload:
-    """Holds the settings in force, and changes them.
+    """Holds and changes the current settings.
 
-    ``parties`` are asked and changed in their order. ``onBegin`` and ``onEnd`` are told of each attempt.
+    ``participants`` are called in order. ``onBegin`` and ``onEnd`` are called for each attempt.
 
-    :param again: reads the settings as a start would; raises SettingError.
+    :param again: reads the settings as at the start; raises SettingError.
     """
 
     def __init__(self, settings: Settings, again: Callable[[], Settings]) -> None:
@@ -46,76 +44,76 @@ class Reload:
         self._again = again
 
     def reload(self) -> Difference:
-        """Read and take the settings, and return what differs from those that were in force.
+        """Read and apply the settings, and return the differences from the previous ones.
 
-        :raises Refused: something is wrong with them; nothing has changed.
+        :raises Refused: the settings are invalid; no change was made.
         """
         self.onBegin()
         try:
             return self._take(self._again())
-        except Refused as refused:
+        except SettingsRefused as refused:
             for sentence in refused.sentences:
                 _log.error("The settings stay as they are: {sentence}", sentence=sentence)
             raise
         except SettingError as error:
             _log.error("The settings stay as they are: {sentence}", sentence=error)
-            raise Refused([str(error)]) from error
+            raise SettingsRefused([str(error)]) from error
         except Exception as error:
             _log.failure("The settings stay as they are")
-            raise Refused(["internal error, see the log"]) from error
+            raise SettingsRefused(["internal error, see the log"]) from error
         finally:
             self.onEnd()
 
     def signalled(self) -> None:
-        """Reload for somebody who reads the log."""
+        """Reload on a signal; errors are logged."""
         try:
             self.reload()
-        except Refused:
+        except SettingsRefused:
             pass
 
-    def asked(self) -> dict[str, Any]:
-        """Reload for a client, and return the names of what has ``changed``, and of what needs a ``restart``.
+    def reloadForClient(self) -> dict[str, Any]:
+        """Reload for a client. Returns the names of ``changed`` settings, and of those that need a ``restart``.
 
-        :raises Conflict: nothing has changed; it has all sentences, one a line.
+        :raises Conflict: no change was made; it has all sentences, one per line.
         """
         try:
-            found = self.reload()
-        except Refused as refused:
+            changes = self.reload()
+        except SettingsRefused as refused:
             raise Conflict(str(refused)) from refused
-        return {"changed": list(found.changed), "restart": list(found.waiting)}
+        return {"changed": list(changes.changed), "restart": list(changes.waiting)}
 
-    def _take(self, wanted: Settings) -> Difference:
-        sentences = list(dangers(self.settings, wanted))
-        found = difference(self.settings, wanted)
-        settings = merged(self.settings, wanted)
+    def _take(self, requested: Settings) -> Difference:
+        sentences = list(lostProtections(self.settings, requested))
+        changes = difference(self.settings, requested)
+        settings = merged(self.settings, requested)
         steps: list[Callable[[], None]] = []
         for participant in self.participants:
             try:
                 steps.append(participant(settings))
-            except Refused as refused:
+            except SettingsRefused as refused:
                 sentences += refused.sentences
             except SettingError as error:
                 sentences.append(str(error))
         if sentences:
-            raise Refused(sentences)
+            raise SettingsRefused(sentences)
         self.settings = settings
         for step in steps:
             try:
                 step()
             except Exception:
                 _log.failure("A part of the broker could not follow the new settings")
-        _tell(found)
-        return found
+        _tell(changes)
+        return changes
 
 
-def _tell(found: Difference) -> None:
-    _log.info("The settings were read again; changed: {names}", names=", ".join(found.changed) or "nothing in them")
-    if found.waiting:
-        _log.warn("These settings need a restart to change: {names}", names=", ".join(found.waiting))
+def _tell(changes: Difference) -> None:
+    _log.info("The settings were read again; changed: {names}", names=", ".join(changes.changed) or "nothing in them")
+    if changes.waiting:
+        _log.warn("These settings need a restart to change: {names}", names=", ".join(changes.waiting))
 
 
 def _nothing() -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 _securityLog = Logger("fleximq.services.parties")
@@ -124,7 +122,7 @@ _securityLog = Logger("fleximq.services.parties")
 def securityParticipant(
     security: AccessPolicy, broker: Broker, reactor: Any, counted: Callable[[str, int], object]
 ) -> Participant:
-    """Let credentials and permissions change: who would not be let in any more is expelled, others get their rights."""
+    """Apply credentials and permissions: expel clients that may not join any more, give others their new rights."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         other = AccessPolicy.of(settings, reactor, counted, security.attempts)
@@ -140,7 +138,7 @@ def securityParticipant(
 
 
 def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> None:
-    """Look again at a client that was let in by what is replaced; one of an extension is left alone."""
+    """Re-check a client after a change of the access policy; clients of extensions are exempt."""
     conversation = client.conversation
     if conversation is None:
         return
@@ -158,12 +156,12 @@ def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> N
         if rights is not client.rights:
             broker.changeRights(client, rights)
     except Exception:
-        _securityLog.failure("What {client} may do now could not be found out: it is expelled", client=client.name)
-        conversation.expel(Unauthorized("what this client may do could not be found out"))
+        _securityLog.failure("The new rights of {client} could not be determined: it is expelled", client=client.name)
+        conversation.expel(Unauthorized("the rights of this client could not be determined"))
 
 
 def brokerParticipant(broker: Broker) -> Participant:
-    """Let the broker's rules change."""
+    """Apply the broker's rules."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         rules = rulesOf(settings)
@@ -173,7 +171,7 @@ def brokerParticipant(broker: Broker) -> Participant:
 
 
 def limitParticipant(connectionLimit: ConnectionLimit) -> Participant:
-    """Let change how many connections there may be."""
+    """Apply the connection limits."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         def follow() -> None:
@@ -185,12 +183,12 @@ def limitParticipant(connectionLimit: ConnectionLimit) -> Participant:
 
 
 def originsOf(settings: Settings) -> Origins:
-    """Return which web pages may come; names are believed where more than this machine is served."""
+    """Return the origin rule; host names are trusted if other machines are served."""
     return Origins(frozenset(settings.allowedOrigin), settings.allowAnonymous or bool(settings.auth))
 
 
 def originsParticipant(origins: Origins) -> Participant:
-    """Let change which web pages may come."""
+    """Apply the origin rule."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         other = originsOf(settings)
@@ -204,7 +202,7 @@ def originsParticipant(origins: Origins) -> Participant:
 
 
 def contextParticipant(contexts: Iterable[Context]) -> Participant:
-    """Let new connections, and new questions of those there are, find the new settings."""
+    """Apply the settings to new connections, and to new requests of existing ones."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         def follow() -> None:

@@ -17,15 +17,14 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import listing, number, page, text
-from fleximq.broker.paths.rows import overview
+from fleximq.broker.paths.rows import clientRow, overview, topicRow
 from fleximq.broker.queues.queue import Queue
 from fleximq.config.settings import OPTIONS, Settings
 from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import Action
-from fleximq.web.request import Page, Reply, Visit, jsonReply, numberOf
+from fleximq.web.request import HttpReply, Page, Visit, jsonReply, numberOf
 
 #: Options of which a part is shown, by name -> what each of their values becomes.
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
@@ -61,7 +60,7 @@ _log = Logger("fleximq.web.api")
 #: So many dead letters are given back by one request if it does not say how many.
 LETTERS = 1000
 
-Answer = Callable[[Visit], Coroutine[Any, Any, Reply]]
+Answer = Callable[[Visit], Coroutine[Any, Any, HttpReply]]
 
 
 class Api:
@@ -98,7 +97,7 @@ class Api:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    async def index(self, visit: Visit) -> Reply:
+    async def index(self, visit: Visit) -> HttpReply:
         """Tell the paths that this visitor may ask for."""
         pages = self.pages().items()
         allowed = [
@@ -108,46 +107,25 @@ class Api:
         ]
         return jsonReply({"paths": allowed})
 
-    async def about(self, visit: Visit) -> Reply:
+    async def about(self, visit: Visit) -> HttpReply:
         """Tell version, uptime in seconds, how much of everything there is, and what was counted."""
         return jsonReply(overview(self._broker))
 
-    async def clients(self, visit: Visit) -> Reply:
+    async def clients(self, visit: Visit) -> HttpReply:
         """List who is connected, by id."""
         arguments = dict(visit.arguments)
         if "after" in arguments:
             arguments["after"] = numberOf(arguments["after"])
         after, limit = page(arguments, int, 0)
-        return jsonReply(listing("clients", self._broker.clients, lambda each: each.id, after, limit, self._client))
+        return jsonReply(
+            listing("clients", self._broker.clients, lambda each: each.id, after, limit, clientRow(self._broker))
+        )
 
-    def _client(self, client: ConnectedClient) -> dict[str, Any]:
-        return {
-            "client_id": client.id,
-            "dialect": client.dialect,
-            "name": client.name,
-            "principal": client.principal,
-            "address": client.address,
-            "connected": round(self._broker.clock.seconds() - client.joined, 3),
-            "subscriptions": len(client.patterns) + self._broker.subscriptions.heldBy(client),
-        }
-
-    async def topics(self, visit: Visit) -> Reply:
+    async def topics(self, visit: Visit) -> HttpReply:
         """List the topics by name."""
-        queues = self._broker.queues
+        return self._named(visit, "topics", self._broker.topics, lambda topic: topic.name, topicRow(self._broker))
 
-        def row(topic: Any) -> dict[str, Any]:
-            queue = queues.get(topic.name)
-            return {
-                "topic": topic.name,
-                "subscribers": topic.subscribers,
-                "published": topic.published,
-                "durable": topic.durable,
-                "queued": None if queue is None else queue.depth,
-            }
-
-        return self._named(visit, "topics", self._broker.topics, lambda topic: topic.name, row)
-
-    async def queues(self, visit: Visit) -> Reply:
+    async def queues(self, visit: Visit) -> HttpReply:
         """List the work queues by topic, those of dead letters among them."""
 
         def row(queue: Any) -> dict[str, Any]:
@@ -160,7 +138,7 @@ class Api:
 
         return self._named(visit, "queues", self._broker.queues, lambda queue: queue.name, row)
 
-    async def subscriptions(self, visit: Visit) -> Reply:
+    async def subscriptions(self, visit: Visit) -> HttpReply:
         """List the subscriptions that are polled, by id; who owns one is not told."""
         arguments = dict(visit.arguments)
         if "after" in arguments:
@@ -179,13 +157,13 @@ class Api:
 
         return jsonReply(listing("subscriptions", seen, lambda each: each.id, after, limit, row))
 
-    async def groups(self, visit: Visit) -> Reply:
+    async def groups(self, visit: Visit) -> HttpReply:
         """List the pipeline's consumer groups by name, and how far they are behind."""
         broker = self._broker
         after, limit = page(visit.arguments, str, "")
 
         def row(word: Any) -> dict[str, Any]:
-            behind = broker.journal.behind(word.next)
+            behind = broker.journal.backlogFrom(word.next)
             return {
                 "group": word.group,
                 "next": word.next,
@@ -199,7 +177,7 @@ class Api:
         found = listing("groups", rows, lambda word: word.group, after, limit, row)
         return jsonReply(found | {"end": broker.journal.end if broker.journal.onDisk else None})
 
-    async def settings(self, visit: Visit) -> Reply:
+    async def settings(self, visit: Visit) -> HttpReply:
         """Tell the settings in effect, by the names of the options; what may hold a secret is left out."""
         return jsonReply({"settings": shownSettings(self._settings())})
 
@@ -210,14 +188,14 @@ class Api:
         rows: Iterable[Any],
         name: Callable[[Any], str],
         show: Callable[[Any], Any],
-    ) -> Reply:
+    ) -> HttpReply:
         after, limit = page(visit.arguments, str, "")
         seen = (each for each in rows if visit.sees(name(each)))
         return jsonReply(listing(title, seen, name, after, limit, show))
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def disconnect(self, visit: Visit) -> Reply:
+    async def disconnect(self, visit: Visit) -> HttpReply:
         """Disconnect the client with this ``client_id``; it is told so in its dialect's words."""
         id = number(visit.arguments, "client_id")
         client = next((each for each in self._broker.clients if each.id == id), None)
@@ -229,7 +207,7 @@ class Api:
         client.conversation.expel(Forbidden("disconnected by the operator"))
         return jsonReply({"disconnected": id})
 
-    async def purge(self, visit: Visit) -> Reply:
+    async def purge(self, visit: Visit) -> HttpReply:
         """Throw away what waits in the queue of a ``topic``, or for a ``subscription``, by its id."""
         if ("topic" in visit.arguments) == ("subscription" in visit.arguments):
             raise BadRequest("name either a 'topic' or a 'subscription'")
@@ -249,7 +227,7 @@ class Api:
         gone, reason = await done
         return jsonReply({"purged": gone, "reason": reason})
 
-    async def giveBack(self, visit: Visit) -> Reply:
+    async def giveBack(self, visit: Visit) -> HttpReply:
         """Publish at most ``limit`` dead letters of a ``topic`` to it once more, and take them off the dead ones."""
         name = text(visit.arguments, "topic", TOPIC_BYTES + len(DEAD)).removeprefix(DEAD)
         most = number(visit.arguments, "limit", LETTERS)

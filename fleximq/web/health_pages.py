@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fleximq.rights import Action
-from fleximq.web.request import Reply, Visit, jsonReply
+from fleximq.web.request import HttpReply, Visit, jsonReply
 
 
 class Check(NamedTuple):
@@ -30,7 +30,7 @@ class HealthPage:
     def __init__(self, looks: Sequence[Look]) -> None:
         self._looks = looks
 
-    async def answer(self, visit: Visit) -> Reply:
+    async def answer(self, visit: Visit) -> HttpReply:
         """Answer 200 if all is good, 503 if not; with all checks if the visitor may read them."""
         checks = [look() for look in self._looks]
         bad = [check for check in checks if not check.good]

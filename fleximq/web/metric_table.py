@@ -9,7 +9,7 @@ from typing import NamedTuple
 PREFIX = "fleximq_"
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric does."""
 
     COUNTER = "counter"
@@ -21,17 +21,17 @@ class Metric(NamedTuple):
     """One of them."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     words: str
     labels: tuple[str, ...] = ()
 
     @property
     def spelt(self) -> str:
         """Its name in queries; of a histogram without what its series have behind it."""
-        return f"{PREFIX}{self.name}{'_total' if self.kind is Kind.COUNTER else ''}"
+        return f"{PREFIX}{self.name}{'_total' if self.kind is MetricKind.COUNTER else ''}"
 
 
-_COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 
 METRICS = (
     Metric(

@@ -1,7 +1,7 @@
 """``/metrics``: what the broker counts, in the formats of Prometheus, read when it is asked for.
 
 Nothing here is told of anything while messages pass. The number of series is bounded: topics and queues have names only
-as far as ``--metrics-top`` goes, reasons and events up to :data:`MOST_REASONS` each.
+as far as ``--metrics-top`` goes, reasons and events up to :data:`MAX_REASONS` each.
 """
 
 import platform
@@ -17,32 +17,33 @@ from prometheus_client.registry import Collector
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
+from fleximq.values.counted_event import SLOW_CONSUMER, CountedEvent, EventFamily
 from fleximq.values.histogram import Histogram
-from fleximq.web.metric_table import METRICS, PREFIX, Kind
-from fleximq.web.queue_survey import Survey, Surveyor
-from fleximq.web.request import Reply, Visit
+from fleximq.web.metric_table import METRICS, PREFIX, MetricKind
+from fleximq.web.queue_survey import QueueSurvey, QueueSurveyor
+from fleximq.web.request import HttpReply, Visit
 
 #: So many different labels of reasons and events there may be; the rest is added up as :data:`REST`.
-MOST_REASONS = 100
+MAX_REASONS = 100
 REST = "others"
 
-#: What is counted under a name that begins so -> which metric it is, labelled with what is behind it.
-_BEGINNINGS = (
-    ("joined: ", "joins"),
-    ("left: ", "leaves"),
-    ("not let in: ", "not_let_in"),
-    ("error: ", "errors"),
-    ("dropped: ", "dropped_messages"),
-    ("journal: ", "journal_events"),
-    ("refused: journal", "refused_messages"),
-    ("refused: ", "refused_connections"),
-    ("expired: ", "expired_messages"),
-    ("lost: ", "lost_messages"),
-    ("redelivered", "redelivered_messages"),
-    ("dead letters that could not be kept", "other_events"),
-    ("dead letters", "dead_letters"),
-    ("repeated publications", "repeated_messages"),
-)
+#: The metric that counts the events of each family; all other events are in ``other_events``.
+_FAMILIES = {
+    EventFamily.JOINED: "joins",
+    EventFamily.LEFT: "leaves",
+    EventFamily.NOT_LET_IN: "not_let_in",
+    EventFamily.ERROR: "errors",
+    EventFamily.DROPPED: "dropped_messages",
+    EventFamily.JOURNAL: "journal_events",
+    EventFamily.REFUSED_MESSAGES: "refused_messages",
+    EventFamily.REFUSED_CONNECTIONS: "refused_connections",
+    EventFamily.EXPIRED: "expired_messages",
+    EventFamily.LOST: "lost_messages",
+    EventFamily.REDELIVERED: "redelivered_messages",
+    EventFamily.DEAD_LETTERS: "dead_letters",
+    EventFamily.REPEATED: "repeated_messages",
+}
+_SLOW_CONSUMERS = CountedEvent(EventFamily.LEFT, SLOW_CONSUMER)
 _TABLE = {metric.name: metric for metric in METRICS}
 
 
@@ -65,7 +66,7 @@ class Metrics:
     """
 
     def __init__(
-        self, broker: Broker, surveyor: Surveyor, lag: ReactorLag, waiting: Callable[[], int], top: int
+        self, broker: Broker, surveyor: QueueSurveyor, lag: ReactorLag, waiting: Callable[[], int], top: int
     ) -> None:
         self._broker = broker
         self._surveyor = surveyor
@@ -75,21 +76,21 @@ class Metrics:
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
 
-    async def answer(self, visit: Visit) -> Reply:
+    async def answer(self, visit: Visit) -> HttpReply:
         """Answer with all metrics, in the format that the visitor's ``Accept`` asks for."""
         survey = await self._surveyor.survey(self._top, visit.sees)
         encode, kind = choose_encoder(visit.accept)
         registry = CollectorRegistry()
         registry.register(_Once([*self.families(survey), *self._process.collect()]))
-        return Reply(encode(registry), kind)
+        return HttpReply(encode(registry), kind)
 
-    def families(self, survey: Survey) -> Iterator[Metric]:
+    def families(self, survey: QueueSurvey) -> Iterator[Metric]:
         """Yield every metric of the table, with its values now."""
         values: dict[str, Mapping[tuple[str, ...], float]] = {name: {} for name in _TABLE}
         values |= self._values(survey)
         histograms = {"reactor_lag_seconds": self._lag.histogram, **self._histograms()}
         for name, metric in _TABLE.items():
-            if metric.kind is Kind.HISTOGRAM:
+            if metric.kind is MetricKind.HISTOGRAM:
                 yield _histogram(name, metric.words, histograms.get(name))
             else:
                 yield _family(metric.kind, name, metric.words, metric.labels, values[name])
@@ -105,7 +106,7 @@ class Metrics:
             "journal_commit_bytes": commits.bytes,
         }
 
-    def _values(self, survey: Survey) -> dict[str, Mapping[tuple[str, ...], float]]:
+    def _values(self, survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]:
         broker = self._broker
         return {
             "build_info": {(__version__, platform.python_version(), twisted.__version__): 1},
@@ -139,7 +140,7 @@ class Metrics:
         if not journal.onDisk:
             return {}
         health = journal.health()
-        lags = {word.group: journal.behind(word.next) for word in self._broker.groups}
+        lags = {word.group: journal.backlogFrom(word.next) for word in self._broker.groups}
         farthest = sorted(lags, key=lambda group: -lags[group].records)[: max(self._top, 1)]
         return {
             "journal_writable": {(): float(health["state"] == "ok")},
@@ -166,7 +167,7 @@ def _labelled(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
     return {(label,): number for label, number in counts.items()}
 
 
-def _surveyed(survey: Survey) -> dict[str, Mapping[tuple[str, ...], float]]:
+def _surveyed(survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]:
     sums = survey.sums
     return {
         "queues": {(kind,): each.queues for kind, each in sums.items()},
@@ -190,14 +191,15 @@ def _added(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, .
 
 def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], float]]:
     """Return what was counted, by metric."""
-    found: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for _, name in _BEGINNINGS}
-    found["slow_consumers"] = Counter({(): events.get("left: slow consumer", 0)})
+    found: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in (*_FAMILIES.values(), "other_events")}
+    found["slow_consumers"] = Counter({(): events.get(_SLOW_CONSUMERS, 0)})
     for event, number in sorted(events.items(), key=lambda item: -item[1]):
-        beginning, name = next((each for each in _BEGINNINGS if event.startswith(each[0])), ("", "other_events"))
+        name, label = "other_events", event
+        if isinstance(event, CountedEvent):
+            name, label = _FAMILIES[event.family], event.label
         labels: tuple[str, ...] = ()
         if _TABLE[name].labels:
-            label = event if name == "other_events" else event[len(beginning) :]
-            full = len(found[name]) >= MOST_REASONS and (label,) not in found[name]
+            full = len(found[name]) >= MAX_REASONS and (label,) not in found[name]
             labels = (REST if full else label,)
         found[name][labels] += number
     for name, counts in found.items():
@@ -207,9 +209,9 @@ def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], flo
 
 
 def _family(
-    kind: Kind, name: str, words: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
+    kind: MetricKind, name: str, words: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
 ) -> Metric:
-    make = CounterMetricFamily if kind is Kind.COUNTER else GaugeMetricFamily
+    make = CounterMetricFamily if kind is MetricKind.COUNTER else GaugeMetricFamily
     family = make(PREFIX + name, words, labels=labels)
     for each, value in values.items():
         family.add_metric(each, value)

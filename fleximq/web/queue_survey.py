@@ -49,12 +49,12 @@ class QueueAges:
 
 
 #: So many are looked at in one round, less than 2 ms.
-PORTION = 1000
+SLICE = 1000
 
 WORK, LETTERS, SUBSCRIPTION = "work", "dead", "subscription"
 
 
-class Line(NamedTuple):
+class QueueRow(NamedTuple):
     """One queue."""
 
     messages: int
@@ -75,16 +75,16 @@ class Sums:
 
 
 @dataclass(slots=True)
-class Survey:
+class QueueSurvey:
     """What was found: sums by kind of queue, the longest queues, the topics published to most, and all of these."""
 
     sums: dict[str, Sums] = field(default_factory=lambda: {kind: Sums() for kind in (WORK, LETTERS, SUBSCRIPTION)})
-    longest: Sequence[Line] = ()
+    longest: Sequence[QueueRow] = ()
     busiest: Sequence[tuple[int, str]] = ()
     published: int = 0
 
 
-class Surveyor:
+class QueueSurveyor:
     """Makes surveys, and remembers between them how old messages are.
 
     :param clock: lets others have their turn in between.
@@ -95,20 +95,20 @@ class Surveyor:
         self._clock = clock
         self._ages = QueueAges()
 
-    async def survey(self, top: int, sees: Callable[[str], bool]) -> Survey:
+    async def survey(self, top: int, sees: Callable[[str], bool]) -> QueueSurvey:
         """Look through everything.
 
         :param top: of how many queues and topics to tell the names.
         :param sees: tells whether a topic may be named.
         """
-        found = Survey()
+        found = QueueSurvey()
         await self._queues(found, top, sees)
         await self._topics(found, top, sees)
         return found
 
-    async def _queues(self, found: Survey, top: int, sees: Callable[[str], bool]) -> None:
+    async def _queues(self, found: QueueSurvey, top: int, sees: Callable[[str], bool]) -> None:
         broker = self._broker
-        longest: list[Line] = []
+        longest: list[QueueRow] = []
         queues: list[tuple[str, str, Queue, int, int]] = []
         for place, each in enumerate((*broker.queues, *broker.subscriptions), 1):
             if hasattr(each, "topic"):
@@ -116,7 +116,7 @@ class Surveyor:
             else:
                 kind, topic = LETTERS if each.name.startswith(DEAD) else WORK, each.name
             queues.append((kind, topic, each.queue, each.depth, each.size))
-            if place % PORTION == 0:
+            if place % SLICE == 0:
                 longest = self._count(found, queues, longest, top, sees)
                 queues = []
                 await self._pause()
@@ -124,12 +124,12 @@ class Surveyor:
 
     def _count(
         self,
-        found: Survey,
+        found: QueueSurvey,
         queues: Sequence[tuple[str, str, Queue, int, int]],
-        longest: list[Line],
+        longest: list[QueueRow],
         top: int,
         sees: Callable[[str], bool],
-    ) -> list[Line]:
+    ) -> list[QueueRow]:
         """Add queues to the sums, and return the longest so far."""
         now = self._clock.seconds()
         for kind, topic, queue, depth, size in queues:
@@ -141,10 +141,10 @@ class Surveyor:
             oldest = self._ages.look(queue, now)
             sums.oldest = max(sums.oldest, oldest)
             if top and depth and (len(longest) < top or depth > longest[-1].messages) and sees(topic):
-                longest = nlargest(top, [*longest, Line(depth, kind, topic, oldest)])
+                longest = nlargest(top, [*longest, QueueRow(depth, kind, topic, oldest)])
         return longest
 
-    async def _topics(self, found: Survey, top: int, sees: Callable[[str], bool]) -> None:
+    async def _topics(self, found: QueueSurvey, top: int, sees: Callable[[str], bool]) -> None:
         topics = self._broker.topics
         found.published = topics.publishedBefore
         busiest: list[tuple[int, str]] = []
@@ -157,7 +157,7 @@ class Surveyor:
                 and sees(topic.name)
             ):
                 busiest = nlargest(top, [*busiest, (topic.published, topic.name)])
-            if place % PORTION == 0:
+            if place % SLICE == 0:
                 await self._pause()
         found.busiest = busiest
 

@@ -56,7 +56,7 @@ class Visit:
         return any(self.may(action, topic) for action in (Action.SUBSCRIBE, Action.PUBLISH, Action.CONSUME))
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """A body of this kind."""
 
     body: bytes
@@ -69,9 +69,9 @@ def numberOf(text: str) -> int | str:
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else text
 
 
-def jsonReply(value: Any, code: int = 200) -> Reply:
+def jsonReply(value: Any, code: int = 200) -> HttpReply:
     """Return a value as JSON on one line."""
-    return Reply(json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n", JSON, code)
+    return HttpReply(json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n", JSON, code)
 
 
 class Page(NamedTuple):
@@ -81,7 +81,7 @@ class Page(NamedTuple):
     ``post`` says that it changes something.
     """
 
-    answer: Callable[[Visit], Coroutine[Any, Any, Reply]]
+    answer: Callable[[Visit], Coroutine[Any, Any, HttpReply]]
     action: Action | None = Action.READ
     post: bool = False
 

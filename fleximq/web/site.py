@@ -19,8 +19,8 @@ from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
-from fleximq.web.request import JSON, HttpRefusal, Page, Reply, Visit, checkHost, checkPost, jsonReply, numberOf
-from fleximq.web.welcome_page import SERVER, OneRequestChannel, Way, WelcomePage, WelcomeSite
+from fleximq.web.request import JSON, HttpRefusal, HttpReply, Page, Visit, checkHost, checkPost, jsonReply, numberOf
+from fleximq.web.welcome_page import SERVER, OneRequestChannel, WelcomeEntry, WelcomePage, WelcomeSite
 
 _log = Logger("fleximq.web.site")
 
@@ -87,7 +87,7 @@ class Pages(Resource):
         answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
         return NOT_DONE_YET
 
-    async def _answer(self, request: Any, path: str, page: Page) -> Reply:
+    async def _answer(self, request: Any, path: str, page: Page) -> HttpReply:
         method = request.method.decode("latin-1")
         host = _field(request, b"host")
         origins = self._origins()
@@ -133,7 +133,7 @@ class WebSite(WelcomeSite):
     def __init__(
         self,
         reactor: IReactorTime,
-        ways: Sequence[Way],
+        ways: Sequence[WelcomeEntry],
         pages: Mapping[str, Page],
         nobody: Callable[[], Admitted | None] = everybody,
         namesTrusted: Callable[[], bool] = lambda: False,
@@ -172,7 +172,7 @@ def _posted(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _wordsOf(failure: Failure, request: Any) -> Reply:
+def _wordsOf(failure: Failure, request: Any) -> HttpReply:
     """Return what is answered to a request that failed."""
     error = failure.value
     if isinstance(error, HttpRefusal):
@@ -185,7 +185,7 @@ def _wordsOf(failure: Failure, request: Any) -> Reply:
     return jsonReply({"error": "internal error"}, 500)
 
 
-def _write(request: Any, reply: Reply) -> None:
+def _write(request: Any, reply: HttpReply) -> None:
     request.setResponseCode(reply.code)
     for name, value in (
         (b"server", SERVER),

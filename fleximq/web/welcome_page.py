@@ -21,7 +21,7 @@ SERVER = f"FlexiMQ/{__version__}".encode()
 TIMEOUT = 60
 
 
-class Way(NamedTuple):
+class WelcomeEntry(NamedTuple):
     """One dialect in words: its name, what it is for, how to reach it.
 
     In ``reach``, ``{stream}`` and ``{web}`` stand for the address of streams and that of WebSockets.
@@ -67,7 +67,7 @@ _POLICY = (
 )
 
 
-def asText(ways: Sequence[Way], address: object, secure: bool = False) -> str:
+def asText(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
     """Return the page as plain text, for these dialects at the listener's own address, inside TLS or not."""
     lines = [f"FlexiMQ {__version__}", "One message broker, one space of topics. It speaks:", ""]
     for way in ways:
@@ -75,7 +75,7 @@ def asText(ways: Sequence[Way], address: object, secure: bool = False) -> str:
     return "\n".join([*lines, ""])
 
 
-def asHtml(ways: Sequence[Way], address: object, secure: bool = False) -> str:
+def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
     """Return the page as HTML, for these dialects at the listener's own address, inside TLS or not."""
     rows = "\n".join(
         f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address, secure))}</code></dd>"
@@ -111,7 +111,7 @@ class WelcomePage(Resource):
 
     isLeaf = True
 
-    def __init__(self, ways: Sequence[Way]) -> None:
+    def __init__(self, ways: Sequence[WelcomeEntry]) -> None:
         super().__init__()
         self._ways = tuple(ways)
 
@@ -171,7 +171,7 @@ class WelcomeSite(Site):
     noisy = False
     protocol = OneRequestChannel  # type: ignore[assignment]
 
-    def __init__(self, reactor: IReactorTime, ways: Sequence[Way], root: IResource | None = None) -> None:
+    def __init__(self, reactor: IReactorTime, ways: Sequence[WelcomeEntry], root: IResource | None = None) -> None:
         super().__init__(
             root or WelcomePage(ways), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False
         )

@@ -12,7 +12,7 @@ from struct import Struct
 
 from fleximq.errors import BadFraming
 from fleximq.limits import BASE_BYTES, HEADER_BYTES
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, FlexiScanner, FrameTooLarge, Run, Span
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, FlexiRun, FlexiScanner, FrameTooLarge, Span
 from fleximq.wire.receive_buffer import ReceiveBuffer
 
 _headerLength = Struct(">22xI").unpack_from
@@ -27,7 +27,7 @@ class Layout(Enum):
     B = "before the header"
 
 
-class LayoutScanner:
+class LayoutDetector:
     """Cuts frames out of a stream whose layout is not known yet, and goes on in the one it finds.
 
     ``layout`` is None until a frame with a header has begun. Frames are yielded in layout A.
@@ -39,22 +39,23 @@ class LayoutScanner:
         self.layout: Layout | None = None
         self._limit = limit
         self._buffer = ReceiveBuffer()
-        self._settled: FlexiScanner | LayoutBScanner | None = None
+        #: The scanner to feed from now on, once the layout is known.
+        self.settled: FlexiScanner | LayoutBScanner | None = None
 
     @property
-    def settled(self) -> "FlexiScanner | LayoutBScanner | None":
-        """The scanner to feed from now on, once the layout is known."""
-        return self._settled
-
-    @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return self._buffer.held if self._settled is None else self._settled.held
+        return self._buffer.buffered if self.settled is None else self.settled.buffered
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[FlexiRun]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
-        if self._settled is not None:
-            yield from self._settled.feed(data)
+        for envelope, source, start, end, count in self.spans(data):
+            yield envelope, source[start:end], count
+
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield spans as :meth:`FlexiScanner.spans` does, with the same errors."""
+        if self.settled is not None:
+            yield from self.settled.spans(data)
             return
         buffer = self._buffer.take(data)
         if buffer is None:
@@ -62,12 +63,14 @@ class LayoutScanner:
         start = 0
         while len(buffer) - start >= FIXED_BYTES:
             if _headerLength(buffer, start)[0]:
-                # What is wrong already is raised before more bytes are waited for.
-                list(FlexiScanner(self._limit).feed(buffer[start : start + FIXED_BYTES]))
-                if len(buffer) - start == FIXED_BYTES:
-                    self._buffer.keep(buffer[start:], FIXED_BYTES + 1)
+                if len(buffer) - start > FIXED_BYTES:
+                    self.layout = Layout.A if buffer[start + FIXED_BYTES] else Layout.B
+                    self.settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
+                    yield from self.settled.spans(buffer[start:])
                 else:
-                    yield from self._settle(buffer[start:])
+                    # An error that these bytes show already is raised before more bytes are awaited.
+                    list(FlexiScanner(self._limit).feed(buffer[start:]))
+                    self._buffer.keep(buffer[start:], FIXED_BYTES + 1)
                 return
             frames = list(FlexiScanner(self._limit).feed(buffer[start : start + BASE_BYTES]))
             end = start + BASE_BYTES
@@ -77,18 +80,9 @@ class LayoutScanner:
             if not frames:
                 self._buffer.keep(buffer[start:], end - start)
                 return
-            yield from frames
+            yield from asSpans(iter(frames))
             start = end
         self._buffer.keep(buffer[start:], FIXED_BYTES)
-
-    def spans(self, data: bytes) -> Iterator[Span]:
-        """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
-        return wholes(self.feed(data))
-
-    def _settle(self, buffer: bytes) -> Iterator[Run]:
-        self.layout = Layout.A if buffer[FIXED_BYTES] else Layout.B
-        self._settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
-        return self._settled.feed(buffer)
 
 
 class LayoutBScanner:
@@ -102,11 +96,11 @@ class LayoutBScanner:
         self._buffer = ReceiveBuffer()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return self._buffer.held
+        return self._buffer.buffered
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[FlexiRun]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
         buffer = self._buffer.take(data)
         if buffer is None:
@@ -127,7 +121,7 @@ class LayoutBScanner:
 
     def spans(self, data: bytes) -> Iterator[Span]:
         """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
-        return wholes(self.feed(data))
+        return asSpans(self.feed(data))
 
     def _checked(self, buffer: bytes, start: int) -> tuple[int, int]:
         """Return the lengths of header and payload."""
@@ -143,7 +137,7 @@ class LayoutBScanner:
         return header, payload
 
 
-def wholes(runs: Iterator[Run]) -> Iterator[Span]:
+def asSpans(runs: Iterator[FlexiRun]) -> Iterator[Span]:
     """Yield runs as spans of themselves."""
     for envelope, frames, count in runs:
         yield envelope, frames, 0, len(frames), count
@@ -162,7 +156,7 @@ def toLayoutB(frames: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def fittingLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int]:
+def framesWithinLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     """Return how many bytes, and how many frames, end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):

@@ -36,9 +36,9 @@ class LineScanner:
         self._isOver = False
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """The number of bytes of an unfinished line that wait for the rest."""
-        return self._buffer.held
+        return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the lines that ``data`` completes, without their ends. Iterate to the end before feeding again.
@@ -48,7 +48,7 @@ class LineScanner:
         if self._isOver:
             raise self._over()
         if b"\n" in data:
-            if self._buffer.held:
+            if self._buffer.buffered:
                 self._buffer.add(data)
                 data = self._buffer.drain()
             lines = data.split(b"\n")
@@ -59,7 +59,7 @@ class LineScanner:
             else:
                 yield from map(self._ended, lines)
         self._buffer.add(data)
-        if data and not self._fits(self._buffer.held, data):
+        if data and not self._fits(self._buffer.buffered, data):
             self._buffer.drain()
             raise self._over()
 
@@ -86,7 +86,7 @@ class CommandKind(Enum):
     PING = b"PING"
 
 
-class Command(NamedTuple):
+class MiniCommand(NamedTuple):
     """One line of a client. ``payload`` is what follows the first colon."""
 
     kind: CommandKind
@@ -98,7 +98,7 @@ _ACK = CommandKind.ACK
 _CONSUME = CommandKind.CONSUME
 
 
-def parseCommand(line: bytes) -> Command:
+def parseCommand(line: bytes) -> MiniCommand:
     """Return the command of a line. The topic of a CONSUME has been checked, the message of a PRODUCE has not.
 
     Nothing that begins with ``ACK:`` raises, since an ACK has no answer; if it is not UTF-8 its payload is empty,
@@ -117,11 +117,11 @@ def parseCommand(line: bytes) -> Command:
         payload = decodeText(encoded)
     except BadRequest:
         if kind is _ACK:
-            return Command(kind, "")
+            return MiniCommand(kind, "")
         raise
     if kind is _CONSUME:
         checkTopic(payload)
-    return Command(kind, payload)
+    return MiniCommand(kind, payload)
 
 
 def decodeText(encoded: bytes) -> str:

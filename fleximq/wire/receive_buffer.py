@@ -12,29 +12,29 @@ SMALL_BYTES = 2048
 
 
 class ReceiveBuffer:
-    """Collects the pieces of a stream until there are enough of them. ``held`` is the number of bytes that wait."""
+    """Collects the pieces of a stream until there are enough of them. ``buffered`` is the number of bytes that wait."""
 
-    __slots__ = ("_needed", "_pieces", "held")
+    __slots__ = ("_needed", "_pieces", "buffered")
 
     def __init__(self) -> None:
         self._pieces: list[bytes | bytearray] = []
         self._needed = 0
-        self.held = 0
+        self.buffered = 0
 
     @property
     def missing(self) -> int:
         """How many bytes have to come before looking again is of use; at least 1."""
-        return max(1, self._needed - self.held)
+        return max(1, self._needed - self.buffered)
 
     def take(self, data: bytes) -> bytes | None:
         """Return everything received and not yet used, ``data`` last; or None and wait, while it is too little.
 
         What is returned is no longer held. Too little is less than the last :meth:`keep` asked for.
         """
-        if not self.held:
+        if not self.buffered:
             return data
         self.add(data)
-        return None if self.held < self._needed else self.drain()
+        return None if self.buffered < self._needed else self.drain()
 
     def keep(self, rest: bytes, needed: int) -> None:
         """Hold what could not be used of the bytes last taken.
@@ -47,7 +47,7 @@ class ReceiveBuffer:
 
     def add(self, piece: bytes) -> None:
         """Hold one more piece, whatever was asked for."""
-        self.held += len(piece)
+        self.buffered += len(piece)
         if len(piece) >= SMALL_BYTES:
             self._pieces.append(piece)
         elif self._pieces and isinstance(last := self._pieces[-1], bytearray):
@@ -59,5 +59,5 @@ class ReceiveBuffer:
         """Return all that is held, joined, and hold nothing any more."""
         joined = b"".join(self._pieces)
         self._pieces.clear()
-        self.held = self._needed = 0
+        self.buffered = self._needed = 0
         return joined

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import identify
-from fleximq.journal.format.column_builder import Appended
+from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment
 from fleximq.journal.format.frame import Frame, seal
 from fleximq.journal.format.record_columns import encodeRecords
@@ -22,12 +22,12 @@ def message(payload: bytes, content: Content = Content.TEXT, id: str | None = No
     return Message(payload, content, message_id=id)
 
 
-def appended(topic: str, *messages: Message, dialect: str = "minimq", time: int = BEGIN) -> Appended:
+def appended(topic: str, *messages: Message, dialect: str = "minimq", time: int = BEGIN) -> AppendedRun:
     """Return a run of messages of client 1000."""
-    return Appended(topic, 1000, f"{dialect}-1000", dialectCode(dialect), time, runOf(messages))
+    return AppendedRun(topic, 1000, f"{dialect}-1000", dialectCode(dialect), time, runOf(messages))
 
 
-def records(offset: int, *runs: Appended) -> list[Frame]:
+def records(offset: int, *runs: AppendedRun) -> list[Frame]:
     """Return the frames with these runs."""
     return encodeRecords(runs, offset)
 

@@ -17,8 +17,8 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import Lock
 from fleximq.journal.format.control_frames import (
     Checkpoint,
-    Gap,
-    Lost,
+    LostRange,
+    OffsetGap,
     Transaction,
     encodeCheckpoint,
     encodeGap,
@@ -116,9 +116,9 @@ class CheckTests(JournalCase):
 
     def test_gaps(self) -> None:
         """Offsets that were skipped are named, but no damage; a file that is missing in the middle is."""
-        self.folder.file([*records(1, appended("t", message(b"a"))), encodeGap(Gap(2, 1000), BEGIN)])
+        self.folder.file([*records(1, appended("t", message(b"a"))), encodeGap(OffsetGap(2, 1000), BEGIN)])
         self.folder.skip(80)
-        self.folder.file([encodeLost(Lost(900, 8, 1001, 1003), 1003, BEGIN)], 1000)
+        self.folder.file([encodeLost(LostRange(900, 8, 1001, 1003), 1003, BEGIN)], 1000)
         code, lines, _ = self.run_("check")
         self.assertEqual(code, 1)
         said = [line for line in lines if not line.endswith("records") and ".fxj" not in line]

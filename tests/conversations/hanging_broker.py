@@ -13,7 +13,7 @@ from typing import Any
 
 from fleximq.journal import disk_journal as module
 from fleximq.journal.disk_journal import DiskJournal
-from fleximq.journal.writing.writer_thread import Log
+from fleximq.journal.writing.writer_thread import CommitWriter
 
 
 def hanging(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,7 +33,7 @@ def main() -> None:
     """Run what the arguments name behind a Python."""
     faults: Any = module
     faults.recover = hanging("hang-start", faults.recover)
-    log: Any = Log
+    log: Any = CommitWriter
     log.carryOut = hanging("hang-writer", log.carryOut)
     journal: Any = DiskJournal
     journal.reopen = hanging("hang-reactor", journal.reopen)

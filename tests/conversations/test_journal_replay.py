@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleximq.journal.format.frame import Kind, readHeader
+from fleximq.journal.format.frame import FrameKind, readHeader
 from tests.conversations.clients import FlexiClient, WebSocketStream
 from tests.conversations.journaled import JournalCase
 
@@ -122,7 +122,7 @@ class PathTests(JournalCase):
             while at < len(found):
                 header = readHeader(found, at)
                 self.assertEqual(header.position, answer["position"] + at)
-                records += header.count if header.kind == Kind.RECORDS else 0
+                records += header.count if header.kind == FrameKind.RECORDS else 0
                 at += header.length
             position = answer["next"]
         self.assertEqual((records, position), (100, bounds["position"]))

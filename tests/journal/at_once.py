@@ -8,9 +8,9 @@ from typing import Any
 from fleximq.config.journal_options import Fsync
 from fleximq.journal.disk_journal import DiskJournal
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.format.control_frames import Lost
-from fleximq.journal.reading.reader_thread import Reader
-from fleximq.journal.writing.writer_thread import Log
+from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.journal.writing.writer_thread import CommitWriter
 from fleximq.values.records import QOS1, Run, StoredBatch
 
 ALWAYS = Fsync("always")
@@ -24,7 +24,7 @@ def atOnce(function: Callable[..., Any], *arguments: Any) -> None:
 class Steps:
     """Carries out commits one by one, by :meth:`step`."""
 
-    def __init__(self, log: Log, callFromThread: Callable[..., Any], failed: Callable[[str], None]) -> None:
+    def __init__(self, log: CommitWriter, callFromThread: Callable[..., Any], failed: Callable[[str], None]) -> None:
         self.log = log
         self.failed = failed
         self.handed: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
@@ -66,7 +66,7 @@ class Steps:
         return True
 
 
-class ReaderAtOnce(Reader):
+class ReaderAtOnce(ReaderThread):
     """Answers before the question returns."""
 
     def begin(self) -> None:
@@ -102,7 +102,7 @@ class JournalAtOnce(DiskJournal):
             return self.worker
 
         self.said: list[str] = []
-        self.lost: list[Lost] = []
+        self.lost: list[LostRange] = []
         super().__init__(
             folder,
             callFromThread=atOnce,

@@ -4,12 +4,12 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fleximq.journal.format.column_builder import Appended
+from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.control_frames import (
     Checkpoint,
-    Committed,
-    Gap,
-    Lost,
+    CommittedBatch,
+    LostRange,
+    OffsetGap,
     SegmentStart,
     Transaction,
     decodeCheckpoint,
@@ -27,7 +27,7 @@ from fleximq.journal.format.control_frames import (
     encodeSegment,
     encodeTransaction,
 )
-from fleximq.journal.format.frame import Frame, FrameHeader, Kind, seal, wholeFrame
+from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, completeFrame, seal
 from fleximq.journal.format.record_columns import (
     decodeRecords,
     decodeStaged,
@@ -52,17 +52,17 @@ SEGMENT = 0x0123456789ABCDEF
 JOURNAL = "00112233445566778899aabbccddeeff"
 
 #: How the body of each kind is read.
-DECODERS: dict[Kind, Callable[[FrameHeader, Any], Any]] = {
-    Kind.SEGMENT: decodeSegment,
-    Kind.RECORDS: decodeRecords,
-    Kind.SPARSE_RECORDS: decodeRecords,
-    Kind.STAGED: decodeStaged,
-    Kind.TRANSACTION: decodeTransaction,
-    Kind.NOTES: decodeNotes,
-    Kind.GAP: decodeGap,
-    Kind.CHECKPOINT: decodeCheckpoint,
-    Kind.REMOVED: decodeRemoved,
-    Kind.LOST: decodeLost,
+DECODERS: dict[FrameKind, Callable[[FrameHeader, Any], Any]] = {
+    FrameKind.SEGMENT: decodeSegment,
+    FrameKind.RECORDS: decodeRecords,
+    FrameKind.SPARSE_RECORDS: decodeRecords,
+    FrameKind.STAGED: decodeStaged,
+    FrameKind.TRANSACTION: decodeTransaction,
+    FrameKind.NOTES: decodeNotes,
+    FrameKind.GAP: decodeGap,
+    FrameKind.CHECKPOINT: decodeCheckpoint,
+    FrameKind.REMOVED: decodeRemoved,
+    FrameKind.LOST: decodeLost,
 }
 
 
@@ -75,9 +75,9 @@ def appended(
     time: int = TIME,
     headers: bytes | Sequence[bytes] = b"",
     contents: int | Sequence[int] = 0x100,
-) -> Appended:
+) -> AppendedRun:
     """Return a run to be kept."""
-    return Appended(topic, publisher, name, dialect, time, Run(headers, payloads, contents))
+    return AppendedRun(topic, publisher, name, dialect, time, Run(headers, payloads, contents))
 
 
 def written(frame: Frame, position: int = 0, previous: int = 0, synced: bool = False) -> bytes:
@@ -87,11 +87,11 @@ def written(frame: Frame, position: int = 0, previous: int = 0, synced: bool = F
 
 def read(frame: bytes) -> tuple[FrameHeader, bytes]:
     """Return a frame's header, when it was checked, and its bytes."""
-    header, view = wholeFrame(frame)
+    header, view = completeFrame(frame)
     return header, bytes(view)
 
 
-def mixed() -> list[Appended]:
+def mixed() -> list[AppendedRun]:
     """Return runs of several topics, publishers, dialects, headers and contents."""
     return [
         appended(b"\x01", b"\xa2hi", b""),
@@ -120,7 +120,7 @@ def everyKind(position: int = 0) -> list[Frame]:
     """
     start = encodeSegment(SegmentStart(JOURNAL, TIME), 1)
     checkpoint = encodeCheckpoint(
-        Checkpoint(position, False, {"queues": [1, None]}, (Committed("q", 6, 1, 2),)), 1, TIME
+        Checkpoint(position, False, {"queues": [1, None]}, (CommittedBatch("q", 6, 1, 2),)), 1, TIME
     )
     [records] = encodeRecords(mixed(), 1)
     meta = {"query": "q", "batch": 7, "part": "0"}
@@ -149,9 +149,9 @@ def everyKind(position: int = 0) -> list[Frame]:
             10,
             TIME + 6,
         ),
-        encodeGap(Gap(10, 1_000_000_000), TIME + 7),
+        encodeGap(OffsetGap(10, 1_000_000_000), TIME + 7),
         encodeSparse(decodeRecords(*read(written(later))).pick([0, 3, 6])),
-        encodeLost(Lost(0, 64, 0, 1), 1_000_000_007, TIME + 8),
+        encodeLost(LostRange(0, 64, 0, 1), 1_000_000_007, TIME + 8),
         encodeRemoved(position + 65536, 1_000_000_007, 5, TIME + 8, TIME + 9),
     ]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.disk_journal import DiskJournal, Recovered
+from fleximq.journal.disk_journal import DiskJournal
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.recovery.recovered_state import Found
+from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import StateRecord
 from tests.journal.faulty_files import FaultyFiles
@@ -64,7 +64,7 @@ class JournalCase(SynchronousTestCase):
             **{"makeWorker": lambda *ignored: self.steps, **options},
         )
 
-    def begin(self, **options: Any) -> Recovered:
+    def begin(self, **options: Any) -> RecoveredJournal:
         """Open the journal in the folder and begin."""
         self.journal = journal = self.make(**options)
         found = journal.open()
@@ -121,7 +121,7 @@ class JournalCase(SynchronousTestCase):
         ]
 
 
-def replayed(found: Found) -> tuple[list[tuple[int, bytes]], list[StateRecord]]:
+def replayed(found: RecoveredJournal) -> tuple[list[tuple[int, bytes]], list[StateRecord]]:
     """Return what is replayed of a journal: offsets and payloads, and notes."""
     records: list[tuple[int, bytes]] = []
     notes: list[StateRecord] = []

@@ -15,8 +15,8 @@ import msgpack
 
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Retention
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import SegmentRemoval
 from fleximq.values.state_records import (
     ClientIdsReserved,
     QueueAcknowledged,
@@ -262,7 +262,7 @@ class Load:
                 )
             )
         self.queues.add(note)
-        self.journal.note(note)
+        self.journal.appendState(note)
 
     def _barrier(self) -> None:
         barrier = Barrier({fact for fact in self.queues.facts() if fact[2] or fact[0] == "open"}, NEVER)
@@ -337,9 +337,9 @@ class Load:
             work()
             reader.forgetNow()
 
-        rules = Rules(durable=lambda topic: topic not in EXPIRING)
+        rules = RetentionPolicy(durable=lambda topic: topic not in EXPIRING)
         open = frozenset(each.position for each in journal._segments.staged())
-        Retention(self.disk, journal._folder, journal._segments, rules, exclusively, self.complaints.append).clean(
+        SegmentRemoval(self.disk, journal._folder, journal._segments, rules, exclusively, self.complaints.append).clean(
             {}, open, self._time
         )
 

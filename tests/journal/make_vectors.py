@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fleximq.journal.format.frame import Frame, FrameHeader, Kind, readHeader
+from fleximq.journal.format.control_frames import NOTE_NAMES, NOTES
+from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, readHeader
 from fleximq.values.records import StoredBatch
 from tests.journal.frames import DECODERS, SEGMENT, chained, everyKind
 
@@ -28,6 +29,7 @@ NAMES = [
     "lost",
     "removed",
 ]
+_NOTE_NAMES = {kind: name for name, (kind, _) in zip(NOTE_NAMES, NOTES, strict=True)}
 
 
 def frames() -> list[Frame]:
@@ -39,23 +41,23 @@ def meaning(raw: bytes) -> dict[str, Any]:
     """Return what a frame says, as JSON has it: bytes are hexadecimal digits."""
     header = readHeader(raw)
     return {
-        "kind": Kind(header.kind).name,
+        "kind": FrameKind(header.kind).name,
         "hex": raw.hex(),
         "header": {name: value for name, value in header._asdict().items() if name != "kind"},
-        "body": _plain(header, DECODERS[Kind(header.kind)](header, raw)),
+        "body": _plain(header, DECODERS[FrameKind(header.kind)](header, raw)),
     }
 
 
 def _plain(header: FrameHeader, value: Any) -> Any:
     if isinstance(value, StoredBatch):
         return _records(value)
-    if header.kind == Kind.STAGED:
+    if header.kind == FrameKind.STAGED:
         meta, batch = value
         return {"meta": meta, "records": _records(batch, offsets=False)}
-    if header.kind == Kind.REMOVED:
+    if header.kind == FrameKind.REMOVED:
         return {"until": value}
-    if header.kind == Kind.NOTES:
-        return [{"note": type(note).__name__} | _jsonable(note._asdict()) for note in value]
+    if header.kind == FrameKind.NOTES:
+        return [{"note": _NOTE_NAMES[type(note)]} | _jsonable(note._asdict()) for note in value]
     return _jsonable(value._asdict())
 
 

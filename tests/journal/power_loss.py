@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from fleximq.config.journal_options import Fsync
-from fleximq.journal.recovery.recovered_state import Found
+from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.journal.recovery.recovery import TORN
 from fleximq.values.records import StoredBatch
 from tests.journal.at_once import JournalAtOnce, envelope
@@ -111,7 +111,7 @@ def _point(load: Load, done: int, state: State, report: Report, broken: frozense
         _again(load, done, state, disk, report, broken)
 
 
-def _goOn(load: Load, done: int, journal: JournalAtOnce, found: Found) -> None:
+def _goOn(load: Load, done: int, journal: JournalAtOnce, found: RecoveredJournal) -> None:
     """See that the next message gets an offset that nobody was told, and that a clean stop leaves no gap."""
     given = max((end for when, end in load.given if when <= done), default=1)
     queues = Queues()
@@ -143,7 +143,7 @@ def _again(load: Load, done: int, state: State, disk: Recorder, report: Report, 
 # -- what was promised -----------------------------------------------------------------------------
 
 
-def _check(load: Load, done: int, found: Found, batches: Sequence[StoredBatch], report: Report) -> None:
+def _check(load: Load, done: int, found: RecoveredJournal, batches: Sequence[StoredBatch], report: Report) -> None:
     if found.lost:
         raise Broken(f"a power loss is taken for damage: {found.lost}")
     records = list(_records(batches))
@@ -201,7 +201,9 @@ def _checkOrder(load: Load, done: int, found: list[tuple[Any, ...]]) -> None:
         raise Broken("more is there than was appended, or in another order")
 
 
-def _checkTransactions(load: Load, done: int, found: Found, records: list[tuple[int, tuple[Any, ...]]]) -> None:
+def _checkTransactions(
+    load: Load, done: int, found: RecoveredJournal, records: list[tuple[int, tuple[Any, ...]]]
+) -> None:
     there = {offset: record[0] for offset, record in records}
     payloads = set(there.values())
     for query, (batch, base, count) in found.transactions.items():
@@ -215,7 +217,7 @@ def _checkTransactions(load: Load, done: int, found: Found, records: list[tuple[
             raise Broken(f"batch {batch} was committed, and nobody knows")
 
 
-def _checkNotes(load: Load, done: int, found: Found, report: Report) -> None:
+def _checkNotes(load: Load, done: int, found: RecoveredJournal, report: Report) -> None:
     queues = Queues()
     queues.restore(found)
     facts = queues.facts()
@@ -234,7 +236,7 @@ def _checkNotes(load: Load, done: int, found: Found, report: Report) -> None:
         raise Broken(f"notes that nobody made: {sorted(invented)[:3]}")
 
 
-def _checkBounds(found: Found, records: list[tuple[int, tuple[Any, ...]]]) -> None:
+def _checkBounds(found: RecoveredJournal, records: list[tuple[int, tuple[Any, ...]]]) -> None:
     counted = Counter(record[1] for _, record in records)
     if {topic: bounds.count for topic, bounds in found.segments.bounds().items()} != counted:
         raise Broken("the bounds do not count what is there")

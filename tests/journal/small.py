@@ -98,8 +98,8 @@ def _fill(journal: JournalAtOnce, query: str, rounds: int, clean: bool) -> dict[
 
         journal.append(envelope(topic, publisher, header=header), payloads, len(payloads), committed)
 
-    journal.note(QueueOpened("q:a", "a", 1, 3, "somebody", 1))
-    journal.note(ClientIdsReserved(1064))
+    journal.appendState(QueueOpened("q:a", "a", 1, 3, "somebody", 1))
+    journal.appendState(ClientIdsReserved(1064))
     for number in range(rounds):
         append("a", 1000, b"", [b"first %d" % number * 20, b"", b"third"])
         journal.worker.drain()
@@ -124,15 +124,15 @@ def _fill(journal: JournalAtOnce, query: str, rounds: int, clean: bool) -> dict[
 
         if number % 3 != 2:
             journal.commitStaged(query, number, tokens, published)
-        journal.note(QueueDelivered("q:a", 2, array("Q")))
-        journal.note(QueueAcknowledged("q:a", array("Q", [1 + number])))
+        journal.appendState(QueueDelivered("q:a", 2, array("Q")))
+        journal.appendState(QueueAcknowledged("q:a", array("Q", [1 + number])))
         journal.whenCommitted(lambda: None)
         journal.worker.drain()
     # While this is written, what follows becomes one commit of three frames.
     append("c", 1002, b"", [b"the last but one"])
     append("c", 1002, b"", [b"the last"])
     journal.stage(query, rounds, "0", [(envelope("sink0", 2), [b"never"], 1)], lambda token, reason: None)
-    journal.note(QueueAcknowledged("q:a", array("Q", [2])))
+    journal.appendState(QueueAcknowledged("q:a", array("Q", [2])))
     journal.whenCommitted(lambda: None)
     journal.worker.drain()
     if clean:

@@ -6,11 +6,11 @@ from typing import Any
 
 from fleximq.config.journal_options import Fsync
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.format.frame import FrameHeader, wholeFrame
-from fleximq.journal.writing.active_segment import segmentName
-from fleximq.journal.writing.commit import Commit, Opening, Snapshot
+from fleximq.journal.files.segment_table import segmentName
+from fleximq.journal.format.frame import FrameHeader, completeFrame
+from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
-from fleximq.journal.writing.writer_thread import Log
+from fleximq.journal.writing.writer_thread import CommitWriter
 from fleximq.values.message import Content, Message
 
 JOURNAL = "0123456789abcdef" * 2
@@ -83,7 +83,7 @@ def envelopeTo(topic: str, publisher: str = "blipmq-1000") -> Any:
 class Group:
     """A GroupCommit over a Log on a real folder, and what it says; the clock stands at ``now`` microseconds."""
 
-    def __init__(self, files: Files, folder: str, *, fsync: Fsync = ALWAYS, crowdedAt: int = 1 << 20):
+    def __init__(self, files: Files, folder: str, *, fsync: Fsync = ALWAYS, overloadedAt: int = 1 << 20):
         self.now = 1_000_000
         self.seconds = 0.0
         self.steps = Steps()
@@ -93,11 +93,11 @@ class Group:
         self.told: list[Any] = []
         self.rollDue = False
         self.files, self.folder = files, folder
-        self.log = Log(files, folder, fsync, 0, lambda: 77, lambda: self.seconds)
+        self.log = CommitWriter(files, folder, fsync, 0, lambda: 77, lambda: self.seconds)
         self.group = GroupCommit(
             now=lambda: self.now,
             next=1,
-            crowdedAt=crowdedAt,
+            overloadedAt=overloadedAt,
             settled=self.settled.append,
             failed=self.failed.append,
             rollDue=lambda: self.rollDue,
@@ -109,11 +109,11 @@ class Group:
         assert first.reason is None, first.error
         self.group.begin(self.log, self.steps)
 
-    def opening(self) -> Opening:
+    def opening(self) -> SegmentOpening:
         """Return the beginning of a segment; its snapshot is what was told so far."""
         self.rollDue = False
         offset = self.group.end
-        return Opening(JOURNAL, Snapshot(len(self.told), (), 0, offset, self.now), offset)
+        return SegmentOpening(JOURNAL, Snapshot(len(self.told), (), 0, offset, self.now), offset)
 
     def append(self, body: bytes, topic: str = "a") -> int:
         """Append a run of one-byte messages; what becomes of it is told."""
@@ -133,7 +133,7 @@ def framesIn(path: str) -> list[tuple[FrameHeader, bytes]]:
     found: list[tuple[FrameHeader, bytes]] = []
     at = previous = 0
     while at < len(content):
-        header, frame = wholeFrame(content, at)
+        header, frame = completeFrame(content, at)
         assert header.previous == previous
         previous = header.crc
         found.append((header, bytes(frame)))

@@ -6,7 +6,7 @@ from random import Random
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import JournalError
-from fleximq.journal.format.frame import HEADER_BYTES, Kind
+from fleximq.journal.format.frame import HEADER_BYTES, FrameKind
 from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder, State
 from tests.journal.small import FIELDS, FOLDER, contents, makeSmall
@@ -43,18 +43,18 @@ class BitFlipTests(SynchronousTestCase):
             self.assertNotEqual(found.torn, [], place)
         return missing
 
-    def bits(self, name: str) -> Iterator[tuple[Kind, str, int]]:
+    def bits(self, name: str) -> Iterator[tuple[FrameKind, str, int]]:
         """Yield kind of frame, kind of place and number of a bit, for every kind of place in every frame of a file."""
         base = self.small.frames(name)[0].position
         for frame in self.small.frames(name):
             start = frame.position - base
             for field, (place, size) in FIELDS.items():
-                yield Kind(frame.kind), field, (start + place) * 8 + self.random.randrange(size * 8)
+                yield FrameKind(frame.kind), field, (start + place) * 8 + self.random.randrange(size * 8)
             for _ in range(repetitions(2, 8)):
                 bit = self.random.randrange(HEADER_BYTES * 8, frame.length * 8)
-                yield Kind(frame.kind), "body", start * 8 + bit
+                yield FrameKind(frame.kind), "body", start * 8 + bit
 
-    def flips(self, name: str, *without: str) -> set[Kind]:
+    def flips(self, name: str, *without: str) -> set[FrameKind]:
         """Flip bits of one segment, and return the kinds of frames that were hit."""
         kinds = set()
         base = self.small.frames(name)[0].position
@@ -65,9 +65,9 @@ class BitFlipTests(SynchronousTestCase):
             missing = self.missing(state, (name, kind, place, bit))
             hit = next(frame for frame in reversed(self.small.frames(name)) if (frame.position - base) * 8 <= bit)
             own = set(range(hit.baseOffset, hit.baseOffset + hit.count))
-            if kind in (Kind.RECORDS, Kind.TRANSACTION):
+            if kind in (FrameKind.RECORDS, FrameKind.TRANSACTION):
                 self.assertEqual(missing, own, (name, kind, place, bit))
-            elif kind != Kind.STAGED:
+            elif kind != FrameKind.STAGED:
                 self.assertEqual(missing, set(), (name, kind, place, bit))
             kinds.add(kind)
         return kinds
@@ -77,8 +77,8 @@ class BitFlipTests(SynchronousTestCase):
         kinds = set()
         for name in (self.segments[0], self.segments[len(self.segments) // 2]):
             kinds |= self.flips(name)
-        self.assertIn(Kind.RECORDS, kinds)
-        self.assertIn(Kind.TRANSACTION, kinds)
+        self.assertIn(FrameKind.RECORDS, kinds)
+        self.assertIn(FrameKind.TRANSACTION, kinds)
 
     def test_segmentsWithoutIndex(self) -> None:
         """So it does where the index has to be made anew."""
@@ -89,7 +89,7 @@ class BitFlipTests(SynchronousTestCase):
         """A staged frame that counts one record too many loses its own records; the others keep their offsets."""
         name, place = self.segments[0], FIELDS["count"][0]
         base = self.small.frames(name)[0].position
-        staged = [frame for frame in self.small.frames(name) if frame.kind == Kind.STAGED][:3]
+        staged = [frame for frame in self.small.frames(name) if frame.kind == FrameKind.STAGED][:3]
         self.assertEqual([frame.count for frame in staged], [2, 2, 2])
         lost = [self.missing(self.small.flipped(name, (frame.position - base + place) * 8), frame) for frame in staged]
         self.assertEqual([max(each) - min(each) for each in lost], [1, 1, 1])
@@ -103,14 +103,14 @@ class BitFlipTests(SynchronousTestCase):
         for kind, place, bit in self.bits(name):
             missing = self.missing(self.small.flipped(name, bit), (kind, place, bit))
             hit = next(frame for frame in reversed(frames) if (frame.position - base) * 8 <= bit)
-            if hit.position < synced[-1] and kind in (Kind.RECORDS, Kind.TRANSACTION):
+            if hit.position < synced[-1] and kind in (FrameKind.RECORDS, FrameKind.TRANSACTION):
                 own = set(range(hit.baseOffset, hit.baseOffset + hit.count))
                 self.assertEqual(missing, own, (kind, place, bit))
 
     def test_gap(self) -> None:
         """Where numbering skipped ahead, damage does not let an offset come again."""
         kinds = [(name, frame) for name in self.segments for frame in self.small.frames(name)]
-        name, gap = next((name, frame) for name, frame in kinds if frame.kind == Kind.GAP)
+        name, gap = next((name, frame) for name, frame in kinds if frame.kind == FrameKind.GAP)
         base = self.small.frames(name)[0].position
         for bit in range((gap.position - base) * 8, (gap.position - base + gap.length) * 8, 7):
             journal = JournalAtOnce(Recorder(self.small.flipped(name, bit)))
@@ -157,7 +157,7 @@ class BitFlipTests(SynchronousTestCase):
     def test_copies(self) -> None:
         """The damaged bytes are kept beside, and the segment itself stays as it is."""
         name = self.segments[1]
-        frame = next(frame for frame in self.small.frames(name) if frame.kind == Kind.RECORDS)
+        frame = next(frame for frame in self.small.frames(name) if frame.kind == FrameKind.RECORDS)
         place = frame.position - self.small.frames(name)[0].position
         state = self.small.flipped(name, (place + 80) * 8)
         del state.names[name.replace(".fxj", ".idx")]

@@ -9,15 +9,15 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.config.journal_options import Fsync, Retention
+from fleximq.config.journal_options import Fsync, RetentionRule
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal import disk_journal as journalModule
-from fleximq.journal.disk_journal import behindGap
-from fleximq.journal.files.durable_end import readEnd
-from fleximq.journal.files.file_system import readWhole
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.disk_journal import offsetAfterGap
+from fleximq.journal.files.file_system import readFile
+from fleximq.journal.files.folder_files import readEnd
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.writer_thread import WriterThread
 from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
 from tests.journal.journal_case import JournalCase, replayed
@@ -49,7 +49,7 @@ class RestartTests(JournalCase):
         """After a crash all is replayed from the last checkpoint on, and numbering skips ahead."""
         self.kept(b"ab")
         note = QueueAcknowledged("q:a", array("Q", [1]))
-        self.journal.note(note)
+        self.journal.appendState(note)
         self.kept(b"c")
         self.crash()
         found = self.begin()
@@ -80,7 +80,7 @@ class RestartTests(JournalCase):
         """A stop writes all that waits, and what comes of telling about it."""
         self.journal.append(envelopeTo("a"), b"x", 1, lambda offset, reason: self.append(b"more") and None)
         self.append(b"y")
-        self.journal.note(QueueAcknowledged("q:a", array("Q", [1])))
+        self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.journal.close()
         self.assertEqual([(body, offset) for body, offset, _ in self.told], [(b"y", 2), (b"more", 3)])
         self.assertTrue(self.steps.stopped)
@@ -93,7 +93,7 @@ class RestartTests(JournalCase):
         self.journal.close()
         error = self.assertRaises(NotKept, self.append, b"a")
         self.assertEqual(error.reason, "the broker stops")
-        self.journal.note(ClientIdsReserved(5))
+        self.journal.appendState(ClientIdsReserved(5))
         told: list[object] = []
         self.journal.reopen(told.append)
         self.assertEqual(told, ["the broker stops"])
@@ -127,7 +127,7 @@ class RestartTests(JournalCase):
         self.journal.close()
         self.journal = self.make()
         self.journal.open()
-        self.journal.note(ClientIdsReserved(3000))
+        self.journal.appendState(ClientIdsReserved(3000))
         self.journal.begin()
         self.crash()
         self.assertEqual(self.begin().nextClientId, 3000)
@@ -136,7 +136,7 @@ class RestartTests(JournalCase):
         """Other processes see how far it goes."""
         self.kept(b"abc")
         self.append(b"d")
-        end = readEnd(readWhole(self.files, f"{self.folder}/end"))
+        end = readEnd(readFile(self.files, f"{self.folder}/end"))
         self.assertEqual(end, (self.journal._segments.end, 4, self.now))
 
     def test_bounds(self) -> None:
@@ -214,7 +214,7 @@ class OpeningTests(JournalCase):
         """Whatever is wrong, the lock is given back."""
         self.journal.close()
         path = f"{self.folder}/identity"
-        line = readWhole(self.files, path)
+        line = readFile(self.files, path)
         self.write(path, line[:-1])
         self.assertRaises(JournalError, self.make().open)
         self.write(path, line)
@@ -272,7 +272,7 @@ class RollTests(JournalCase):
         note = QueueAcknowledged("q:a", array("Q", [1]))
 
         def snapshot() -> str:
-            self.journal.note(note)
+            self.journal.appendState(note)
             self.append(b"dead")
             return "state"
 
@@ -316,7 +316,7 @@ class FullTests(JournalCase):
         self.journal.stage("q", 1, "p", [], lambda token, reason: tokens.append((token, reason)))
         self.assertEqual(tokens, [(None, error.reason)])
         safe: list[int] = []
-        self.journal.note(QueueAcknowledged("q:a", array("Q", [1])))
+        self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.journal.whenCommitted(lambda: safe.append(1))
         self.steps.all()
         self.assertEqual((safe, self.journal.health()["state"]), ([1], "ok"))
@@ -501,7 +501,7 @@ class FaultTests(JournalCase):
     def test_clientIdsMeanwhile(self) -> None:
         """Client ids that were given out while it was read-only are in the new segment."""
         self.fault()
-        self.journal.note(ClientIdsReserved(4000))
+        self.journal.appendState(ClientIdsReserved(4000))
         self.reopen()
         self.crash()
         self.assertEqual(self.begin().nextClientId, 4000)
@@ -538,7 +538,7 @@ class ThreadTests(JournalCase):
         self.journal.close()
         self.begin(makeWorker=WriterThread)
         end = self.journal._segments.end
-        self.journal.note(QueueAcknowledged("q:a", array("Q", [1])))
+        self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.pump(lambda: self.journal._segments.end > end)
 
     def test_close(self) -> None:
@@ -586,7 +586,7 @@ class GapTests(SynchronousTestCase):
     def test_next(self) -> None:
         """At the next multiple, also from one."""
         offsets = [1, BILLION - 1, BILLION, BILLION + 1]
-        self.assertEqual([behindGap(offset) // BILLION for offset in offsets], [1, 1, 2, 2])
+        self.assertEqual([offsetAfterGap(offset) // BILLION for offset in offsets], [1, 1, 2, 2])
 
 
 class StepsTests(SynchronousTestCase):
@@ -601,15 +601,15 @@ class StepsTests(SynchronousTestCase):
 class CleaningTests(JournalCase):
     """What the rules let go makes room."""
 
-    RULES = Rules(durable=lambda topic: True, retentions=(Retention("a", 3600, 0),))
+    RULES = RetentionPolicy(durable=lambda topic: True, retentions=(RetentionRule("a", 3600, 0),))
 
     def setUp(self) -> None:
         super().setUp()
         self.journal.close()
 
-    def freed(self) -> list[Freed]:
+    def freed(self) -> list[FreedSpace]:
         """Let a pass end, and return what it took out."""
-        found: list[Freed] = []
+        found: list[FreedSpace] = []
         self.idle()
         self.assertTrue(self.journal.clean(found.append))
         self.pump(lambda: bool(found))

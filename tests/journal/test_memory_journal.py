@@ -33,7 +33,7 @@ class MemoryJournalTests(SynchronousTestCase):
         """What is read back is nothing, and nothing can be staged."""
         journal = MemoryJournal()
         said: list[object] = []
-        journal.note("a note")
+        journal.appendState("a note")
         journal.fetch([1], 10, said.append)
         journal.read(1, lambda topic: True, 10, lambda batches, end: said.append((list(batches), end)))
         journal.offsetAt(0, said.append)

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from fleximq.journal.disk_journal import behindGap
+from fleximq.journal.disk_journal import offsetAfterGap
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.survey import Finding, Survey
-from fleximq.journal.format.control_frames import Lost
+from fleximq.journal.files.survey import Finding, FolderSurvey
+from fleximq.journal.format.control_frames import LostRange
 from tests.journal.journal_case import JournalCase
 
 
@@ -33,7 +33,7 @@ class MissingEndCase(JournalCase):
 
     def damaged(self) -> list[str]:
         """Return what a check says."""
-        found = Survey(Files(), self.folder).check()
+        found = FolderSurvey(Files(), self.folder).check()
         return [each.sentence for each in found if isinstance(each, Finding) and each.damaged]
 
     def assertSaid(self, first: int, position: int) -> None:
@@ -49,7 +49,7 @@ class MissingEndCase(JournalCase):
             found = journal.open()
             self.assertEqual(found.lost, [f"{words}{self.next - 1}"])
             self.assertEqual(
-                (found.end, found.lastOffset, found.nextOffset), (self.end, self.next, behindGap(self.next))
+                (found.end, found.lastOffset, found.nextOffset), (self.end, self.next, offsetAfterGap(self.next))
             )
             if clean:
                 journal.begin()
@@ -58,9 +58,9 @@ class MissingEndCase(JournalCase):
         self.told.clear()
         self.kept(b"z")
         [(_, offset, reason)] = self.told
-        self.assertEqual((offset, reason), (2 * behindGap(self.next), None))
+        self.assertEqual((offset, reason), (2 * offsetAfterGap(self.next), None))
         self.assertEqual(self.journal.health()["lost"], [f"{words}{self.next - 1}"])
-        self.assertEqual(self.journal._segments.lost, [Lost(position, length, first, self.next)])
+        self.assertEqual(self.journal._segments.lost, [LostRange(position, length, first, self.next)])
         self.assertEqual([payload for _, _, payload in self.records()], [b"a", b"b", b"-", b"d", b"z"])
         self.assertEqual(self.damaged(), [f"positions {position} to {self.end - 1}: there is no file for them"])
 
@@ -99,7 +99,7 @@ class MissingEndTests(MissingEndCase):
             found = journal.open()
             self.assertEqual((len(found.lost), len(found.torn)), (1, torn))
             self.assertIn(f"the offsets {7 - torn} to 7", found.lost[0])
-            self.assertEqual(found.nextOffset, behindGap(8))
+            self.assertEqual(found.nextOffset, offsetAfterGap(8))
             journal.close()
 
     def test_all(self) -> None:
@@ -113,7 +113,7 @@ class MissingEndTests(MissingEndCase):
             found.lost, [f"{self.end} bytes at position 0 are damaged or missing, and with them the offsets 1 to 5"]
         )
         self.kept(b"z")
-        self.assertEqual(self.told[-1][1:], (behindGap(6), None))
+        self.assertEqual(self.told[-1][1:], (offsetAfterGap(6), None))
         self.crash()
         self.assertEqual(self.make().open().records, 1)
 

@@ -21,18 +21,18 @@ _PLAIN: dict[str, Any] = {"steps": 30, "again": 1000}
 
 #: Every sync that the journal asks for, by who asks, and a load in which a power loss breaks a promise without it.
 NEEDED: dict[str, dict[str, Any]] = {
-    "sync in WrittenSegment.sync for Log._settle": _PLAIN,
-    "sync in WrittenSegment.sync for Log._roll": {
+    "sync in ActiveSegment.sync for CommitWriter._settle": _PLAIN,
+    "sync in ActiveSegment.sync for CommitWriter._roll": {
         **_PLAIN,
         "fsync": NEVER,
         "weights": (30, 30, 0, 0, 0, 0, 20, 0, 0),
     },
-    "sync in WrittenSegment.sync for Log.syncDue": {
+    "sync in ActiveSegment.sync for CommitWriter.syncDue": {
         **_PLAIN,
         "fsync": INTERVAL,
         "weights": (30, 30, 0, 0, 0, 0, 20, 0, 0),
     },
-    "syncFolder in Log._settle for Log._carryOut": _PLAIN,
+    "syncFolder in CommitWriter._settle for CommitWriter._carryOut": _PLAIN,
     "sync in putWhole for identify": {**_PLAIN, "again": 1},
     "syncFolder in putWhole for identify": {**_PLAIN, "again": 1},
     "syncFolder in checkFolder for DiskJournal.open": _PLAIN,

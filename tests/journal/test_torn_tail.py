@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.recovery.recovered_state import Found
+from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.journal.recovery.recovery import SKIP
 from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder, State
@@ -20,7 +20,7 @@ class TornTailTests(SynchronousTestCase):
         self.last = self.small.frames(self.name)[-3:]
         self.base = self.small.frames(self.name)[0].position
 
-    def opened(self, state: State) -> tuple[Found, dict[int, Content], Recorder]:
+    def opened(self, state: State) -> tuple[RecoveredJournal, dict[int, Content], Recorder]:
         """Open a journal, and return what was found, all records of it, and its disk."""
         disk = Recorder(state)
         journal = JournalAtOnce(disk)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.format.frame import Kind, wholeFrame
+from fleximq.journal.format.frame import FrameKind, completeFrame
 from tests.journal import minimal_decoder
 from tests.journal.frames import chained
 from tests.journal.make_vectors import FOLDER, NAMES, POSITION, frames, meaning
@@ -19,7 +19,7 @@ class VectorTests(SynchronousTestCase):
 
     def test_everyKind(self) -> None:
         """There is one of every kind."""
-        self.assertEqual({each["kind"] for each in VECTORS["frames"]}, {kind.name for kind in Kind})
+        self.assertEqual({each["kind"] for each in VECTORS["frames"]}, {kind.name for kind in FrameKind})
 
     def test_files(self) -> None:
         """The files have the bytes that ``vectors.json`` has, and the segment has all of them."""
@@ -44,7 +44,7 @@ class VectorTests(SynchronousTestCase):
         raw = (FOLDER / "segment.fxj").read_bytes()
         position, previous = 0, 0
         while position < len(raw):
-            header, _ = wholeFrame(raw, position)
+            header, _ = completeFrame(raw, position)
             self.assertEqual((header.position, header.previous), (VECTORS["position"] + position, previous))
             self.assertEqual(header.segment, VECTORS["segment"])
             position, previous = position + header.length, header.crc

@@ -15,7 +15,7 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.journal.memory_journal import MemoryJournal
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.services.journal_service import CLEANING, JournalService, makeJournal, restore
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.state_records import ClientIdsReserved
@@ -74,13 +74,13 @@ class Steps:
         """Look whether the files are there."""
         self.steps.append("look")
 
-    def clean(self, done: Callable[[Freed], None]) -> bool:
+    def clean(self, done: Callable[[FreedSpace], None]) -> bool:
         """Clean."""
         self.steps.append("clean")
-        done(Freed(0, 0, self.freed))
+        done(FreedSpace(0, 0, self.freed))
         return True
 
-    def note(self, event: Any) -> None:
+    def appendState(self, event: Any) -> None:
         """Take a note."""
         self.steps.append(event)
 
@@ -189,7 +189,7 @@ class JournalServiceTests(SynchronousTestCase):
     def test_reopened(self) -> None:
         """SIGUSR2 opens it again, and the log says how that went."""
         for repair, words in (
-            (None, "The journal was reopened and keeps messages again"),
+            (None, "The journal was reopened and stores messages again"),
             ("no space left on device", "The journal could not be reopened: no space left on device"),
         ):
             self.service(repair=repair).startService()
@@ -204,7 +204,7 @@ class JournalServiceTests(SynchronousTestCase):
         kept.freed = 4096
         self.reactor.advance(CLEANING)
         self.assertEqual(self.steps.count("clean"), 2)
-        self.assertEqual(self.texts[-1], "What has expired was taken out of the journal: 4096 bytes")
+        self.assertEqual(self.texts[-1], "Expired records were removed from the journal: 4096 bytes")
         service.stopService()
         self.inner.ended.callback(None)
         self.reactor.advance(3 * CLEANING)

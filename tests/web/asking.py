@@ -9,6 +9,7 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
+from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.interfaces import IRights
@@ -19,7 +20,7 @@ from fleximq.services.health import LagService
 from fleximq.web.api import Api
 from fleximq.web.health_pages import Check, HealthPage
 from fleximq.web.metrics import Metrics
-from fleximq.web.queue_survey import Surveyor
+from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import Page
 from fleximq.web.site import WebSite
 
@@ -82,14 +83,14 @@ class SiteCase(SynchronousTestCase):
     def makeBroker(self) -> Broker:
         """Return the broker."""
         self.errors: list[Exception] = []
-        return Broker(
+        return assemble(
             self.clock, MemoryJournal(), lambda digits: "0" * digits, lambda message: message.message_id or "x",
             self.errors.append,
         )  # fmt: skip
 
     def makePages(self) -> Mapping[str, Page]:
         """Return the pages."""
-        metrics = Metrics(self.broker, Surveyor(self.broker, self.clock), self.lag, lambda: 7, 2)
+        metrics = Metrics(self.broker, QueueSurveyor(self.broker, self.clock), self.lag, lambda: 7, 2)
         health = HealthPage([lambda: self.checks[0]])
         return {
             "/metrics": Page(metrics.answer),

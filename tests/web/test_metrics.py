@@ -13,8 +13,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.traffic import Traffic
 from fleximq.security.principal import Admitted
-from fleximq.web.metric_table import METRICS, PROCESS, Kind
-from fleximq.web.metrics import MOST_REASONS, REST
+from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.web.metric_table import METRICS, PROCESS, MetricKind
+from fleximq.web.metrics import MAX_REASONS, REST
 from tests.broker_process import BrokerProcess
 from tests.web.asking import Granted
 from tests.web.test_api import ApiCase
@@ -109,9 +110,12 @@ class ValueTests(MetricsCase):
     def test_events(self) -> None:
         """Each event counts in its metric, what has none in the last."""
         for event in (
-            "dropped: queue full", "error: 404", "refused: journal", "refused: HTTP 403", "not let in: no capacity",
-            "redelivered", "dead letters", "dead letters that could not be kept", "expired: time to live",
-            "lost: damaged journal", "repeated publications", "journal: torn tail", "something new",
+            CountedEvent(EventFamily.DROPPED, "queue full"), CountedEvent(EventFamily.ERROR, "404"),
+            CountedEvent(EventFamily.REFUSED_MESSAGES), CountedEvent(EventFamily.REFUSED_CONNECTIONS, "HTTP 403"),
+            CountedEvent(EventFamily.NOT_LET_IN, "no capacity"), CountedEvent(EventFamily.REDELIVERED),
+            CountedEvent(EventFamily.DEAD_LETTERS), "dead letters that could not be kept",
+            CountedEvent(EventFamily.EXPIRED, "time to live"), CountedEvent(EventFamily.LOST, "damaged journal"),
+            CountedEvent(EventFamily.REPEATED), CountedEvent(EventFamily.JOURNAL, "torn tail"), "something new",
         ):  # fmt: skip
             self.broker.observers.counted(event, 3)
         samples = self.samples()
@@ -126,10 +130,10 @@ class ValueTests(MetricsCase):
 
     def test_manyReasons(self) -> None:
         """However many reasons there are, there is a bound to the series."""
-        for number in range(MOST_REASONS + 50):
-            self.broker.observers.counted(f"dropped: reason {number}", 1)
+        for number in range(MAX_REASONS + 50):
+            self.broker.observers.counted(CountedEvent(EventFamily.DROPPED, f"reason {number}"), 1)
         found = {labels[0]: value for (name, labels), value in self.samples().items() if "dropped" in name}
-        self.assertEqual((len(found), found[REST]), (MOST_REASONS + 1, 50))
+        self.assertEqual((len(found), found[REST]), (MAX_REASONS + 1, 50))
 
     def test_published(self) -> None:
         """Publications are counted, also to topics that were forgotten."""
@@ -220,17 +224,17 @@ class PageTests(SynchronousTestCase):
     """The documentation and the dashboard, against the table."""
 
     def test_monitoring(self) -> None:
-        """docs/monitoring.rst has a row for each metric, with its kind, labels and words."""
-        page = (DOCS / "monitoring.rst").read_text()
-        rows = re.findall(r"^   \* - ``(fleximq_\w+)``\n     - (\w+)\n     - (.*)\n     - (.*)$", page, re.MULTILINE)
+        """docs/guides/monitoring.rst has an entry for each metric, with its kind, labels and words."""
+        page = (DOCS / "guides" / "monitoring.rst").read_text()
+        rows = re.findall(r"^``(fleximq_\w+)`` \((\w+)(?:; (.+))?\)\n    (.*)$", page, re.MULTILINE)
         table = [(metric.spelt, metric.kind.value, ", ".join(metric.labels), metric.words) for metric in METRICS]
-        self.assertEqual([(name, kind, labels.strip(), words) for name, kind, labels, words in rows], table)
+        self.assertEqual(rows, table)
 
     def test_dashboard(self) -> None:
         """Every metric that the Grafana dashboard asks for is there."""
         known: set[str] = {*PROCESS}
         for metric in METRICS:
-            suffixes = ("_bucket", "_count", "_sum") if metric.kind is Kind.HISTOGRAM else ("",)
+            suffixes = ("_bucket", "_count", "_sum") if metric.kind is MetricKind.HISTOGRAM else ("",)
             known |= {metric.spelt + suffix for suffix in suffixes}
         asked = list(_expressions(json.loads((DOCS / "grafana" / "fleximq.json").read_text())))
         named = {name for each in asked for name in re.findall(r"\b(?:fleximq|process)_\w+", each)}

@@ -2,7 +2,7 @@
 
 from fleximq.errors import Unauthorized
 from fleximq.security.principal import Admitted
-from fleximq.web.request import Page, Reply, Visit
+from fleximq.web.request import HttpReply, Page, Visit
 from tests.web.asking import JSON, Granted, SiteCase
 
 
@@ -110,7 +110,7 @@ class MethodTests(SiteCase):
     def test_broken(self) -> None:
         """What nobody foresaw is logged, and answered without a word about it."""
 
-        async def broken(visit: Visit) -> Reply:
+        async def broken(visit: Visit) -> HttpReply:
             raise ValueError("a secret")
 
         self.pages = {"/api/x": Page(broken)}

@@ -12,9 +12,11 @@ from zope.interface import alsoProvides
 
 from fleximq import __version__
 from fleximq.dialects.registry import OWN, installed
-from fleximq.web.welcome_page import TIMEOUT, Way, WelcomeSite, prefersHtml
+from fleximq.web.welcome_page import TIMEOUT, WelcomeEntry, WelcomeSite, prefersHtml
 
-ALL = tuple(Way(each.title, each.purpose, each.reach) for each in installed().dialects.values() if each.name in OWN)
+ALL = tuple(
+    WelcomeEntry(each.title, each.purpose, each.reach) for each in installed().dialects.values() if each.name in OWN
+)
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError, TooLarge
 from fleximq.limits import BLIP_FRAME_BYTES
-from fleximq.wire.blipmq_frame import BlipScanner, FrameType, Run, encodeFrame, encodeRun
+from fleximq.wire.blipmq_frame import BlipRun, BlipScanner, FrameType, encodeFrame, encodeRun
 
 SAMPLES = [
     ("00 00 00 0B 01 00 00 00 00 00 00 00 01 00 01", (FrameType.HELLO, b"\0\1", [1], [])),
@@ -36,12 +36,12 @@ def publish(correlation: int, topic: bytes, message: bytes, qos: int = 0) -> byt
     return encodeFrame(FrameType.PUBLISH, correlation, head + message)
 
 
-def scan(pieces: Iterable[bytes], limit: int = BLIP_FRAME_BYTES) -> list[Run]:
+def scan(pieces: Iterable[bytes], limit: int = BLIP_FRAME_BYTES) -> list[BlipRun]:
     scanner = BlipScanner(limit)
     return [run for piece in pieces for run in scanner.feed(piece)]
 
 
-def frames(runs: Iterable[Run]) -> list[tuple[FrameType, int, bytes]]:
+def frames(runs: Iterable[BlipRun]) -> list[tuple[FrameType, int, bytes]]:
     """Take runs apart: type, correlation id and payload of each frame."""
     found = []
     for kind, head, correlations, messages in runs:
@@ -164,7 +164,7 @@ class RefusalTests(SynchronousTestCase):
         self.assertEqual(seen, [FrameType.PUBLISH])
         with self.assertRaises(error):
             list(scanner.feed(encodeFrame(FrameType.PING, 1)))
-        self.assertLess(scanner.held, 16)
+        self.assertLess(scanner.buffered, 16)
 
     def test_lengthTooSmall(self) -> None:
         """Lengths 0 to 8 are refused on their four bytes."""
@@ -240,6 +240,6 @@ class AnyBytesTests(SynchronousTestCase):
             try:
                 list(scanner.feed(piece))
             except (BadFraming, TooLarge):
-                self.assertLessEqual(scanner.held, 5)
+                self.assertLessEqual(scanner.buffered, 5)
                 return
-            self.assertLess(scanner.held, 104)
+            self.assertLess(scanner.buffered, 104)

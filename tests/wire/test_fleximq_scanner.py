@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError, TooLarge
-from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, payloads, singles
+from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, payloads, singleFrames
 from tests.wire.flexi_frames import frame
 
 LIMIT = 1 << 20
@@ -34,7 +34,7 @@ def fed(scanner: FlexiScanner, pieces: Iterable[bytes]) -> list[bytes]:
     found: list[bytes] = []
     for piece in pieces:
         for envelope, frames, count in scanner.feed(piece):
-            each = singles(frames, len(envelope))
+            each = singleFrames(frames, len(envelope))
             if len(each) != count or any(one[: len(envelope)] != envelope for one in each) or b"".join(each) != frames:
                 raise AssertionError(f"no run: {envelope!r} {frames!r} {count}")
             found += each
@@ -67,7 +67,7 @@ class FrameTests(SynchronousTestCase):
         for size in range(1, 41):
             scanner = FlexiScanner(LIMIT)
             self.assertEqual(fed(scanner, pieces(stream, range(size, len(stream), size))), STREAM, size)
-            self.assertEqual(scanner.held, 0)
+            self.assertEqual(scanner.buffered, 0)
 
     @given(st.lists(st.integers(0, sum(map(len, STREAM)))))
     def test_cutAnywhere(self, cuts: list[int]) -> None:
@@ -79,7 +79,7 @@ class FrameTests(SynchronousTestCase):
         for each in STREAM:
             scanner = FlexiScanner(LIMIT)
             self.assertEqual(fed(scanner, [each[:-1]]), [])
-            self.assertEqual(scanner.held, len(each) - 1)
+            self.assertEqual(scanner.buffered, len(each) - 1)
             self.assertEqual(fed(scanner, [each[-1:]]), [each])
 
 
@@ -238,7 +238,7 @@ class LimitTests(SynchronousTestCase):
         try:
             for piece in data:
                 fed(scanner, [piece])
-                self.assertLessEqual(scanner.held, 1024)
+                self.assertLessEqual(scanner.buffered, 1024)
         except BrokerError as error:
             self.assertTrue(error.closes)
 
@@ -254,7 +254,7 @@ class LimitTests(SynchronousTestCase):
             try:
                 for part in parts:
                     for envelope, frames, _ in scanner.feed(part):
-                        found += singles(frames, len(envelope))
+                        found += singleFrames(frames, len(envelope))
             except BrokerError as error:
                 words = f"{type(error).__name__}: {error}"
             outcomes.append((found, words))

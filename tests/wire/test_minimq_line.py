@@ -13,9 +13,9 @@ from fleximq.limits import MEBIBYTE, Limits
 from fleximq.wire.minimq_line import (
     NO_MESSAGE,
     PONG,
-    Command,
     CommandKind,
     LineScanner,
+    MiniCommand,
     encodeError,
     encodeId,
     parseCommand,
@@ -50,9 +50,9 @@ class LineTests(SynchronousTestCase):
     def test_unfinished(self) -> None:
         """A line without its end is held, not yielded."""
         scanner = LineScanner()
-        self.assertEqual((list(scanner.feed(b"a\nbc")), scanner.held), ([b"a"], 2))
-        self.assertEqual((list(scanner.feed(b"")), scanner.held), ([], 2))
-        self.assertEqual((list(scanner.feed(b"\n")), scanner.held), ([b"bc"], 0))
+        self.assertEqual((list(scanner.feed(b"a\nbc")), scanner.buffered), ([b"a"], 2))
+        self.assertEqual((list(scanner.feed(b"")), scanner.buffered), ([], 2))
+        self.assertEqual((list(scanner.feed(b"\n")), scanner.buffered), ([b"bc"], 0))
 
     def test_carriageReturnsInside(self) -> None:
         """A CR that does not stand at the end belongs to the line."""
@@ -129,7 +129,7 @@ class LimitTests(SynchronousTestCase):
         """After the error nothing is held and everything more meets the same error."""
         scanner = LineScanner(10)
         self.assertRaises(TooLarge, list, scanner.feed(b"x" * 100))
-        self.assertEqual(scanner.held, 0)
+        self.assertEqual(scanner.buffered, 0)
         self.assertRaises(TooLarge, list, scanner.feed(b"PING:\n"))
 
     def test_emptyReadAtTheLimit(self) -> None:
@@ -147,7 +147,7 @@ class LimitTests(SynchronousTestCase):
             except TooLarge:
                 return
             self.assertTrue(all(len(line) <= 20 for line in lines))
-            self.assertLessEqual(scanner.held, 21)
+            self.assertLessEqual(scanner.buffered, 21)
 
 
 class CommandTests(SynchronousTestCase):
@@ -163,7 +163,7 @@ class CommandTests(SynchronousTestCase):
             (b"ACK:111-aaa", (CommandKind.ACK, "111-aaa")),
             (b"PING:", (CommandKind.PING, "")),
         ]:
-            self.assertEqual(parseCommand(line), Command(*command))
+            self.assertEqual(parseCommand(line), MiniCommand(*command))
 
     def test_noColon(self) -> None:
         """A line without a colon is refused, empty ones and known commands included."""
@@ -183,9 +183,9 @@ class CommandTests(SynchronousTestCase):
     def test_acknowledgementsNeverRaise(self) -> None:
         """Whatever follows ``ACK:`` is no error; what is not UTF-8 is nobody's id."""
         for payload in (b"", b"nobody", b":::", b"ERROR", b"x" * 5000):
-            self.assertEqual(parseCommand(b"ACK:" + payload), Command(CommandKind.ACK, payload.decode()))
+            self.assertEqual(parseCommand(b"ACK:" + payload), MiniCommand(CommandKind.ACK, payload.decode()))
         for payload in (b"\xff", b"1\xff", b"\xed\xa0\x80"):
-            self.assertEqual(parseCommand(b"ACK:" + payload), Command(CommandKind.ACK, ""))
+            self.assertEqual(parseCommand(b"ACK:" + payload), MiniCommand(CommandKind.ACK, ""))
 
     def test_consumedTopics(self) -> None:
         """CONSUME of no topic, of one too long, and of one that no line can carry is refused."""

@@ -21,8 +21,8 @@ class ReceiveBufferTests(SynchronousTestCase):
         """Nothing is returned one byte below what was asked for, everything at it."""
         buffer = ReceiveBuffer()
         buffer.keep(b"ab", 5)
-        self.assertEqual((buffer.take(b"cd"), buffer.held), (None, 4))
-        self.assertEqual((buffer.take(b"e"), buffer.held), (b"abcde", 0))
+        self.assertEqual((buffer.take(b"cd"), buffer.buffered), (None, 4))
+        self.assertEqual((buffer.take(b"e"), buffer.buffered), (b"abcde", 0))
 
     def test_moreThanNeeded(self) -> None:
         """What arrives beyond the need is returned too."""
@@ -41,15 +41,15 @@ class ReceiveBufferTests(SynchronousTestCase):
         """An empty rest holds nothing, so that the next read passes through."""
         buffer = ReceiveBuffer()
         buffer.keep(b"", 4)
-        self.assertEqual((buffer.held, buffer.take(b"a")), (0, b"a"))
+        self.assertEqual((buffer.buffered, buffer.take(b"a")), (0, b"a"))
 
     def test_addAndDrain(self) -> None:
         """Pieces may be held and fetched without asking for a number."""
         buffer = ReceiveBuffer()
         for piece in (b"a", b"b" * SMALL_BYTES, b"c", b""):
             buffer.add(piece)
-        self.assertEqual(buffer.held, SMALL_BYTES + 2)
-        self.assertEqual((buffer.drain(), buffer.held), (b"a" + b"b" * SMALL_BYTES + b"c", 0))
+        self.assertEqual(buffer.buffered, SMALL_BYTES + 2)
+        self.assertEqual((buffer.drain(), buffer.buffered), (b"a" + b"b" * SMALL_BYTES + b"c", 0))
 
     def test_joinedOnce(self) -> None:
         """The large pieces of a frame are held as they came: nothing is copied before the last one is there."""
@@ -73,7 +73,7 @@ class ReceiveBufferTests(SynchronousTestCase):
             buffer.take(number.to_bytes(2, "big", signed=False) if number < 65536 else b"zz")
         grown = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        self.assertEqual(buffer.held, 399_998)
+        self.assertEqual(buffer.buffered, 399_998)
         self.assertLess(grown, 2_000_000)
 
     @given(st.lists(st.tuples(st.sampled_from([1, 3, SMALL_BYTES - 1, SMALL_BYTES, 5000]), st.integers(0, 9000))))

@@ -43,7 +43,7 @@ class OpeningLog:
     def subscriptionExpired(self, subscription: PolledSubscription) -> None:
         """Note that a subscription has expired."""
         if subscription.kept:
-            self._journal.note(QueueClosed(keyOfSubscription(subscription.id)))
+            self._journal.appendState(QueueClosed(keyOfSubscription(subscription.id)))
 
     def queueOpened(self, queue: WorkQueue) -> None:
         """Note that a topic has a queue."""
@@ -53,10 +53,10 @@ class OpeningLog:
     def queueExpired(self, queue: WorkQueue) -> None:
         """Note that a topic's queue has expired."""
         if queue.kept:
-            self._journal.note(QueueClosed(keyOfQueue(queue.name)))
+            self._journal.appendState(QueueClosed(keyOfQueue(queue.name)))
 
     def _opened(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
-        self._journal.note(QueueOpened(key, topic, qos, id, owner, self._journal.end))
+        self._journal.appendState(QueueOpened(key, topic, qos, id, owner, self._journal.end))
 
 
 DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
@@ -95,4 +95,4 @@ class StateLog:
             changed, self._changed = self._changed, {}
             for queue in changed:
                 for note in queue.notes():
-                    self.journal.note(note)
+                    self.journal.appendState(note)

@@ -110,7 +110,7 @@ class FeedRange:
         self.start = start
         self.known = known
 
-    def takes(self, topic: Topic) -> bool:
+    def accepts(self, topic: Topic) -> bool:
         """Tell whether publications to a topic come this way; a pattern covers durable topics only."""
         return (self.literal or topic.durable) and self.matches(topic.name)
 
@@ -195,9 +195,9 @@ class Feed:
         self._proceed()
         return True
 
-    def takes(self, topic: Topic) -> bool:
+    def accepts(self, topic: Topic) -> bool:
         """Tell whether publications to a topic come this way."""
-        return any(cover.takes(topic) for cover in self.covers.values())
+        return any(cover.accepts(topic) for cover in self.covers.values())
 
     def brings(self, name: str) -> bool:
         """Tell whether what the journal has of a topic comes this way."""

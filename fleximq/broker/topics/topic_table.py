@@ -292,7 +292,7 @@ class TopicTable:
     def listens(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
         """Tell whether somebody is among those who take what is published to this topic, himself or by a feed."""
         return subscriber in members or any(
-            feed in members and feed.takes(topic) for feed in self.proxies.get(subscriber, ())
+            feed in members and feed.accepts(topic) for feed in self.proxies.get(subscriber, ())
         )
 
     def rearranged(self) -> None:
@@ -304,7 +304,7 @@ class TopicTable:
         members = self.subscribers(topic)
         for subscriber, feeds in self.proxies.items():
             for feed in feeds:
-                if feed.takes(topic):
+                if feed.accepts(topic):
                     if members.pop(subscriber, False) is None:
                         members[feed] = None
                     break
@@ -314,9 +314,9 @@ class TopicTable:
     def route(self, topic: Topic) -> tuple[Route, ...]:
         """Return the routes of a topic in the table, made anew, and remember them there."""
         forms: dict[int, tuple[IForm, list[Callable[[Any, int], None]]]] = {}
-        for subscriber in self._subscribersOrProxies(topic):
+        for subscriber in self._subscribersOrProxies(topic) if self.proxies else self.subscribers(topic):
             forms.setdefault(id(subscriber.form), (subscriber.form, []))[1].append(subscriber.deliver)
-        routes = tuple((form, tuple(delivers)) for form, delivers in forms.values())
+        routes = tuple([(form, tuple(delivers)) for form, delivers in forms.values()])
         topic.routes = routes
         self._shorten(topic)
         self._warm[topic] = None

@@ -1,28 +1,28 @@
-"""So many lines of the log in a second, and no more: what peers do wrong must not flood it."""
+"""Limits log lines per second, so that misbehaving peers cannot flood the log."""
 
-#: Lines in a second.
+#: Default limit.
 LINES_PER_SECOND = 10
 
 
 class LogLimit:
-    """Lets the first lines of each second by, and counts the others."""
+    """Passes the first lines of each second and counts the others."""
 
-    __slots__ = ("_left", "_most", "_until", "_suppressed")
+    __slots__ = ("_left", "_maximum", "_until", "_suppressed")
 
-    def __init__(self, most: int = LINES_PER_SECOND) -> None:
-        self._most = most
-        self._left = most
+    def __init__(self, maximum: int = LINES_PER_SECOND) -> None:
+        self._maximum = maximum
+        self._left = maximum
         self._until = 0.0
         self._suppressed = 0
 
     def passes(self, now: float) -> int | None:
-        """Return how many lines were left out since the last that was let by, None if this one is left out too.
+        """Return the number of lines suppressed since the last passed one, None if this one is suppressed too.
 
         :param now: the clock's seconds.
         """
         if not self._until - 1.0 <= now < self._until:
             self._until = now + 1.0
-            self._left = self._most
+            self._left = self._maximum
         if not self._left:
             self._suppressed += 1
             return None

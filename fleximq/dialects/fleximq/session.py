@@ -1,11 +1,11 @@
-"""The FlexiMQ dialect: the way in (specification: the FlexiMQ document and docs/dialects.rst). Hot.
+"""The FlexiMQ dialect: input (specification: the FlexiMQ document and docs/dialects.rst). Hot.
 
-Runs whose envelope is known go straight to their takers or the broker, requests and answers that are known but for
-their id straight to their client. Everything else takes the long way: its beginning is checked, its header read by the
-rules of its type, and :mod:`fleximq.dialects.fleximq.messages` does the rest or raises. What is said back stands in
-:mod:`fleximq.dialects.fleximq.replies`.
+Runs with a cached envelope are passed directly to subscribers or the broker, and requests and replies with a cached
+header directly to their client. All other messages take the slow path: their fixed part is checked, their header parsed
+by the rules of its type, and :mod:`fleximq.dialects.fleximq.messages` acts or raises.
+:mod:`fleximq.dialects.fleximq.replies` sends the output.
 
-A message inside a run costs 0.2 us from the read to the sockets of its takers, one of its own 0.6 us, a REQ or REP
+A message inside a run costs 0.2 us from the read to the sockets of its subscribers, a single one 0.6 us, a REQ or REP
 2.8 us (``benchmarks/``).
 """
 
@@ -38,20 +38,24 @@ from fleximq.errors import (
 from fleximq.security.credentials import ApiKey, Password, Token
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
-from fleximq.wire.fleximq_array_header import isPositional, withMap
+from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
 from fleximq.wire.fleximq_frame import (
     FIXED_BYTES,
     MessageType,
-    isStamped,
-    readBeginning,
-    restamped,
+    hasZeroReserved,
+    readPrefix,
+    withZeroReserved,
 )
 from fleximq.wire.fleximq_header import Header, readHeader
-from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutScanner, wholes
-from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singles
+from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
+from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singleFrames
 
-#: What is collected above this size, and above half of its read, is not copied out of it.
+#: A larger delivery, if it is more than half of its read, is passed as a view without copying.
 _LARGE = 1 << 16
+
+
+#: Types whose headers are remembered but for their id.
+_DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
 
 
 class FlexiSession(FlexiMessages):
@@ -63,21 +67,22 @@ class FlexiSession(FlexiMessages):
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._strict = context.settings.strictFleximq
-        self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
-        self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
+        self._scanner: FlexiScanner | LayoutDetector | LayoutBScanner
+        self._scanner = (FlexiScanner if self._strict else LayoutDetector)(context.settings.limits.message)
+        self._layoutIsOpen = not self._strict
         self._omitsOk = False
         self._pendingRuns: Iterator[Span] = iter(())
 
     @property
-    def held(self) -> int:
-        """How many bytes are kept of an unfinished frame."""
-        return self._scanner.held
+    def buffered(self) -> int:
+        """Bytes buffered of an incomplete frame."""
+        return self._scanner.buffered
 
     def received(self, data: bytes, pending: Iterator[Span] | None = None) -> None:
-        """Work through what was read, run by run; or instead through what stands ``behind`` a JOIN."""
+        """Process a read run by run, or instead the ``pending`` runs after a JOIN."""
         known = self._envelopes.get
         publish = self.broker.publish
-        source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
+        source = b""  # collected: consecutive runs for the same subscribers, of one or more topics
         begin = until = total = messages = 0
         deliverCalls: DeliverCalls = ()
         spans = self._scanner.spans(data) if pending is None else pending
@@ -106,9 +111,9 @@ class FlexiSession(FlexiMessages):
                     deliverCalls = ()
                 run = read[start:end]
                 if envelope is None:
-                    if count == 1 and self._knownDirect(bytesOfEnvelope, run):
+                    if count == 1 and bytesOfEnvelope[1] in _DIRECT and self._knownDirect(bytesOfEnvelope, run):
                         continue
-                    rest = self._unknown(bytesOfEnvelope, run)
+                    rest = self._unknown(bytesOfEnvelope, run, count)
                     if self.state is not ConnectionState.OPEN:
                         self._pendingRuns = chain(rest, spans)
                         return
@@ -129,11 +134,11 @@ class FlexiSession(FlexiMessages):
                 _handOver(source, begin, until, deliverCalls, total)
 
     def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
-        """Forward a REQ or REP whose header is known but for its id; False: it has to go the long way."""
-        found = self._directs.find(envelope)
-        if found is None:
+        """Forward a REQ or REP with a cached header; False if it must take the slow path."""
+        result = self._directs.find(envelope)
+        if result is None:
             return False
-        known, id = found
+        known, id = result
         try:
             if known.kind == MessageType.REQ:
                 self.broker.request(self._me, known.target, id, known.path, frame)
@@ -144,28 +149,29 @@ class FlexiSession(FlexiMessages):
         return True
 
     def _overRate(self, envelope: bytes, count: int) -> None:
-        """Refuse so many messages with this envelope."""
-        if not self._strict and isPositional(envelope):
-            envelope = withMap(envelope)
+        """Refuse this number of messages with this envelope."""
+        if not self._strict and isArrayHeader(envelope):
+            envelope = withMapHeader(envelope)
         for _ in range(count):
             self._refused(overRate(), envelope)
 
     def resume(self) -> None:
-        """Go on behind the JOIN."""
+        """Continue after the JOIN."""
         pending, self._pendingRuns = self._pendingRuns, iter(())
         if self.state is ConnectionState.OPEN:
             self.received(b"", pending)
 
-    def _unknown(self, envelope: bytes, frames: bytes) -> Iterator[Span]:
-        """Take the long way, frame by frame. Return those behind a JOIN that is answered only later."""
-        self._detectLayout()
+    def _unknown(self, envelope: bytes, frames: bytes, count: int) -> Iterator[Span]:
+        """Take the slow path, frame by frame. Returns the frames after a JOIN that is answered later."""
+        if self._layoutIsOpen:
+            self._detectLayout()
         asRead = envelope
         head = len(envelope)
-        positional = not self._strict and isPositional(envelope)
+        positional = not self._strict and isArrayHeader(envelope)
         if positional:
-            envelope = withMap(envelope)
+            envelope = withMapHeader(envelope)
         done = 0
-        for frame in singles(frames, head):
+        for frame in (frames,) if count == 1 else singleFrames(frames, head):
             done += len(frame)
             try:
                 self._message(envelope, envelope + frame[head:] if positional else frame, positional)
@@ -173,21 +179,22 @@ class FlexiSession(FlexiMessages):
                 self._refused(error, envelope)
             if self.state is not ConnectionState.OPEN:
                 rest = frames[done:]
-                return wholes(iter([(asRead, rest, len(singles(rest, head)))] if rest else ()))
+                return asSpans(iter([(asRead, rest, len(singleFrames(rest, head)))] if rest else ()))
         return iter(())
 
     def _detectLayout(self) -> None:
-        """Speak the layout that the client's first header was in, as soon as that is known."""
+        """Use the layout of the client's first header as soon as it is known."""
         scanner = self._scanner
-        if not isinstance(scanner, LayoutScanner):
+        if not isinstance(scanner, LayoutDetector):
             return
+        self._layoutIsOpen = scanner.settled is None
         if scanner.layout is Layout.B:
             self.speakLayoutB()
         if scanner.settled is not None:
             self._scanner = scanner.settled
 
     def _message(self, envelope: bytes, frame: bytes, positional: bool) -> None:
-        beginning = readBeginning(envelope)
+        beginning = readPrefix(envelope)
         if self.state is ConnectionState.WAITING:
             self._omitsOk = positional
             self._join(beginning.type, beginning.client_id, envelope)
@@ -201,7 +208,7 @@ class FlexiSession(FlexiMessages):
             raise Forbidden(f"the client id is {beginning.client_id}, but this connection has {self.id}")
         header = readHeader(MessageType(beginning.type), envelope[FIXED_BYTES:])
         act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
-        act(header, envelope, frame if isStamped(envelope) else restamped(frame))
+        act(header, envelope, frame if hasZeroReserved(envelope) else withZeroReserved(frame))
 
     def _join(self, kind: int, client_id: int, envelope: bytes) -> None:
         refusal = self.refusal()
@@ -231,14 +238,14 @@ class FlexiSession(FlexiMessages):
         )
 
     def left(self) -> None:
-        """Forget what was begun."""
+        """Drop pending input."""
         super().left()
         self._pendingRuns = iter(())
         self._scanner = FlexiScanner(self.context.settings.limits.message)
 
 
 def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None:
-    """Return the credentials of a checked JOIN (FlexiMQ document 5.2), None if it shows none."""
+    """Return the credentials in a checked JOIN (FlexiMQ document 5.2), None without any."""
     auth = fields.get("auth")
     if auth is None:
         return None
@@ -250,7 +257,7 @@ def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None
 
 
 def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls, count: int) -> None:
-    """Deliver neighbouring runs, which FlexiMQ subscribers take verbatim, as one chunk."""
+    """Deliver consecutive runs to FlexiMQ subscribers unchanged, as one chunk."""
     size = until - begin
     view = size > _LARGE and size * 2 > len(source)
     chunk: Chunk = memoryview(source)[begin:until] if view else source[begin:until]

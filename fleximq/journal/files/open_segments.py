@@ -1,4 +1,4 @@
-"""The segments' files as they are read: opened when they are first looked into, and closed when many are open."""
+"""The segment files that are open for reading: opened on first use, and closed when too many are open."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,56 +7,57 @@ from typing import NamedTuple
 
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.frame_scan import frameAt
-from fleximq.journal.files.segment_summary import Segment, placed
-from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.segment_summary import Segment, assignOffsets
+from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.files.window import SMALL, Window
 from fleximq.journal.format.control_frames import decodeTransaction
-from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
-from fleximq.journal.writing.active_segment import segmentName
 from fleximq.values.records import StoredBatch
 
-#: How many files are open at once.
+#: The maximum number of open files.
 _MOST = 64
-_WITH_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+_WITH_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 _GONE = "what was staged is not there"
 
 
-class Portion(NamedTuple):
-    """A staged frame, and the offsets that a transaction gave to its records: from one up to before another."""
+class CommittedBlock(NamedTuple):
+    """A staged frame with the offsets that a transaction assigned to its records: from ``first`` to ``next``
+    (exclusive).
+    """
 
     position: int
     first: int
     next: int
 
 
-class _Placed(NamedTuple):
-    """What is known of a transaction: its portions, and the offsets that have none, and why."""
+class _CommittedBlocks(NamedTuple):
+    """The blocks of a transaction, and the offsets without a block, with the reason."""
 
     frame: FrameHeader
-    portions: Sequence[Portion]
+    portions: Sequence[CommittedBlock]
     gap: tuple[int, int] | None
     why: Exception
 
 
 class OpenSegments:
-    """Reads frames and their records; used by one thread.
+    """Reads frames and their records, on one thread.
 
-    Nothing behind ``end`` is looked at: it is set to the durable end before each use.
+    Bytes from ``end`` on are not read: set it to the durable end before each use.
     """
 
-    def __init__(self, files: Files, folder: str, segments: Segments) -> None:
+    def __init__(self, files: Files, folder: str, segments: SegmentTable) -> None:
         self._files = files
         self._folder = folder
         self._segments = segments
         self._open: OrderedDict[int, tuple[Segment, int]] = OrderedDict()
-        self._placed: _Placed | None = None
+        self._placed: _CommittedBlocks | None = None
         self.end = 0
 
     def window(self, segment: Segment, size: int = SMALL) -> Window:
-        """Return a view of a segment's file, as far as it is committed.
+        """Return a view of the committed part of a segment's file.
 
-        :raises OSError: the file is not there, or cannot be opened.
+        :raises OSError: the file is missing, or cannot be opened.
         """
         end = min(segment.end, self.end)
         return Window(self._files, self._descriptor(segment), segment.base, end, size)
@@ -75,7 +76,7 @@ class OpenSegments:
         return known[1]
 
     def close(self) -> None:
-        """Close all files; they are opened again when they are looked into."""
+        """Close all files; the next use opens them again."""
         self._placed = None
         while self._open:
             _, (_, descriptor) = self._open.popitem()
@@ -84,17 +85,17 @@ class OpenSegments:
     def records(
         self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
     ) -> Iterator[StoredBatch]:
-        """Yield the records that a whole frame makes visible: its own, or those of the frames staged before.
+        """Yield the records that a valid frame publishes: its own, or those of staged frames.
 
-        A transaction can have more than fits into memory, so of those frames one after the other is read.
+        The records of a transaction may exceed the memory, so its staged frames are read one by one.
 
-        :param lost: told of offsets, from one up to before another, whose staged frames are damaged or gone.
-        :raises FrameError: the frame contradicts itself; or, if nobody is told of it, something of it is lost.
+        :param lost: called with offsets, from one to another (exclusive), whose staged frames are damaged or gone.
+        :raises FrameError: the frame contradicts itself; or, without ``lost``, some of its records are lost.
         :raises OSError: a file cannot be read.
         """
         if header.kind in _WITH_RECORDS:
             yield decodeRecords(header, frame)
-        elif header.kind == Kind.TRANSACTION:
+        elif header.kind == FrameKind.TRANSACTION:
             for portion in self.portions(header, frame, lost):
                 batch = self.staged(portion, lost)
                 if batch is not None:
@@ -102,38 +103,40 @@ class OpenSegments:
 
     def portions(
         self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
-    ) -> Sequence[Portion]:
-        """Return the staged frames that a transaction makes visible, by what their headers say.
+    ) -> Sequence[CommittedBlock]:
+        """Return the staged frames that a transaction publishes, according to their headers.
 
         :raises FrameError: see :meth:`records`.
         :raises OSError: see :meth:`records`.
         """
         if self._placed is None or self._placed.frame != header:
             self._placed = self._place(header, frame)
-        placed = self._placed
-        if placed.gap is not None:
+        blocks = self._placed
+        if blocks.gap is not None:
             if lost is None:
-                raise placed.why
-            lost(*placed.gap, placed.why)
-        return placed.portions
+                raise blocks.why
+            lost(*blocks.gap, blocks.why)
+        return blocks.portions
 
-    def _place(self, header: FrameHeader, frame: memoryview) -> _Placed:
+    def _place(self, header: FrameHeader, frame: memoryview) -> _CommittedBlocks:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
-            return _Placed(header, (), None, FrameError(_GONE))
+            return _CommittedBlocks(header, (), None, FrameError(_GONE))
         counts, why = self._counts(transaction.staged, self._count)
         if None in counts or sum(filter(None, counts)) != header.count:
             counts, why = self._counts(transaction.staged, self._checkedCount)
-        offsets, gap = placed(counts, header.baseOffset, header.count)
+        offsets, gap = assignOffsets(counts, header.baseOffset, header.count)
         portions = [
-            Portion(position, first, first + count)
+            CommittedBlock(position, first, first + count)
             for position, count, first in zip(transaction.staged, counts, offsets, strict=True)
             if count and first is not None
         ]
-        return _Placed(header, portions, gap, why)
+        return _CommittedBlocks(header, portions, gap, why)
 
-    def staged(self, portion: Portion, lost: Callable[[int, int, Exception], None] | None = None) -> StoredBatch | None:
-        """Return the records of a staged frame, with the offsets that its transaction gave them; None if it is damaged.
+    def staged(
+        self, portion: CommittedBlock, lost: Callable[[int, int, Exception], None] | None = None
+    ) -> StoredBatch | None:
+        """Return the records of a staged frame, with the offsets from its transaction; None if it is damaged.
 
         :raises FrameError: see :meth:`records`.
         :raises OSError: see :meth:`records`.
@@ -164,15 +167,15 @@ class OpenSegments:
         return counts, why
 
     def _checkedCount(self, position: int) -> int:
-        """Return what :meth:`_count` does, of a frame whose check sum is right."""
+        """Return the number of records that were staged at a position, after verifying the frame's check sum."""
         segment = self._segmentAt(position)
         return frameAt(self.window(segment), position, segment.id)[0].count
 
     def _count(self, position: int) -> int:
-        """Return how many records were staged at a position."""
+        """Return the number of records that were staged at a position."""
         segment = self._segmentAt(position)
         header = readHeader(self.window(segment, HEADER_BYTES).at(position, HEADER_BYTES))
-        if (header.position, header.segment, header.kind) != (position, segment.id, Kind.STAGED):
+        if (header.position, header.segment, header.kind) != (position, segment.id, FrameKind.STAGED):
             raise FrameError(_GONE)
         return header.count
 
@@ -185,7 +188,7 @@ class OpenSegments:
 
 
 def _damage(error: Exception) -> Exception:
-    """Return an error that says that something is damaged; raise any other."""
+    """Return an error that means damage; raise any other."""
     if isinstance(error, OSError) and error.errno != EIO:
         raise error
     return error

@@ -1,4 +1,4 @@
-"""How far so many records, or so many bytes, go from an offset on. What gaps and retention leave out is no record."""
+"""Finds the offset after a number of records or bytes. Gaps and removed records do not count."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -7,36 +7,36 @@ from typing import NamedTuple
 from fleximq.journal.files.frame_scan import nextFrame
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.segment_table import Segments
+from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import decodeRemoved, decodeTransaction
-from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords
 
-#: When so many frames were looked at, and some had records, the rest is left to the next time.
+#: After this number of frames, with at least one record, the search ends; the next call continues.
 _MOST_FRAMES = 50_000
-#: How much of a file is read for a header.
+#: Bytes that are read at once for a header.
 _NEAR = 16 << 10
 
 
-class Advance(NamedTuple):
-    """How far a reading goes: up to before ``offset``; and how many records and bytes that are."""
+class Distance(NamedTuple):
+    """The result of a search: all before ``offset``, with the number of records and bytes."""
 
     offset: int
     records: int
     bytes: int
 
 
-class Counter:
-    """Counts frames in their order, at least one record. ``reached`` is how far it is.
+class DistanceCounter:
+    """Counts frames in order, at least one record; ``reached`` is the result so far.
 
-    :param end: no record with this offset or a later one counts.
-    :param records: the most records; None: all.
-    :param size: the most bytes of frames; None: all.
+    :param end: records from this offset on do not count.
+    :param records: the maximum number of records; None: unlimited.
+    :param size: the maximum number of bytes of frames; None: unlimited.
     """
 
     def __init__(self, start: int, end: int, records: int | None, size: int | None) -> None:
-        self.reached = Advance(start, 0, 0)
+        self.reached = Distance(start, 0, 0)
         self._end = end
         self._records = records
         self._size = size
@@ -44,38 +44,38 @@ class Counter:
     def offsetsOf(self, header: FrameHeader, sparse: Callable[[], Sequence[int]]) -> Sequence[int]:
         """Return the offsets of a frame's records that may count.
 
-        :param sparse: gives all offsets of a frame that has not got every one from the first to the last.
+        :param sparse: returns all offsets of a SPARSE_RECORDS frame.
         """
         start, end = self.reached.offset, self._end
-        if header.kind == Kind.SPARSE_RECORDS:
+        if header.kind == FrameKind.SPARSE_RECORDS:
             return [offset for offset in sparse() if start <= offset < end]
-        if header.kind in (Kind.RECORDS, Kind.TRANSACTION):
+        if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION):
             return range(max(header.baseOffset, start), min(header.baseOffset + header.count, end))
         return ()
 
     def take(self, offsets: Sequence[int], count: int, length: int) -> bool:
-        """Count records of one more frame; True if that is all that may be counted.
+        """Count the records of one more frame; True if a limit is reached.
 
-        :param count: how many records the frame has.
-        :param length: how many bytes have to be read for all of them.
+        :param count: the number of records in the frame.
+        :param length: the bytes that have to be read for all of them.
         """
         offset, records, size = self.reached
         taken = len(offsets)
-        # A frame that is read in part is read as a whole, but belongs to both parts.
+        # A frame in two parts is read twice, but its bytes are divided between them.
         length = length * taken // count
         if self._size is not None and records and size + length > self._size:
             return True
         if self._records is not None and records + taken > self._records:
             room = max(self._records - records, 0 if records else 1)
-            self.reached = Advance(offsets[room], records + room, size + length * room // taken)
+            self.reached = Distance(offsets[room], records + room, size + length * room // taken)
             return True
-        self.reached = Advance(offsets[-1] + 1, records + taken, size + length)
+        self.reached = Distance(offsets[-1] + 1, records + taken, size + length)
         return False
 
     def takeAll(self, segment: Segment) -> bool:
-        """Count a whole sealed segment at once if that is possible, and tell whether it was.
+        """Count a sealed segment as a unit; False, and nothing is counted, if that is impossible.
 
-        Bytes are counted one by one, for what was staged there may belong elsewhere.
+        Bytes need every frame, since records staged here may be committed elsewhere.
         """
         records = segment.records
         if records and (self._size is not None or segment.first < self.reached.offset or segment.next > self._end):
@@ -83,20 +83,20 @@ class Counter:
         if self._records is not None and self.reached.records + records > self._records:
             return False
         offset = segment.next if records else self.reached.offset
-        self.reached = Advance(offset, self.reached.records + records, self.reached.bytes + segment.bytes)
+        self.reached = Distance(offset, self.reached.records + records, self.reached.bytes + segment.bytes)
         return True
 
 
 def advance(
-    segments: Segments, opened: OpenSegments, start: int, end: int, records: int | None, size: int | None
-) -> Advance:
-    """Return how far so many records and so many bytes go from an offset on, or less if many frames are small.
+    segments: SegmentTable, opened: OpenSegments, start: int, end: int, records: int | None, size: int | None
+) -> Distance:
+    """Return the end of a range of at most so many records and bytes, or an earlier one if it has many small frames.
 
-    Frames are taken for what their headers say: who reads them checks them.
+    Headers are not verified: the reader of the range checks the frames.
 
     :raises OSError: a file cannot be read.
     """
-    counter = Counter(start, end, records, size)
+    counter = DistanceCounter(start, end, records, size)
     looked = 0
     all = segments.all
     for segment in all[segments.ofOffset(start) :]:
@@ -116,7 +116,7 @@ def advance(
 
 
 def _headers(window: Window, segment: int, start: int) -> Iterator[FrameHeader]:
-    """Yield the headers of frames from one on, and pass over what is none."""
+    """Yield the headers of the frames from a position, and skip damage."""
     position = start
     while position < window.end:
         try:
@@ -124,7 +124,7 @@ def _headers(window: Window, segment: int, start: int) -> Iterator[FrameHeader]:
             if (header.position, header.segment) != (position, segment) or position + header.length > window.end:
                 raise FrameError("it stands elsewhere")
             until = position + header.length
-            if header.kind == Kind.REMOVED:
+            if header.kind == FrameKind.REMOVED:
                 until = max(until, decodeRemoved(header, window.at(position, header.length)))
         except FrameError:
             found = nextFrame(window, position, segment)
@@ -141,9 +141,9 @@ def _sparse(window: Window, header: FrameHeader) -> Sequence[int]:
         return ()
 
 
-def _length(segments: Segments, opened: OpenSegments, window: Window, header: FrameHeader) -> int:
-    """Return how many bytes have to be read for a frame's records; of a transaction all that was staged for it."""
-    if header.kind != Kind.TRANSACTION:
+def _length(segments: SegmentTable, opened: OpenSegments, window: Window, header: FrameHeader) -> int:
+    """Return the bytes that have to be read for a frame's records, for a transaction including its staged frames."""
+    if header.kind != FrameKind.TRANSACTION:
         return header.length
     try:
         staged = decodeTransaction(header, window.at(header.position, header.length)).staged
@@ -152,7 +152,7 @@ def _length(segments: Segments, opened: OpenSegments, window: Window, header: Fr
     return header.length + sum(_stagedLength(segments, opened, position) for position in staged)
 
 
-def _stagedLength(segments: Segments, opened: OpenSegments, position: int) -> int:
+def _stagedLength(segments: SegmentTable, opened: OpenSegments, position: int) -> int:
     segment = segments.all[segments.ofPosition(position)]
     try:
         header = readHeader(opened.window(segment, _NEAR).at(position, HEADER_BYTES))

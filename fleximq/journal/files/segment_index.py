@@ -1,9 +1,8 @@
-"""The index of a sealed segment: the file DIR/<base>.idx (docs/journal-format.rst, "Index files").
+"""The index file of a sealed segment, DIR/<base>.idx, read or rebuilt (docs/journal-format.rst, "Index files").
 
-It saves reading the segment when the journal is opened, and nothing is in it that the segment does not say: where it
-is missing or damaged it is made anew. So it is written without waiting for the disk.
-
-Makes the index of a segment from its frames, and tells an unfinished end from damage.
+It saves a scan of the segment when the journal is opened, and contains only data of the segment: a missing or damaged
+index is rebuilt. So it is written without waiting for the disk. The scan that rebuilds it also distinguishes an
+unfinished end from damage.
 """
 
 import sys
@@ -14,59 +13,59 @@ from zlib import crc32
 
 import msgpack
 
-from fleximq.journal.files.file_system import Files, readWhole, writeAll
-from fleximq.journal.files.frame_scan import Hole, Whole, framesOf
-from fleximq.journal.files.segment_summary import Segment, Staged, note
-from fleximq.journal.files.topic_counts import moved, tallyOf, tallyOfFrame
+from fleximq.journal.files.file_system import Files, readFile, writeAll
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame
+from fleximq.journal.files.topic_counts import shifted, topicCountsOf, topicCountsOfFrame
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.body import unpackFirst
 from fleximq.journal.format.control_frames import (
-    Lost,
+    LostRange,
     SegmentStart,
     Transaction,
     decodeCheckpoint,
     decodeRemoved,
     decodeSegment,
 )
-from fleximq.journal.format.frame import SYNCED, FrameError, FrameHeader, Kind
+from fleximq.journal.format.frame import SYNCED, FrameError, FrameHeader, FrameKind
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import TopicBounds
 
 
-class Scanned(NamedTuple):
-    """What a segment's file holds.
+class SegmentScan(NamedTuple):
+    """The content of a segment's file.
 
-    ``segment`` does not count yet what transactions in it make visible. ``holes`` are what is damaged, each with the
-    bytes up to the next whole frame. ``unfinished`` is the position from which on nothing was ever synced: that of
-    the last hole behind which no frame says so, None if there is no such hole. ``start`` is what its first frame says,
-    None if that is damaged. ``clean``: its last frame says that nothing follows.
+    ``segment`` does not count the records that its transactions publish. ``holes`` are the damaged ranges, each up to
+    the next valid frame. ``unfinished`` is the position after which no frame confirms a sync: the first damage after
+    the last such frame, None if there is none. ``start`` is the content of its first frame, None if that is damaged.
+    ``clean``: its last frame is a clean end.
     """
 
     segment: Segment
-    holes: list[Hole]
+    holes: list[DamagedRange]
     unfinished: int | None
     start: SegmentStart | None
     clean: bool
 
 
-def scanSegment(window: Window, id: int | None = None) -> Scanned:
-    """Read a segment from its first byte to where the window ends.
+def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
+    """Scan a segment from its first byte to the end of the window.
 
-    :param id: of the segment, if it is known.
+    :param id: the id of the segment, if known.
     :raises OSError: it cannot be read.
     """
     segment = Segment(window.base, id or 0)
-    holes: list[Hole] = []
+    holes: list[DamagedRange] = []
     unfinished: int | None = None
     start: SegmentStart | None = None
-    hole: Hole | None = None
+    hole: DamagedRange | None = None
     expected = 0
     clean = False
     for each in framesOf(window, id, window.base, atHead=True):
         clean = False
         if hole is None:
             expected = segment.next
-        if isinstance(each, Hole):
+        if isinstance(each, DamagedRange):
             hole = each
             holes.append(hole)
             unfinished = hole.position if unfinished is None else unfinished
@@ -74,12 +73,12 @@ def scanSegment(window: Window, id: int | None = None) -> Scanned:
         header, frame = each
         try:
             _note(segment, header, frame, window.end)
-            if header.kind == Kind.SEGMENT:
+            if header.kind == FrameKind.SEGMENT:
                 start = decodeSegment(header, frame)
-            elif header.kind == Kind.CHECKPOINT:
+            elif header.kind == FrameKind.CHECKPOINT:
                 clean = decodeCheckpoint(header, frame).clean
         except FrameError as error:
-            hole = Hole(header.position, header.position + header.length, str(error))
+            hole = DamagedRange(header.position, header.position + header.length, str(error))
             holes.append(hole)
             continue
         segment.id = header.segment
@@ -91,29 +90,29 @@ def scanSegment(window: Window, id: int | None = None) -> Scanned:
     if hole is not None:
         segment.lost.append(_lost(hole, expected, segment.next))
     segment.end = window.end
-    return Scanned(segment, holes, unfinished, start, clean)
+    return SegmentScan(segment, holes, unfinished, start, clean)
 
 
-def _lost(hole: Hole, expected: int, next: int) -> Lost:
-    """Return what a hole took: the offsets from the expected one up to that of the frame behind it, if it is known."""
-    return Lost(hole.position, hole.until - hole.position, min(expected or next, next), next)
+def _lost(hole: DamagedRange, expected: int, next: int) -> LostRange:
+    """Return the lost offsets of a damaged range: from the expected offset to that of the next frame, if known."""
+    return LostRange(hole.position, hole.until - hole.position, min(expected or next, next), next)
 
 
 def _note(segment: Segment, header: FrameHeader, frame: memoryview, end: int) -> None:
     tally: dict[str, TopicBounds] = {}
-    if header.kind == Kind.RECORDS:
-        tally = tallyOfFrame(header, frame)
-    elif header.kind == Kind.SPARSE_RECORDS:
-        tally = moved(tallyOf(decodeRecords(header, frame)), -header.baseOffset)
-    elif header.kind == Kind.STAGED:
-        tally = tallyOf(decodeStaged(header, frame)[1])
-    note(segment, header.position, header, tally, lambda: Whole(header, frame))
-    if header.kind == Kind.REMOVED:
+    if header.kind == FrameKind.RECORDS:
+        tally = topicCountsOfFrame(header, frame)
+    elif header.kind == FrameKind.SPARSE_RECORDS:
+        tally = shifted(topicCountsOf(decodeRecords(header, frame)), -header.baseOffset)
+    elif header.kind == FrameKind.STAGED:
+        tally = topicCountsOf(decodeStaged(header, frame)[1])
+    addFrame(segment, header.position, header, tally, lambda: CompleteFrame(header, frame))
+    if header.kind == FrameKind.REMOVED:
         segment.removed += min(decodeRemoved(header, frame), end) - header.position - header.length
 
 
 _MAGIC = b"FXI1"
-#: magic, length of the MessagePack map behind these 16 bytes, CRC-32 of the map, zero.
+#: magic, length of the MessagePack map after these 16 bytes, CRC-32 of the map, zero.
 _head = Struct("<4sIII")
 _NUMBERS = ("base", "end", "id", "first", "next", "highest", "clientIds", "removed")
 _COLUMNS = ("offsets", "times", "positions")
@@ -121,7 +120,7 @@ _BIG_ENDIAN = sys.byteorder == "big"
 
 
 def indexName(base: int) -> str:
-    """Return the name of the index of the segment that begins at this position."""
+    """Return the name of the index file of the segment at this position."""
     return f"{base:020d}.idx"
 
 
@@ -141,9 +140,9 @@ def encodeIndex(segment: Segment) -> bytes:
 
 
 def decodeIndex(content: bytes) -> Segment:
-    """Return the segment that an index describes.
+    """Return the segment of an index.
 
-    :raises FrameError: it is damaged, or no index.
+    :raises FrameError: the bytes are damaged, or not an index.
     """
     try:
         magic, length, crc, zero = _head.unpack_from(content)
@@ -169,9 +168,11 @@ def _segment(fields: dict[str, Any]) -> Segment:
         if _BIG_ENDIAN:
             column.byteswap()
     segment.counts = fields["topics"]
-    segment.lost = [Lost(*lost) for lost in fields["lost"]]
+    segment.lost = [LostRange(*lost) for lost in fields["lost"]]
     segment.staged = [
-        Staged(position, query, batch, time, count, {topic: TopicBounds(*bounds) for topic, bounds in tally.items()})
+        StagedBlock(
+            position, query, batch, time, count, {topic: TopicBounds(*bounds) for topic, bounds in tally.items()}
+        )
         for position, query, batch, time, count, tally in fields["staged"]
     ]
     segment.transactions = [
@@ -190,7 +191,7 @@ def _littleEndian(column: "array[int]") -> "array[int]":
 
 
 def writeIndex(files: Files, folder: str, segment: Segment) -> None:
-    """Write the index of a sealed segment, in place of any other.
+    """Write the index of a sealed segment; an older one is replaced.
 
     :raises OSError: it cannot be written.
     """
@@ -207,15 +208,15 @@ def writeIndex(files: Files, folder: str, segment: Segment) -> None:
 
 
 def readIndex(files: Files, folder: str, base: int) -> Segment | None:
-    """Return what the index says of the segment that begins at this position; None if there is no whole index of it.
+    """Return the indexed segment at this position; None without a valid index.
 
-    :raises OSError: there is one, and it cannot be read.
+    :raises OSError: an index exists, and cannot be read.
     """
     path = f"{folder}/{indexName(base)}"
     if not files.exists(path):
         return None
     try:
-        segment = decodeIndex(readWhole(files, path))
+        segment = decodeIndex(readFile(files, path))
     except FrameError:
         return None
     return segment if segment.base == base else None

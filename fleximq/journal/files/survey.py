@@ -1,16 +1,16 @@
-"""Goes through all files of a journal's folder from the first byte to the last, reading only.
+"""Scans all files of a journal's folder, read-only.
 
-For looking at a journal from outside, while its broker runs as well: files may grow, be replaced or go meanwhile.
-What a running broker needs at its start is in recovery.
+Made for a look from outside, even while a broker runs: files may grow, be replaced or vanish meanwhile. Recovery at the
+start of a broker is in :mod:`fleximq.journal.recovery.recovery`.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from fleximq.journal.files.durable_end import END, readEnd
-from fleximq.journal.files.file_system import Files, readWhole
-from fleximq.journal.files.frame_scan import Hole, Whole, framesOf
+from fleximq.journal.files.file_system import Files, readFile
+from fleximq.journal.files.folder_files import END, readEnd
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
@@ -19,7 +19,7 @@ from fleximq.journal.format.control_frames import (
     decodeNotes,
     decodeTransaction,
 )
-from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import GroupProgress, StateRecord, follow, groupsIn
@@ -27,8 +27,8 @@ from fleximq.values.state_records import GroupProgress, StateRecord, follow, gro
 SUFFIX = ".fxj"
 
 
-class File(NamedTuple):
-    """One file of the journal; ``base`` is the position of its first byte, ``end`` that behind its last."""
+class SegmentFile(NamedTuple):
+    """One file of the journal; ``base`` is the position of its first byte, ``end`` that after its last."""
 
     name: str
     base: int
@@ -36,28 +36,27 @@ class File(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that is not as it would be in a journal that nothing ever happened to.
+    """A deviation from an intact journal.
 
-    ``damaged`` tells whether something is gone that was kept, as opposed to what a crash, a clean-up or a running
-    broker leaves behind.
+    ``damaged``: committed records are lost; False for the traces of a crash, of retention or of a running broker.
     """
 
     damaged: bool
     sentence: str
 
 
-class Summary(NamedTuple):
-    """What a file holds: offsets from ``first`` up to, but not including, ``next``, and how many of them there are."""
+class FileSummary(NamedTuple):
+    """The content of a file: offsets from ``first`` to ``next`` (exclusive), and the number of records."""
 
-    file: File
+    file: SegmentFile
     frames: int
     records: int
     first: int
     next: int
 
 
-class Survey:
-    """One look at a folder, as it was when this was made.
+class FolderSurvey:
+    """The state of a folder at the time of construction.
 
     :raises OSError: the folder cannot be read.
     """
@@ -65,23 +64,23 @@ class Survey:
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self._folder = folder
-        self.files: list[File] = []
-        # Before the sizes: while a broker writes, both only grow.
+        self.files: list[SegmentFile] = []
+        # Read before the sizes: both only grow while a broker writes.
         self._committed = self._durableEnd()
         for name in files.names(folder):
             stem = name.removesuffix(SUFFIX)
             if name.endswith(SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit():
                 size = self._size(name)
                 if size is not None:
-                    self.files.append(File(name, int(stem), int(stem) + size))
+                    self.files.append(SegmentFile(name, int(stem), int(stem) + size))
 
     @property
     def bytes(self) -> int:
-        """The bytes of all files; holes in them count, although the disk has nothing for them."""
+        """The bytes of all files, including holes, which take no disk space."""
         return sum(file.end - file.base for file in self.files)
 
-    def frames(self, file: File) -> Iterator[Whole | Hole]:
-        """Yield the frames of a file, and a hole for what is none; nothing if the file has gone meanwhile."""
+    def frames(self, file: SegmentFile) -> Iterator[CompleteFrame | DamagedRange]:
+        """Yield the frames and damaged ranges of a file that still exists."""
         try:
             descriptor = self._files.open(f"{self._folder}/{file.name}")
         except FileNotFoundError:
@@ -92,16 +91,16 @@ class Survey:
             self._files.close(descriptor)
 
     def batches(self, first: int = 0) -> Iterator[StoredBatch]:
-        """Yield all records that are whole, in order; those of files that end before an offset may be left out."""
+        """Yield all valid records, in order; files that end before the offset ``first`` may be skipped."""
         for place, file in enumerate(self.files):
             if place + 1 < len(self.files) and self._begins(self.files[place + 1]) <= first:
                 continue
             for found in self.frames(file):
-                if isinstance(found, Whole):
+                if isinstance(found, CompleteFrame):
                     yield from self._batchesOf(found)
 
     def groups(self) -> dict[str, GroupProgress]:
-        """Return what consumer groups said last, as far as it is whole: the last checkpoint knows what was before."""
+        """Return the progress of each consumer group, from the last checkpoint and the state records after it."""
         notes: list[StateRecord] = []
         for file in reversed(self.files):
             known, behind = self._lastCheckpoint(file)
@@ -114,28 +113,28 @@ class Survey:
             follow(known, note)
         return known
 
-    def _lastCheckpoint(self, file: File) -> tuple[dict[str, GroupProgress] | None, list[StateRecord]]:
-        """Return the groups in a file's last checkpoint, None if it has none, and the notes behind it."""
+    def _lastCheckpoint(self, file: SegmentFile) -> tuple[dict[str, GroupProgress] | None, list[StateRecord]]:
+        """Return the groups in a file's last checkpoint, None without one, and the state records after it."""
         known: dict[str, GroupProgress] | None = None
         notes: list[StateRecord] = []
         for found in self.frames(file):
-            if not isinstance(found, Whole):
+            if not isinstance(found, CompleteFrame):
                 continue
             with suppress(FrameError):
-                if found.header.kind == Kind.NOTES:
+                if found.header.kind == FrameKind.NOTES:
                     notes += decodeNotes(*found)
-                elif found.header.kind == Kind.CHECKPOINT:
+                elif found.header.kind == FrameKind.CHECKPOINT:
                     known, notes = groupsIn(decodeCheckpoint(*found).snapshot), []
         return known, notes
 
-    def check(self) -> Iterator[Finding | Summary]:
-        """Yield what there is to say about each file, and behind that its summary."""
-        course = _Course()
+    def check(self) -> Iterator[Finding | FileSummary]:
+        """Yield the findings about each file, then its summary."""
+        course = _SurveyState()
         for file in self.files:
             yield from course.begin(file)
             unfinished = self._unfinished(file) if file is self.files[-1] else None
             for found in self.frames(file):
-                if isinstance(found, Whole):
+                if isinstance(found, CompleteFrame):
                     yield from course.whole(found)
                 elif found.position == unfinished:
                     yield course.unfinished(found, file)
@@ -149,7 +148,7 @@ class Survey:
             yield from self._missing(0)
 
     def _missing(self, end: int) -> Iterator[Finding]:
-        """Say what was committed behind all that is whole."""
+        """Report the committed range after the last valid frame."""
         if self._committed > end:
             words = (
                 f"positions {end} to {self._committed - 1}: they were committed, as the file {END!r} says, and are gone"
@@ -157,9 +156,9 @@ class Survey:
             yield Finding(True, words)
 
     def _durableEnd(self) -> int:
-        """Return the position up to which all was committed; 0 if nothing says so."""
+        """Return the position of the durable end; 0 if unknown."""
         try:
-            found = readEnd(readWhole(self._files, f"{self._folder}/{END}"))
+            found = readEnd(readFile(self._files, f"{self._folder}/{END}"))
         except FileNotFoundError:
             return 0
         return 0 if found is None else found[0]
@@ -174,18 +173,18 @@ class Survey:
         finally:
             self._files.close(descriptor)
 
-    def _unfinished(self, file: File) -> int | None:
-        """Return from where on nothing in the last file says that all before it was on disk; None if all is whole."""
+    def _unfinished(self, file: SegmentFile) -> int | None:
+        """Return where an unfinished end of the last file begins, not confirmed by a later synced frame; else None."""
         unfinished = None
         for found in self.frames(file):
-            if isinstance(found, Whole):
+            if isinstance(found, CompleteFrame):
                 unfinished = None if found.header.flags & SYNCED else unfinished
             elif unfinished is None:
                 unfinished = found.position
         return unfinished
 
-    def _begins(self, file: File) -> int:
-        """Return the offset with which a file begins; 0 if it does not say."""
+    def _begins(self, file: SegmentFile) -> int:
+        """Return the first offset of a file; 0 if it is unreadable."""
         try:
             descriptor = self._files.open(f"{self._folder}/{file.name}")
         except FileNotFoundError:
@@ -199,11 +198,11 @@ class Survey:
         finally:
             self._files.close(descriptor)
 
-    def _batchesOf(self, found: Whole) -> Iterator[StoredBatch]:
+    def _batchesOf(self, found: CompleteFrame) -> Iterator[StoredBatch]:
         header, frame = found
-        if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS):
+        if header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
             yield decodeRecords(header, bytes(frame))
-        elif header.kind == Kind.TRANSACTION:
+        elif header.kind == FrameKind.TRANSACTION:
             offset = header.baseOffset
             for batch in self._staged(decodeTransaction(header, frame).staged):
                 batch.offsets = range(offset, offset + len(batch))
@@ -211,7 +210,7 @@ class Survey:
                 yield batch
 
     def _staged(self, positions: Sequence[int]) -> Iterator[StoredBatch]:
-        """Yield what was staged at these positions, as far as it is whole."""
+        """Yield the valid records that were staged at these positions."""
         for position in positions:
             for file in self.files:
                 if file.base <= position < file.end:
@@ -219,7 +218,7 @@ class Survey:
                     if found is not None:
                         yield decodeStaged(found.header, bytes(found.frame))[1]
 
-    def _at(self, file: File, position: int) -> Whole | None:
+    def _at(self, file: SegmentFile, position: int) -> CompleteFrame | None:
         try:
             descriptor = self._files.open(f"{self._folder}/{file.name}")
         except FileNotFoundError:
@@ -228,11 +227,11 @@ class Survey:
             found = next(framesOf(Window(self._files, descriptor, file.base, file.end), None, position), None)
         finally:
             self._files.close(descriptor)
-        return found if isinstance(found, Whole) and found.header.kind == Kind.STAGED else None
+        return found if isinstance(found, CompleteFrame) and found.header.kind == FrameKind.STAGED else None
 
 
-class _Course:
-    """Follows positions and offsets through all files."""
+class _SurveyState:
+    """The position and offset of a survey on its way through all files."""
 
     def __init__(self) -> None:
         self._end: int | None = None
@@ -241,8 +240,8 @@ class _Course:
         self._removed = False
         self._clear(0)
 
-    def begin(self, file: File) -> Iterator[Finding]:
-        # What is removed may go on in the next file, where a crash came between the two steps of joining them.
+    def begin(self, file: SegmentFile) -> Iterator[Finding]:
+        # After a crash between the two steps of a merge, a removed range may reach into the next file.
         if self._end is not None and file.base != self._end and not (self._removed and file.base < self._end):
             words = "there is no file for them" if file.base > self._end else "a file reaches into the next one"
             low, high = sorted((self._end, file.base))
@@ -251,44 +250,44 @@ class _Course:
         self._end = file.end
         self._clear(self._next)
 
-    def hole(self, hole: Hole, file: File) -> Finding:
+    def hole(self, hole: DamagedRange, file: SegmentFile) -> Finding:
         self._loose = True
         return Finding(True, f"{_where(file, hole.position, hole.until)} are damaged: {hole.reason}")
 
-    def unfinished(self, hole: Hole, file: File) -> Finding:
+    def unfinished(self, hole: DamagedRange, file: SegmentFile) -> Finding:
         where = _where(file, hole.position, file.end)
         return Finding(False, f"{where} are an unfinished end ({hole.reason}), which the next start cuts")
 
-    def whole(self, found: Whole) -> Iterator[Finding]:
+    def whole(self, found: CompleteFrame) -> Iterator[Finding]:
         header, frame = found
         yield from self._offset(header)
-        self._removed = header.kind == Kind.REMOVED
+        self._removed = header.kind == FrameKind.REMOVED
         self._frames += 1
         self._next = header.baseOffset
-        if header.kind in (Kind.RECORDS, Kind.TRANSACTION, Kind.SPARSE_RECORDS):
+        if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION, FrameKind.SPARSE_RECORDS):
             self._records += header.count
             self._next += header.count
-            self._loose = header.kind == Kind.SPARSE_RECORDS
-        elif header.kind == Kind.GAP:
+            self._loose = header.kind == FrameKind.SPARSE_RECORDS
+        elif header.kind == FrameKind.GAP:
             gap = decodeGap(header, frame)
             self._next = gap.next
             yield Finding(
                 False, f"offsets {gap.first} to {gap.next - 1} were never given, after a stop that was not clean"
             )
-        elif header.kind == Kind.LOST:
+        elif header.kind == FrameKind.LOST:
             lost = decodeLost(header, frame)
             self._loose = True
             yield Finding(True, f"offsets {lost.first} to {lost.next - 1} were lost, as an earlier start noted")
-        elif header.kind == Kind.REMOVED:
+        elif header.kind == FrameKind.REMOVED:
             self._loose = True
 
-    def summary(self, file: File) -> Summary:
-        return Summary(file, self._frames, self._records, self._first, self._next)
+    def summary(self, file: SegmentFile) -> FileSummary:
+        return FileSummary(file, self._frames, self._records, self._first, self._next)
 
     def _offset(self, header: FrameHeader) -> Iterator[Finding]:
         if header.baseOffset < self._next:
             yield Finding(True, f"offset {header.baseOffset} comes again at {header.position}, behind {self._next - 1}")
-        elif header.baseOffset > self._next and not self._loose and header.kind != Kind.SPARSE_RECORDS:
+        elif header.baseOffset > self._next and not self._loose and header.kind != FrameKind.SPARSE_RECORDS:
             yield Finding(True, f"offsets {self._next} to {header.baseOffset - 1} are missing before {header.position}")
         if not self._frames:
             self._first = header.baseOffset
@@ -298,5 +297,5 @@ class _Course:
         self._first = first
 
 
-def _where(file: File, position: int, until: int) -> str:
+def _where(file: SegmentFile, position: int, until: int) -> str:
     return f"{file.name}: {until - position} bytes at {position}"

@@ -1,66 +1,66 @@
-"""Makes one file of neighbouring segments of which nothing is left.
+"""Merges neighbouring segments without records into one file.
 
-Their files had to stay, since positions must join, while something before them is needed. In their place comes one that
-begins where the first of them did, and whose REMOVED frame goes up to where the last one ends. While the others are
-still there, after a crash as well, each of them stands for itself and that frame ends where the next file begins.
+Their files exist because positions must be continuous while an earlier record is needed. The merged file begins at the
+first of them, and its REMOVED frame ends where the last one ends. While the others still exist, also after a crash,
+each is used itself, and that frame ends where the next file begins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from fleximq.journal.files.file_system import Files, writeAll
-from fleximq.journal.files.frame_scan import Whole, framesOf
+from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_index import scanSegment
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import encodeRemoved
-from fleximq.journal.format.frame import Kind, reseal, seal
-from fleximq.journal.retention.segment_rewrite import newName
+from fleximq.journal.format.frame import FrameKind, reseal, seal
+from fleximq.journal.retention.segment_rewrite import replacementName
 
-#: One file stands for at most so many bytes: if it is damaged, so many are looked through.
-SPAN = 4 << 30
+#: Maximum range of one merged file: after damage to it, this range is scanned.
+MAX_MERGED_BYTES = 4 << 30
 
 
-def isStub(segment: Segment) -> bool:
-    """Tell whether nothing is left of a segment."""
+def isEmpty(segment: Segment) -> bool:
+    """Tell whether a segment has no content left."""
     left = segment.counts or segment.staged or segment.transactions or segment.checkpoints or segment.lost
     return bool(segment.removed) and not left
 
 
-def stubsIn(segments: Iterable[Segment], span: int = SPAN) -> Iterator[list[Segment]]:
-    """Yield those neighbouring segments of which nothing is left, two or more together."""
+def emptyRuns(segments: Iterable[Segment], span: int = MAX_MERGED_BYTES) -> Iterator[list[Segment]]:
+    """Yield the neighbouring segments without content, two or more together."""
     run: list[Segment] = []
     for segment in segments:
-        fits = isStub(segment) and (not run or (segment.base == run[-1].end and segment.end - run[0].base <= span))
+        fits = isEmpty(segment) and (not run or (segment.base == run[-1].end and segment.end - run[0].base <= span))
         if not fits:
             if len(run) > 1:
                 yield run
             run = []
-        if isStub(segment):
+        if isEmpty(segment):
             run.append(segment)
     if len(run) > 1:
         yield run
 
 
-def writeJoined(files: Files, folder: str, run: Sequence[Segment], opened: OpenSegments) -> Segment | None:
-    """Write the file that is to take the place of these, sync it, and return what is in it; None if one is damaged.
+def writeMerged(files: Files, folder: str, run: Sequence[Segment], opened: OpenSegments) -> Segment | None:
+    """Write and sync the file that will replace these, and return its content; None if one is damaged.
 
     :raises OSError: it cannot be written.
     """
     frames = [list(framesOf(opened.window(each), each.id, each.base, atHead=True)) for each in run]
-    kinds = [[found.header.kind if isinstance(found, Whole) else None for found in each] for each in frames]
-    if any(each != [Kind.SEGMENT, Kind.REMOVED] for each in kinds):
+    kinds = [[found.header.kind if isinstance(found, CompleteFrame) else None for found in each] for each in frames]
+    if any(each != [FrameKind.SEGMENT, FrameKind.REMOVED] for each in kinds):
         return None
     head = frames[0][0]
-    removed = [each[1].header for each in frames if isinstance(each[1], Whole)]
-    assert isinstance(head, Whole)
+    removed = [each[1].header for each in frames if isinstance(each[1], CompleteFrame)]
+    assert isinstance(head, CompleteFrame)
     raw, previous = reseal(bytes(head.frame), 0)
     count = min(sum(header.count for header in removed), 0xFFFFFFFF)
     end = run[-1].end
     frame = encodeRemoved(end, removed[0].baseOffset, count, removed[0].firstTime, removed[-1].lastTime)
     sealed, _ = seal(frame, run[0].id, run[0].base + len(raw), previous, synced=True)
-    return _write(files, f"{folder}/{newName(run[0].base)}", [raw, *sealed], run, end)
+    return _write(files, f"{folder}/{replacementName(run[0].base)}", [raw, *sealed], run, end)
 
 
 def _write(files: Files, path: str, buffers: list[bytes], run: Sequence[Segment], end: int) -> Segment | None:

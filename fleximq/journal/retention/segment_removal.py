@@ -1,12 +1,11 @@
-"""Takes out of the journal what has expired: whole segments at its beginning, and most of a segment further in.
+"""Removes expired records: whole segments at the beginning of the journal, and parts of later segments.
 
-Only segments are touched whose content the last checkpoint knows, so a restart never misses what was taken out. A
-segment further in, of which more than half has expired, is written anew,
-:mod:`fleximq.journal.retention.segment_rewrite`; its file
-stays, even where nothing of it does, since positions must join, but neighbours of which nothing stays become one,
-:mod:`fleximq.journal.retention.segment_merge`. A crash at any point leaves the old or the new file.
+Only segments whose content the last checkpoint covers are changed, so a restart never misses a removed record. A later
+segment of which more than half has expired is rewritten, :mod:`fleximq.journal.retention.segment_rewrite`; its file
+remains even without content, since positions must be continuous, but neighbours without content are merged,
+:mod:`fleximq.journal.retention.segment_merge`. After a crash either the old or the new file exists.
 
-What a consumer group has not read of segments from which something is about to be taken out, in words.
+Before records are removed that a consumer group has not read, a sentence reports them.
 """
 
 import json
@@ -15,28 +14,29 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import NamedTuple
 
-from fleximq.journal.files.file_system import Files, wordsOf
+from fleximq.journal.files.file_system import Files, errorText
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_index import indexName, writeIndex
-from fleximq.journal.files.segment_summary import Segment, Staged
-from fleximq.journal.files.segment_table import Segments
-from fleximq.journal.retention.retention_rules import Expiry, Judge, Rules, Verdict
-from fleximq.journal.retention.segment_merge import isStub, stubsIn, writeJoined
-from fleximq.journal.retention.segment_rewrite import Damaged, Rewriting, Stopped, newName
-from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.files.segment_summary import Segment, StagedBlock
+from fleximq.journal.files.segment_table import SegmentTable, segmentName
+from fleximq.journal.retention.retention_rules import ExpiryDecision, RecordFilter, RetentionPolicy, Verdict
+from fleximq.journal.retention.segment_merge import emptyRuns, isEmpty, writeMerged
+from fleximq.journal.retention.segment_rewrite import Damaged, SegmentRewrite, Stopped, replacementName
 
 
-class Unread:
-    """Says it once for each group and segment; neighbouring segments are one sentence."""
+class UnreadReports:
+    """Reports each group and segment once; neighbouring segments share a sentence."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[int, str], None] = {}
 
-    def of(self, going: Sequence[Segment], reading: Mapping[str, int], expiry: Expiry) -> Iterator[tuple[str, int]]:
-        """Yield a sentence for each run of segments that go, and about how many records it is about.
+    def of(
+        self, going: Sequence[Segment], reading: Mapping[str, int], expiry: ExpiryDecision
+    ) -> Iterator[tuple[str, int]]:
+        """Yield a sentence for each run of affected segments, and the approximate number of records.
 
-        :param going: these, in their order.
-        :param reading: the offset that each group reads next.
+        :param going: the affected segments, in order.
+        :param reading: the next offset of each group.
         """
         bases = {segment.base for segment in going}
         self._said = {key: None for key in self._said if key[0] in bases and key[1] in reading}
@@ -54,8 +54,8 @@ class Unread:
             if records:
                 yield _sentence(group, first, next), records
 
-    def _gone(self, segment: Segment, group: str, offset: int, expiry: Expiry) -> tuple[int, int, int] | None:
-        """Return what of a segment goes that a group has not read; None if nothing does, or it was said."""
+    def _gone(self, segment: Segment, group: str, offset: int, expiry: ExpiryDecision) -> tuple[int, int, int] | None:
+        """Return the range of a segment that is removed unread; None if there is none, or it was reported."""
         key = segment.base, group
         if segment.next <= offset or key in self._said:
             return None
@@ -73,34 +73,33 @@ def _sentence(group: str, first: int, next: int) -> str:
     )
 
 
-#: A segment is written anew when more than this part of it has expired.
-_WORTH = 0.5
+#: A segment is rewritten when more than this share of it has expired.
+_REWRITE_SHARE = 0.5
 
 
-class Freed(NamedTuple):
-    """What a pass took out: files that were removed, files that were rewritten, and bytes of both."""
+class FreedSpace(NamedTuple):
+    """The result of a pass: removed files, rewritten files, and their bytes."""
 
     removed: int = 0
     rewritten: int = 0
     bytes: int = 0
 
 
-class Retention:
-    """Does one pass after the other; not for two threads at once.
+class SegmentRemoval:
+    """Runs one pass after the other; not for concurrent use.
 
-    :param exclusively: does something between two readings of the journal, and returns when it was done; raises what
-        that raised.
-    :param log: is given a sentence when something could not be done.
-    :param unread: is given a sentence, and about how many records it is about, before what a consumer group has not
-        read is taken out.
+    :param exclusively: runs work between two reads of the journal, returns after it, and raises its exception.
+    :param log: called with a sentence about a failure.
+    :param unread: called with a sentence, and the approximate number of records, before the removal of records that a
+        consumer group has not read.
     """
 
     def __init__(
         self,
         files: Files,
         folder: str,
-        segments: Segments,
-        rules: Rules,
+        segments: SegmentTable,
+        rules: RetentionPolicy,
         exclusively: Callable[[Callable[[], None]], None] = lambda work: work(),
         log: Callable[[str], None] = lambda sentence: None,
         unread: Callable[[str, int], None] = lambda sentence, records: None,
@@ -112,11 +111,11 @@ class Retention:
         self._exclusively = exclusively
         self._log = log
         self._tellUnread = unread
-        self._unread = Unread()
+        self._unread = UnreadReports()
         self._stopped = False
 
     def stop(self) -> None:
-        """Let a pass end soon; called from any thread."""
+        """End a running pass soon; called from any thread."""
         self._stopped = True
 
     def clean(
@@ -126,19 +125,19 @@ class Retention:
         now: int,
         segments: Sequence[Segment] | None = None,
         reading: Mapping[str, int] | None = None,
-    ) -> Freed:
-        """Take out what has expired. Blocks for as long as the disk takes.
+    ) -> FreedSpace:
+        """Remove expired records. Blocks until the disk has finished.
 
         :param needed: by topic, the lowest offset that a queue needs.
-        :param open: the positions of what is staged and may still be committed.
+        :param open: the positions of staged frames that may still be committed.
         :param now: microseconds since 1970.
-        :param segments: all segments of the moment for which the others are true; None: of now.
-        :param reading: the offset that each consumer group reads next.
+        :param segments: all segments at the moment of the other arguments; None: now.
+        :param reading: the next offset of each consumer group.
         """
         opened = OpenSegments(self._files, self._folder, self._segments)
         opened.end = self._segments.end
         one = _Pass(self._rules, self._segments.all if segments is None else segments, needed, open, now)
-        freed = Freed()
+        freed = FreedSpace()
         for sentence, records in self._unread.of(one.going(), reading or {}, one.expiry):
             self._tellUnread(sentence, records)
         try:
@@ -146,26 +145,26 @@ class Retention:
                 if self._stopped:
                     break
                 freed = self._cleanOne(one, segment, opened, freed)
-            for run in stubsIn(self._segments.all[: len(one.touchable)]):
+            for run in emptyRuns(self._segments.all[: len(one.touchable)]):
                 freed = self._join(run, opened, freed)
         except Stopped:
             pass
         except OSError as error:
-            self._log(f"what has expired could not be taken out of the journal: {wordsOf(error)}")
+            self._log(f"what has expired could not be taken out of the journal: {errorText(error)}")
         finally:
             opened.close()
         return freed
 
-    def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: Freed) -> Freed:
+    def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
         removed, rewritten, bytes = freed
         if segment is self._segments.all[0] and one.isExpired(segment):
             self._exclusively(lambda: self._remove(segment))
-            return Freed(removed + 1, rewritten, bytes + segment.bytes)
+            return FreedSpace(removed + 1, rewritten, bytes + segment.bytes)
         if not one.isWorth(segment):
             return freed
-        judge = Judge(one.expiry, segment)
+        judge = RecordFilter(one.expiry, segment)
         try:
-            found = Rewriting(
+            found = SegmentRewrite(
                 self._files, self._folder, segment, opened, judge, one.staged, one.existing, lambda: self._stopped
             ).write()
         except Damaged as error:
@@ -175,27 +174,27 @@ class Retention:
             return freed
         new = found
         self._exclusively(lambda: self._replace(new))
-        return Freed(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
+        return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
 
-    def _join(self, run: list[Segment], opened: OpenSegments, freed: Freed) -> Freed:
-        """Let one file stand in the place of neighbouring ones of which nothing is left."""
+    def _join(self, run: list[Segment], opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
+        """Replace neighbouring empty segments by one file."""
         removed, rewritten, bytes = freed
-        joined = None if self._stopped else writeJoined(self._files, self._folder, run, opened)
+        joined = None if self._stopped else writeMerged(self._files, self._folder, run, opened)
         if joined is None:
             return freed
         new = joined
 
         def put() -> None:
             self._replace(new)
-            # One after the other: until all are gone, the first file ends where the next one begins that is there.
+            # One after the other: until all are removed, the first file ends where the next existing one begins.
             for segment in run[1:]:
                 self._remove(segment)
 
         self._exclusively(put)
-        return Freed(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
+        return FreedSpace(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
 
     def _remove(self, segment: Segment) -> None:
-        """Take a segment away; the next one is only taken away when this is on disk."""
+        """Remove a segment; the next one may be removed when this is on disk."""
         if self._stopped:
             raise Stopped
         self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
@@ -206,19 +205,19 @@ class Retention:
         self._files.syncFolder(self._folder)
 
     def _replace(self, segment: Segment) -> None:
-        """Let the new file of a segment take the place of the old one, whose index must be gone before."""
+        """Rename the new file of a segment over the old one, whose index must be removed first."""
         if self._stopped:
             raise Stopped
         self._removeIndex(segment.base)
         name = segmentName(segment.base)
-        self._files.rename(f"{self._folder}/{newName(segment.base)}", f"{self._folder}/{name}")
+        self._files.rename(f"{self._folder}/{replacementName(segment.base)}", f"{self._folder}/{name}")
         self._segments.replace(segment)
         self._files.syncFolder(self._folder)
         with suppress(OSError):
             writeIndex(self._files, self._folder, segment)
 
     def _removeIndex(self, base: int) -> None:
-        """Remove an index for good: one that outlived its segment would lead into the holes of the new one."""
+        """Remove an index permanently: an outdated one would point into the holes of the rewritten segment."""
         path = f"{self._folder}/{indexName(base)}"
         if self._files.exists(path):
             self._files.remove(path)
@@ -226,27 +225,27 @@ class Retention:
 
 
 class _Pass:
-    """What is known at the beginning of a pass.
+    """The state at the beginning of a pass.
 
-    ``touchable`` are the segments from which something may be taken, ``staged`` the STAGED frames that stay,
-    ``existing`` all that there are.
+    ``touchable`` are the segments that may be changed, ``staged`` the remaining STAGED frames, ``existing`` all STAGED
+    frames.
     """
 
     def __init__(
         self,
-        rules: Rules,
+        rules: RetentionPolicy,
         segments: Sequence[Segment],
         needed: Mapping[str, int],
         open: frozenset[int],
         now: int,
     ) -> None:
-        self.expiry = Expiry(rules, segments, needed, now)
+        self.expiry = ExpiryDecision(rules, segments, needed, now)
         known = bool(segments) and bool(segments[-1].checkpoints)
         self.touchable = segments[:-1] if known else ()
-        self.existing: dict[int, Staged] = {}
+        self.existing: dict[int, StagedBlock] = {}
         for segment in segments:
             self.existing.update((each.position, each) for each in segment.staged)
-        # A transaction that goes in this pass still holds what it names: that goes in the next one.
+        # A transaction that is removed in this pass still holds its staged frames: they are removed in the next one.
         self.staged = open.union(
             position
             for segment in segments
@@ -256,7 +255,7 @@ class _Pass:
         )
 
     def isExpired(self, segment: Segment) -> bool:
-        """Tell whether nothing of a segment is needed any more."""
+        """Tell whether no part of a segment is needed."""
         if not self.expiry.verdicts(segment) <= {Verdict.NONE}:
             return False
         if any(each.position in self.staged for each in segment.staged):
@@ -267,10 +266,10 @@ class _Pass:
         )
 
     def isWorth(self, segment: Segment) -> bool:
-        """Tell whether a segment is written anew without what has expired."""
-        return not segment.lost and not isStub(segment) and self.expiry.share(segment, self.staged) > _WORTH
+        """Tell whether a segment should be rewritten without its expired records."""
+        return not segment.lost and not isEmpty(segment) and self.expiry.share(segment, self.staged) > _REWRITE_SHARE
 
     def going(self) -> list[Segment]:
-        """Return the segments of which something is about to be taken out."""
+        """Return the segments from which records are about to be removed."""
         begins = list(takewhile(self.isExpired, self.touchable))
         return begins + [segment for segment in self.touchable[len(begins) :] if self.isWorth(segment)]

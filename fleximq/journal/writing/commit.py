@@ -1,8 +1,7 @@
-"""One commit: what came together while the one before it was written, and what became of it.
+"""One commit: the runs and state records that arrived during the previous commit, and its result.
 
-The reactor's thread fills it, then the writer's has it to itself, then it comes back with its last fields filled in.
-
-Notes that wait for the next commit, put together so that a thousand acknowledgements are one.
+The reactor's thread fills it, the writer's thread carries it out and fills in the result, and the reactor's thread
+reads that. State records are merged, so that a thousand acknowledgements become one.
 """
 
 from array import array
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fleximq.journal.format import control_frames
-from fleximq.journal.format.column_builder import Appended
+from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.control_frames import encodeNotes
 from fleximq.journal.format.frame import Frame
 from fleximq.journal.format.record_columns import encodeRecords, encodeStaged
@@ -27,11 +26,11 @@ from fleximq.values.state_records import (
 )
 
 
-class Noted:
-    """The notes of one commit, in order, but of each queue all that was handed out is one, as is all acknowledged.
+class MergedStateRecords:
+    """The state records of one commit, in order; deliveries and acknowledgements of a queue are merged.
 
-    Only notes that open or close a queue stand between what came before and what came after them. Of a consumer group
-    the last word counts.
+    Only the opening and closing of a queue separate earlier from later records of that queue. For a consumer group only
+    the last record counts.
     """
 
     __slots__ = ("_acknowledged", "_handedOut", "_notes", "_words")
@@ -46,7 +45,7 @@ class Noted:
         return bool(self._notes)
 
     def add(self, note: StateRecord) -> None:
-        """Take one more; an array that is in it may be changed by its owner afterwards."""
+        """Add a state record; its array may be changed by the caller afterwards."""
         if type(note) is QueueAcknowledged:
             gathered = self._acknowledged.get(note.key)
             if gathered is None:
@@ -72,7 +71,7 @@ class Noted:
             self._notes.append(note)
 
     def _settle(self, key: str) -> None:
-        """Put what was gathered of a queue in its place; what comes of it now comes later."""
+        """Complete the merged records of a queue; later ones are merged separately."""
         handedOut = self._handedOut.pop(key, None)
         if handedOut is not None:
             self._notes[handedOut[0]] = handedOut[1]
@@ -81,7 +80,7 @@ class Noted:
             self._notes[acknowledged[0]] = QueueAcknowledged(key, acknowledged[1])
 
     def take(self) -> list[StateRecord]:
-        """Return all of them, once."""
+        """Return all state records; called once."""
         for key in {*self._handedOut, *self._acknowledged}:
             self._settle(key)
         return [note for note in self._notes if note is not None]
@@ -93,42 +92,42 @@ def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
     return then._replace(count=max(first.count, then.count), again=again, time=max(first.time, then.time))
 
 
-class Part(Protocol):
-    """Something that becomes frames of its own."""
+class CommitPart(Protocol):
+    """A part of a commit with its own frames."""
 
     def frames(self) -> Sequence[Frame]:
-        """Return them, in order; called once, on the writer's thread."""
+        """Return the frames, in order; called once, on the writer's thread."""
 
 
 @dataclass(slots=True)
-class Records:
-    """Neighbouring runs, the first message of which has this offset."""
+class RecordsPart:
+    """Neighbouring runs; ``offset`` is that of their first message."""
 
     offset: int
-    appended: list[Appended] = field(default_factory=list)
+    appended: list[AppendedRun] = field(default_factory=list)
 
     def frames(self) -> Sequence[Frame]:
-        """Encode them; hot, see :mod:`fleximq.journal.format.record_columns`."""
+        """Encode the runs; hot, see :mod:`fleximq.journal.format.record_columns`."""
         return encodeRecords(self.appended, self.offset)
 
 
 @dataclass(slots=True)
-class Staged:
-    """Messages that nobody sees yet; ``offset`` is the one that the next message will get.
+class StagedRecords:
+    """Staged messages; ``offset`` is that of the next message.
 
-    ``made`` are their frames once there are any, ``positions`` where these stand once they are safe.
+    ``made`` are their frames after encoding, ``positions`` those of the committed frames.
     """
 
     query: str
     batch: int
     part: str
-    appended: list[Appended]
+    appended: list[AppendedRun]
     offset: int
     made: Sequence[Frame] = ()
     positions: Sequence[int] = ()
 
     def frames(self) -> Sequence[Frame]:
-        """Encode them."""
+        """Encode the messages."""
         self.made = encodeStaged({"query": self.query, "batch": self.batch, "part": self.part}, self.appended)
         for frame in self.made:
             frame.baseOffset = self.offset
@@ -136,8 +135,8 @@ class Staged:
 
 
 @dataclass(slots=True)
-class Transacted:
-    """A transaction, which makes what is staged visible from this offset on, or never."""
+class TransactionPart:
+    """A transaction that publishes staged records from this offset, or discards them."""
 
     transaction: control_frames.Transaction
     offset: int
@@ -145,28 +144,28 @@ class Transacted:
     time: int
 
     def frames(self) -> Sequence[Frame]:
-        """Encode it."""
+        """Encode the transaction."""
         return [control_frames.encodeTransaction(self.transaction, self.offset, self.count, self.time)]
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a restart begins with; nothing of ``snapshot`` changes any more.
+    """The state for a restart; ``snapshot`` does not change any more.
 
-    ``committed`` has the last batch of each query, ``clientIds`` is the first client id that was never given out (0:
-    none was), ``offset`` the one that the next message will get.
+    ``committed`` has the last batch of each query, ``clientIds`` is the first client id that was never assigned (0:
+    none was), ``offset`` that of the next message.
     """
 
     snapshot: Any
-    committed: tuple[control_frames.Committed, ...]
+    committed: tuple[control_frames.CommittedBatch, ...]
     clientIds: int
     offset: int
     time: int
 
     def frames(self, replay: int, clean: bool) -> Iterator[Frame]:
-        """Encode the checkpoint, and what has to be said again behind the place where replay begins.
+        """Encode the checkpoint, preceded by the reserved client ids.
 
-        :param replay: the position of the first frame of which the snapshot knows nothing.
+        :param replay: the position of the first frame that the snapshot does not cover.
         """
         if self.clientIds:
             yield encodeNotes([ClientIdsReserved(self.clientIds)], self.offset, self.time)
@@ -176,44 +175,43 @@ class Snapshot:
 
 
 @dataclass(slots=True)
-class Opening:
-    """The beginning of a new segment; ``first`` is where numbering stood, which may go on further up."""
+class SegmentOpening:
+    """The beginning of a new segment; ``first`` is the next offset before a possible gap."""
 
     journal: str
     snapshot: Snapshot
     first: int
 
     def frames(self, position: int) -> Iterator[Frame]:
-        """Encode what stands at the beginning of the segment with this position."""
+        """Encode the first frames of the segment at this position."""
         offset, time = self.snapshot.offset, self.snapshot.time
         yield control_frames.encodeSegment(control_frames.SegmentStart(self.journal, time), self.first)
         if self.first != offset:
-            yield control_frames.encodeGap(control_frames.Gap(self.first, offset), time)
+            yield control_frames.encodeGap(control_frames.OffsetGap(self.first, offset), time)
         yield from self.snapshot.frames(position, clean=False)
 
 
-#: What to call, with which offset, and how many messages are out then; an offset of -1: call without arguments.
+#: A callback, its offset, and the number of its messages; an offset of -1: call it without arguments.
 Call = tuple[Callable[..., None], int, int]
 
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """``last`` is the number of the last run in it, ``next`` the offset behind its last message, ``size`` its bytes.
+    """``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes.
 
-    ``opening``: it goes into a new segment. ``closing``: behind it the journal is closed. After it was carried out
-    ``written`` has every frame with its position, ``end`` is the position behind them, ``length`` that of the
-    segment, ``seconds`` how long it took, and ``begun`` its position and id where it is new; or ``reason`` says why
-    nothing of this may be believed.
+    ``opening``: it begins a new segment. ``closing``: it is the last of the journal. The writer fills in ``written``,
+    every frame with its position; ``end``, the position after them; ``length`` of the segment; ``seconds`` of duration;
+    and ``begun``, position and id of a new segment. Or ``reason``: the commit failed, and none of it is valid.
     """
 
     last: int
     next: int
     time: int = 0
     size: int = 0
-    parts: list[Part] = field(default_factory=list)
-    noted: Noted = field(default_factory=Noted)
+    parts: list[CommitPart] = field(default_factory=list)
+    noted: MergedStateRecords = field(default_factory=MergedStateRecords)
     calls: list[Call] = field(default_factory=list)
-    opening: Opening | None = None
+    opening: SegmentOpening | None = None
     closing: Snapshot | None = None
 
     written: list[tuple[int, Frame]] = field(default_factory=list)
@@ -226,11 +224,11 @@ class Commit:
 
     @property
     def waits(self) -> bool:
-        """Whether anything in it is waited for: more than notes."""
+        """Whether it contains more than state records, so that it is due at once."""
         return bool(self.parts or self.calls or self.opening or self.closing)
 
     def frames(self, position: int) -> list[Frame]:
-        """Encode all that is in it, to be written from this position on."""
+        """Encode the content of the commit, to be written from this position."""
         frames: list[Frame] = []
         if self.opening is not None:
             frames += self.opening.frames(position)

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.durable_end import END, readEnd
-from fleximq.journal.files.file_system import Files, readWhole, wordsOf
-from fleximq.journal.files.folder_files import IDENTITY, readIdentity
-from fleximq.journal.files.frame_scan import Whole, framesOf
+from fleximq.journal.files.file_system import Files, errorText, readFile
+from fleximq.journal.files.folder_files import END, IDENTITY, readEnd, readIdentity
+from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
+from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.files.window import LARGE, SMALL, Window
 from fleximq.journal.format.control_frames import decodeGap
-from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, Kind, readHeader
-from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, FrameKind, readHeader
 
 #: How often the end is looked at while it is just being written, and the seconds in between.
 _LOOKS, _BETWEEN = 100, 0.001
@@ -53,7 +52,7 @@ class Folder:
         except FileNotFoundError:
             raise JournalError(f"{path} is no journal: it has no file {IDENTITY}") from None
         except OSError as error:
-            raise JournalError(f"the journal in {path} cannot be read: {wordsOf(error)}") from error
+            raise JournalError(f"the journal in {path} cannot be read: {errorText(error)}") from error
 
     @property
     def files(self) -> Files:
@@ -78,7 +77,7 @@ class Folder:
         """
         for _ in range(_LOOKS):
             try:
-                content = readWhole(self._files, f"{self.path}/{END}")
+                content = readFile(self._files, f"{self.path}/{END}")
             except FileNotFoundError:
                 break
             found = readEnd(content)
@@ -95,7 +94,7 @@ class Folder:
             position = offset = None
             unfinished: End | None = None
             for found in framesOf(window, None, base, atHead=True):
-                if not isinstance(found, Whole):
+                if not isinstance(found, CompleteFrame):
                     if unfinished is None and position is not None and offset is not None:
                         unfinished = End(position, offset)
                     continue
@@ -103,9 +102,9 @@ class Folder:
                 if header.flags & SYNCED:
                     unfinished = None
                 position, offset = header.position + header.length, header.baseOffset
-                if header.kind in (Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.TRANSACTION):
+                if header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION):
                     offset += header.count
-                elif header.kind == Kind.GAP:
+                elif header.kind == FrameKind.GAP:
                     offset = decodeGap(header, frame).next
             self.close()
             if position is not None and offset is not None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fleximq.journal.format.frame import HEADER_BYTES, MOST_BYTES, FrameError, Kind
+from fleximq.journal.format.frame import HEADER_BYTES, MAX_FRAME_BYTES, FrameError, FrameKind
 from fleximq.pipeline.files.record_headers import headersColumn, keyColumn
 from fleximq.pipeline.files.schema import SCHEMA, schemaOf
 from fleximq.pipeline.files.selection import FOREVER, NEVER, Selection
@@ -115,9 +115,9 @@ class _Portion:
         self._starts = self._ends - counts
         self._number = int(self._ends[-1])
         kind = views.u8[at + 6]
-        staged = kind == Kind.STAGED
-        sparse = kind == Kind.SPARSE_RECORDS
-        if not (staged | sparse | (kind == Kind.RECORDS)).all():
+        staged = kind == FrameKind.STAGED
+        sparse = kind == FrameKind.SPARSE_RECORDS
+        if not (staged | sparse | (kind == FrameKind.RECORDS)).all():
             raise FrameError("a frame without records is none to be read")
         shape = at + HEADER_BYTES
         shape = np.where(staged, shape + 8 + _padded(views.u32[shape // 4].astype(np.int64)), shape)
@@ -162,7 +162,7 @@ class _Portion:
             ]
         )
         # None is larger than a frame can be, so their sums are what they seem.
-        if sizes.min() < 0 or sizes.max() > MOST_BYTES:
+        if sizes.min() < 0 or sizes.max() > MAX_FRAME_BYTES:
             raise FrameError("a column is larger than a frame")
         ends = shape + _SHAPE_BYTES + np.cumsum(_padded(sizes), axis=0)
         if (ends[-1] > end).any():

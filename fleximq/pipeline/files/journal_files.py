@@ -12,18 +12,18 @@ import pyarrow as pa
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.frame_scan import Whole, framesOf
-from fleximq.journal.files.record_distance import Advance, Counter
+from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
+from fleximq.journal.files.record_distance import Distance, DistanceCounter
 from fleximq.journal.files.window import LARGE, SMALL
 from fleximq.journal.format.control_frames import decodeTransaction
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.frame import FrameKind
 from fleximq.pipeline.files.folder import End, Extent, Folder
 from fleximq.pipeline.files.frame_columns import PlacedFrame, offsetsAndTimes
 from fleximq.pipeline.files.segment_lookup import SegmentLookup, SegmentLookups
 from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics, divided
 from fleximq.pipeline.files.slice_reader import Missing, SliceReader
 
-_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class TopicBounds(NamedTuple):
@@ -66,9 +66,9 @@ class JournalFiles:
                 continue
             for found in framesOf(window, None, extent.base, atHead=True):
                 # What a hole had is lost, but was kept.
-                if not isinstance(found, Whole):
+                if not isinstance(found, CompleteFrame):
                     break
-                if found.header.kind in (*_RECORDS, Kind.TRANSACTION, Kind.GAP):
+                if found.header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
                     return found.header.baseOffset
         return end.offset
 
@@ -89,7 +89,7 @@ class JournalFiles:
         finally:
             self._folder.close()
 
-    def advance(self, start: int, end: int, records: int | None, size: int | None) -> Advance:
+    def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
         """Return how far from ``start`` on so many records and so many bytes of frames go, at least one record.
 
         Records are those of all topics. Of a transaction's bytes all that was staged for it counts.
@@ -97,7 +97,7 @@ class JournalFiles:
         :param end: go no further than this offset.
         """
         limit = self.end().position
-        counter = Counter(start, end, records, size)
+        counter = DistanceCounter(start, end, records, size)
         try:
             for extent, sketch in self._sketches.all(limit):
                 if sketch.next <= counter.reached.offset and extent.until != limit:
@@ -106,7 +106,7 @@ class JournalFiles:
                 if window is None:
                     continue
                 for found in framesOf(window, None, sketch.before(counter.reached.offset)):
-                    if not isinstance(found, Whole):
+                    if not isinstance(found, CompleteFrame):
                         continue
                     if found.header.baseOffset >= end:
                         return counter.reached._replace(offset=end)
@@ -117,10 +117,10 @@ class JournalFiles:
         finally:
             self._folder.close()
 
-    def _length(self, found: Whole, limit: int) -> int:
+    def _length(self, found: CompleteFrame, limit: int) -> int:
         """Return how many bytes have to be read for a frame's records."""
         header = found.header
-        if header.kind != Kind.TRANSACTION:
+        if header.kind != FrameKind.TRANSACTION:
             return header.length
         return header.length + sum(self._stagedLength(each, limit) for each in decodeTransaction(*found).staged)
 
@@ -202,7 +202,7 @@ class JournalFiles:
             self._folder.close()
 
 
-def _sparse(found: Whole) -> Sequence[int]:
+def _sparse(found: CompleteFrame) -> Sequence[int]:
     """Return the offsets of a frame that has not got every one from the first to the last."""
     offsets: list[int] = next(offsetsAndTimes(found.frame, [PlacedFrame(0)]))[0].tolist()
     return offsets

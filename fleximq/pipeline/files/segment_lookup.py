@@ -6,14 +6,14 @@ The index is the broker's own. Whatever cannot be read of it is no loss: the fra
 from array import array
 from bisect import bisect_left, bisect_right
 
-from fleximq.journal.files.frame_scan import Whole, framesOf
+from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
 from fleximq.journal.files.segment_index import readIndex
-from fleximq.journal.files.segment_summary import APART, NEVER, Segment
+from fleximq.journal.files.segment_summary import INDEX_INTERVAL, NEVER, Segment
 from fleximq.journal.files.window import LARGE
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.frame import FrameKind
 from fleximq.pipeline.files.folder import Extent, Folder
 
-_RECORDS = frozenset({Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.TRANSACTION})
+_RECORDS = frozenset({FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION})
 
 
 class SegmentLookup:
@@ -48,10 +48,10 @@ class SegmentLookup:
         if window is None:
             return
         for found in framesOf(window, None, self.end, atHead=self.end == self.base):
-            if not isinstance(found, Whole):
+            if not isinstance(found, CompleteFrame):
                 continue
             header = found.header
-            if not self.positions or header.position - self.positions[-1] >= APART:
+            if not self.positions or header.position - self.positions[-1] >= INDEX_INTERVAL:
                 self.positions.append(header.position)
                 self.offsets.append(header.baseOffset)
                 self.times.append(self.highest)

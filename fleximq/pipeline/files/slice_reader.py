@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from fleximq.journal.files.frame_scan import Whole, frameAt, framesOf, nextFrame
-from fleximq.journal.files.segment_summary import placed
+from fleximq.journal.files.frame_scan import CompleteFrame, frameAt, framesOf, nextFrame
+from fleximq.journal.files.segment_summary import assignOffsets
 from fleximq.journal.files.window import SMALL, Window
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeTransaction
-from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, Kind, checkFrame, readHeader
+from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, checkFrame, readHeader
 from fleximq.pipeline.files.folder import Folder
 from fleximq.pipeline.files.frame_columns import Numbers, PlacedFrame, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.files.selection import Selection, Slice
@@ -81,7 +81,7 @@ def _headerAt(buffer: memoryview, at: int, position: int, segment: int | None) -
 
 def _behind(header: FrameHeader, frame: memoryview) -> int:
     """Return where the next frame begins."""
-    if header.kind != Kind.REMOVED:
+    if header.kind != FrameKind.REMOVED:
         return header.position + header.length
     return decodeRemoved(header, frame)
 
@@ -96,7 +96,7 @@ def frameFrom(window: Window, position: int, until: int) -> int:
         return position
     except FrameError:
         for found in framesOf(window, None, window.base, atHead=True):
-            if isinstance(found, Whole):
+            if isinstance(found, CompleteFrame):
                 behind = _behind(*found)
                 if found.header.position >= position:
                     return found.header.position
@@ -108,7 +108,7 @@ def frameFrom(window: Window, position: int, until: int) -> int:
         return until
 
 
-_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class Missing(NamedTuple):
@@ -185,18 +185,18 @@ class SliceReader:
             if header.kind in _RECORDS:
                 # A sparse frame reaches at least as far as this; behind it nothing is known to be missing.
                 self._next = max(self._next, base + header.count)
-                if base < end and (header.kind == Kind.SPARSE_RECORDS or base + header.count > start):
+                if base < end and (header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start):
                     places.append(PlacedFrame(at))
-            elif header.kind == Kind.TRANSACTION:
+            elif header.kind == FrameKind.TRANSACTION:
                 self._next = max(self._next, base + header.count)
                 if base < end and base + header.count > start:
                     if places:
                         yield portion.buffer, places
                         places = []
                     yield from self._published(header, portion.buffer[at : at + header.length])
-            elif header.kind == Kind.GAP:
+            elif header.kind == FrameKind.GAP:
                 self._next = max(self._next, decodeGap(header, portion.buffer[at : at + header.length]).next)
-            elif header.kind == Kind.REMOVED and header.count:
+            elif header.kind == FrameKind.REMOVED and header.count:
                 self._thinned(base, base + header.count)
         if places:
             yield portion.buffer, places
@@ -211,7 +211,7 @@ class SliceReader:
         counts = [self._staged(position) for position in transaction.staged]
         if None in counts or sum(filter(None, counts)) != header.count:
             counts = [self._stagedAndWhole(position) for position in transaction.staged]
-        offsets, gap = placed(counts, header.baseOffset, header.count)
+        offsets, gap = assignOffsets(counts, header.baseOffset, header.count)
         if gap is not None:
             self._lost(*gap, "what was staged there is damaged or gone")
         held: list[memoryview] = []
@@ -237,7 +237,7 @@ class SliceReader:
     def _staged(self, position: int) -> int | None:
         """Return how many records were staged at a position; None if nobody can tell."""
         header = self._folder.header(position, self._slice.limit)
-        return header.count if header is not None and header.kind == Kind.STAGED else None
+        return header.count if header is not None and header.kind == FrameKind.STAGED else None
 
     def _stagedAndWhole(self, position: int) -> int | None:
         """Return how many records the staged frame at a position has; None if its check sum is wrong."""
@@ -245,7 +245,7 @@ class SliceReader:
             header = frameAt(self._windowAt(position), position, None)[0]
         except FrameError:
             return None
-        return header.count if header.kind == Kind.STAGED else None
+        return header.count if header.kind == FrameKind.STAGED else None
 
     def _windowAt(self, position: int) -> Window:
         window = self._folder.windowAt(position, self._slice.limit, SMALL)

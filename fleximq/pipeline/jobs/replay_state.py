@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fleximq.journal.files.file_system import Files, putWhole
+from fleximq.journal.files.file_system import Files, replaceFile
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 
@@ -95,6 +95,6 @@ class ReplayState:
         :raises PipelineError: the disk does not take it.
         """
         try:
-            putWhole(Files(), str(self._folder), f"{self._name}.json", json.dumps(asdict(progress)).encode())
+            replaceFile(Files(), str(self._folder), f"{self._name}.json", json.dumps(asdict(progress)).encode())
         except OSError as error:
             raise PipelineError(f"the state in {self._folder} cannot be kept: {error.strerror or error}") from error

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from fleximq.journal.files.file_system import Files, putWhole, readWhole
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.day_removal import finishExpiry
 from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
@@ -145,7 +145,7 @@ class BatchCommit:
             "gaps": told,
             "files": [[each.name, *to] for each, to in zip(staged, placed, strict=True)],
         }
-        putWhole(files, f"{self.table}/{OWN}", RECORD, json.dumps(record).encode())
+        replaceFile(files, f"{self.table}/{OWN}", RECORD, json.dumps(record).encode())
 
     def sweep(self) -> None:
         """Remove what is staged; nothing of it is needed when no batch is being published."""
@@ -178,7 +178,7 @@ def finish(table: str, files: Files | None = None) -> None:
     finishExpiry(table, files)
     own = f"{table}/{OWN}"
     try:
-        record = json.loads(readWhole(files, f"{own}/{RECORD}"))
+        record = json.loads(readFile(files, f"{own}/{RECORD}"))
     except FileNotFoundError:
         return
     except ValueError as error:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from fleximq.journal.files.file_system import Files, putWhole, readWhole
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.ledger import readLedger, writeLedger
@@ -50,7 +50,7 @@ def expire(
             totals[journal] += rows
     folders = [] if days else [each.partition for each in leaving]
     intent = {"partitions": folders, "expired": totals, "days": list(days)}
-    putWhole(files, f"{table}/{OWN}", INTENT, json.dumps(intent).encode())
+    replaceFile(files, f"{table}/{OWN}", INTENT, json.dumps(intent).encode())
     finishExpiry(table, files)
 
 
@@ -62,7 +62,7 @@ def finishExpiry(table: str, files: Files) -> None:
     """
     own = f"{table}/{OWN}"
     try:
-        intent = json.loads(readWhole(files, f"{own}/{INTENT}"))
+        intent = json.loads(readFile(files, f"{own}/{INTENT}"))
         partitions, totals, days = intent["partitions"], intent["expired"], intent["days"]
     except FileNotFoundError:
         return

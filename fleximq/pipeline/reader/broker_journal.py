@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from fleximq.journal.files.record_distance import Advance
-from fleximq.journal.files.segment_summary import placed
+from fleximq.journal.files.record_distance import Distance
+from fleximq.journal.files.segment_summary import assignOffsets
 from fleximq.journal.format.control_frames import decodeGap, decodeTransaction
-from fleximq.journal.format.frame import FrameError, FrameHeader, Kind, readHeader
+from fleximq.journal.format.frame import FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.limits import KIBIBYTE, MEBIBYTE
 from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import BrokerRefused
@@ -34,7 +34,7 @@ STEP = 256 * KIBIBYTE
 _ANYWHERE = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 #: So many tried positions are kept.
 _TRIED = 10_000
-_RECORDS = (Kind.RECORDS, Kind.SPARSE_RECORDS)
+_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 Frame = tuple[FrameHeader, memoryview]
 
@@ -112,7 +112,7 @@ class RemoteJournal:
         while True:
             answer = ask(self._link, self.id, position, STEP)
             for _, header in answer.frames:
-                if header.kind in (*_RECORDS, Kind.TRANSACTION, Kind.GAP):
+                if header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
                     return TopicBounds(min(header.baseOffset, end.offset), end.offset)
             if not answer.frames:
                 return TopicBounds(end.offset, end.offset)
@@ -130,7 +130,7 @@ class RemoteJournal:
             for at, header in answer.frames:
                 if header.lastTime < time:
                     continue
-                if header.kind == Kind.TRANSACTION and header.count:
+                if header.kind == FrameKind.TRANSACTION and header.count:
                     return header.baseOffset
                 if header.kind in _RECORDS:
                     for offsets, times in offsetsAndTimes(answer.data, [PlacedFrame(at)]):
@@ -139,14 +139,14 @@ class RemoteJournal:
                 return end.offset
             position = answer.next
 
-    def advance(self, start: int, end: int, records: int | None, size: int | None) -> Advance:
+    def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
         """Return how far from ``start`` on so many records and so many bytes of frames go, at least one record.
 
         Records are those of all topics. Of a transaction's bytes all that was staged for it counts.
 
         :param end: go no further than this offset.
         """
-        counted = Advance(start, 0, 0)
+        counted = Distance(start, 0, 0)
         while counted.offset < end:
             limits = {
                 name: limit - done
@@ -159,7 +159,7 @@ class RemoteJournal:
             found = self._link.ask("/journal/advance", {"start": counted.offset, "end": end, **asked})
             if counted.records and "bytes" in limits and found["bytes"] > limits["bytes"]:
                 break
-            counted = Advance(found["offset"], counted.records + found["records"], counted.bytes + found["bytes"])
+            counted = Distance(found["offset"], counted.records + found["records"], counted.bytes + found["bytes"])
             if not found["records"]:
                 break
         return counted
@@ -303,11 +303,11 @@ class _RemoteReader:
             frame = answer.data[at : at + header.length]
             self._next = _behind(header, frame)
             if header.kind in _RECORDS and base < end:
-                if header.kind == Kind.SPARSE_RECORDS or base + header.count > start:
+                if header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start:
                     places.append(PlacedFrame(at))
-            elif header.kind == Kind.REMOVED and header.count and base < end:
+            elif header.kind == FrameKind.REMOVED and header.count and base < end:
                 self._missing(Missing(base, base + header.count, "retention has taken some out", lost=False))
-            elif header.kind == Kind.TRANSACTION and base < end and base + header.count > start:
+            elif header.kind == FrameKind.TRANSACTION and base < end and base + header.count > start:
                 if places:
                     yield answer.data, places
                     places = []
@@ -349,7 +349,7 @@ class _RemoteReader:
         """Yield those of some staged frames of which the offsets can be told, though others are gone."""
         found = [self._staged(position, positions) for position in positions]
         counts = [None if staged is None else staged[0].count for staged in found]
-        offsets, gap = placed(counts, offset, behind - offset)
+        offsets, gap = assignOffsets(counts, offset, behind - offset)
         if gap is not None:
             self._lost(*gap, "what was staged there is damaged or gone")
         for staged, first in zip(found, offsets, strict=True):
@@ -369,15 +369,15 @@ class _RemoteReader:
             self._held = {
                 header.position: (header, answer.data[at : at + header.length])
                 for at, header in answer.frames
-                if header.kind == Kind.STAGED
+                if header.kind == FrameKind.STAGED
             }
         return self._held.get(position)
 
 
 def _behind(header: FrameHeader, frame: memoryview) -> int | None:
     """Return the offset that the next frame should have; None if this one does not tell."""
-    if header.kind in (Kind.SPARSE_RECORDS, Kind.REMOVED):
+    if header.kind in (FrameKind.SPARSE_RECORDS, FrameKind.REMOVED):
         return None
-    if header.kind in (Kind.RECORDS, Kind.TRANSACTION):
+    if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION):
         return header.baseOffset + header.count
-    return decodeGap(header, frame).next if header.kind == Kind.GAP else header.baseOffset
+    return decodeGap(header, frame).next if header.kind == FrameKind.GAP else header.baseOffset

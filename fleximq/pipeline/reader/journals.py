@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, wordsOf
+from fleximq.journal.files.file_system import Files, errorText
 from fleximq.journal.files.folder_files import readIdentity
 from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.broker_link import Place
@@ -148,7 +148,7 @@ def _isStill(journal: Journal) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise JournalError(f"the journal in {journal.path} cannot be read: {wordsOf(error)}") from error
+        raise JournalError(f"the journal in {journal.path} cannot be read: {errorText(error)}") from error
 
 
 def read(

@@ -66,7 +66,7 @@ class AuthenticationMethod:
         if INeedsReactor.providedBy(self.checker):
             self.checker.useReactor(reactor)
 
-    def takes(self, credentials: Any) -> bool:
+    def accepts(self, credentials: Any) -> bool:
         """Say whether it can check what is shown."""
         return self._spelled(credentials) is not None
 

@@ -1,9 +1,7 @@
-"""Which factory stands behind a listener: what it serves, and to whom. docs/dialects.rst, "One port".
+"""The protocol factory of a listener: its dialects and access rules (docs/dialects.rst, "One port").
 
-What a listener speaks: the factories of its dialects, made of what is installed.
-
-A plug-in that cannot be loaded is logged and left out where several dialects are served; where a listener names it,
-the broker does not start.
+A plug-in that cannot be loaded is logged and skipped on listeners of several dialects; if a listener names it, the
+broker does not start.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +19,7 @@ from fleximq.dialects.registry import OWN, Registry
 from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError
 from fleximq.interfaces import IAdmission, IDialect
-from fleximq.web.welcome_page import Way
+from fleximq.web.welcome_page import WelcomeEntry
 
 _log = Logger("fleximq.services.spoken")
 
@@ -29,19 +27,19 @@ _log = Logger("fleximq.services.spoken")
 class ListenerDialects(NamedTuple):
     """The dialects of one listener, by name.
 
-    ``claims`` says which first bytes belong to which stream, ``ways`` is what the welcome page tells.
+    ``claims`` maps first bytes to stream dialects, ``ways`` is for the welcome page.
     """
 
     streams: Mapping[str, IProtocolFactory]
     webSockets: Mapping[str, IProtocolFactory]
     claims: Mapping[bytes, str]
-    ways: tuple[Way, ...]
+    ways: tuple[WelcomeEntry, ...]
 
 
 def dialectsOf(registry: Registry, context: Context, only: str | None = None) -> ListenerDialects:
-    """Return what a listener with this context speaks.
+    """Return the dialects of a listener with this context.
 
-    :param only: the one dialect that it names.
+    :param only: the one dialect that the listener names.
     :raises SettingError: that dialect is not installed or cannot be loaded.
     """
     if only is not None and only not in registry.dialects:
@@ -56,7 +54,7 @@ def dialectsOf(registry: Registry, context: Context, only: str | None = None) ->
             webSockets[name] = webSocket
     claims = {beginning: name for beginning, name in registry.claims().items() if name in streams}
     ways = tuple(
-        Way(each.title, each.purpose, each.reach)
+        WelcomeEntry(each.title, each.purpose, each.reach)
         for name, each in dialects.items()
         if each.title and (name in streams or name in webSockets)
     )
@@ -77,10 +75,10 @@ def _loaded(dialects: Mapping[str, IDialect], context: Context, only: str | None
 
 @dataclass(frozen=True, slots=True)
 class ListenerFactory:
-    """Makes the factory of a listener.
+    """Builds the factory of a listener.
 
-    ``admission`` says who may come, ``behindProxy`` the same of those for whom a proxy speaks. ``deadline`` is in
-    seconds; ``counted`` is told of every connection that is turned away.
+    ``admission`` decides who may connect, ``behindProxy`` the same for clients of a proxy. ``deadline`` is in seconds;
+    ``counted`` is called for every refused connection.
     """
 
     reactor: IReactorTime
@@ -89,19 +87,19 @@ class ListenerFactory:
     origins: Origins
     deadline: float
     counted: Callable[[str, int], object]
-    site: Callable[[tuple[Way, ...]], IProtocolFactory]
+    site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
 
     def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
-        """Return what serves the connections of a listener: its one dialect, or all, told apart by first bytes."""
+        """Return the factory of a listener: that of its one dialect, or one that detects the dialect."""
         streams = {} if listen.onlyWebSockets else dialects.streams
         if listen.dialect is not None and listen.dialect in streams and not dialects.webSockets:
             return streams[listen.dialect]
-        door = None if listen.isStdio else self._door(dialects, listen)
-        if door is not None and not streams:
-            return door
-        return SniffingFactory(streams, door, self.reactor, self.deadline, self.counted, dialects.claims)
+        router = None if listen.isStdio else self._router(dialects, listen)
+        if router is not None and not streams:
+            return router
+        return SniffingFactory(streams, router, self.reactor, self.deadline, self.counted, dialects.claims)
 
-    def _door(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
+    def _router(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
         site = self.site(dialects.ways)
         return RequestRouterFactory(
             dialects.webSockets,

@@ -32,13 +32,13 @@ class DurableCase(BrokerCase):
     def bring(self, *contents: str, name: str = "d", **more: Any) -> None:
         """Publish a run as Alice, and note what is told of it."""
         envelope = self.envelope(name, **more)
-        self.broker.publish(envelope, text(*contents), len(contents), self.note)
+        self.broker.publish(envelope, text(*contents), len(contents), self.appendState)
 
-    def note(self, reason: str | None, places: Any) -> None:
+    def appendState(self, reason: str | None, places: Any) -> None:
         """Note what is told."""
         self.told.append((reason, list(places)))
 
-    def safe(self) -> list[int]:
+    def decided(self) -> list[int]:
         """Return what gets an entry when what Alice published is safe."""
         said: list[int] = []
         self.broker.whenCommitted(lambda: said.append(1), self.alice)
@@ -92,7 +92,7 @@ class WhichTests(DurableCase):
         self.begin(durable=("d",))
         taker = self.subscribe(self.bob, "d")
         self.bring("a", durable=True)
-        self.assertEqual((taker.payloads(), self.told, self.safe()), ([b"a"], [], [1]))
+        self.assertEqual((taker.payloads(), self.told, self.decided()), ([b"a"], [], [1]))
 
 
 class CommitTests(DurableCase):
@@ -125,7 +125,7 @@ class CommitTests(DurableCase):
         error = self.assertRaises(NotRecorded, self.bring, "a", "b")
         self.assertEqual((list(error.refused), error.reason), ([0, 1], "the journal is read-only"))
         self.assertEqual(str(error), "durable publish failed: the journal is read-only")
-        self.assertEqual((self.told, self.safe(), taker.payloads()), ([], [1], []))
+        self.assertEqual((self.told, self.decided(), taker.payloads()), ([], [1], []))
         self.assertFalse(self.broker.topics.get("d").line)
         self.journal.readOnly = ""
         self.bring("c")
@@ -157,7 +157,7 @@ class CommitTests(DurableCase):
             (said, self.broker.arePublicationsDecided(self.bob), self.broker.arePublicationsDecided(self.alice)),
             ([1], True, False),
         )
-        mine = self.safe()
+        mine = self.decided()
         self.assertEqual(mine, [])
         self.journal.commit()
         self.assertEqual((mine, self.broker.arePublicationsDecided(self.alice)), ([1], True))
@@ -327,7 +327,7 @@ class OrderTests(DurableCase):
             elif step == "narrowed":
                 self.broker.publishNarrowed(self.envelope(), text(content), 1, [carol.id])
                 line.append((content, False))
-            elif step == "one" and self.journal.safe < self.journal.appended:
+            elif step == "one" and self.journal.decided < self.journal.appended:
                 self.journal.commit(runs=1)
                 decide(1, True)
             elif step in ("commit", "refuse"):
@@ -394,7 +394,7 @@ class OnceTests(DurableCase):
     def once(self, *ids: str, name: str = "d") -> None:
         """Publish messages with these ids, whose payloads are the ids, as Alice."""
         body = [Message(id.encode(), Content.TEXT, message_id=id) for id in ids]
-        self.broker.publishOnce(self.envelope(name), body, ids, self.note)
+        self.broker.publishOnce(self.envelope(name), body, ids, self.appendState)
 
     def test_repeated(self) -> None:
         """A repeat is neither stored nor delivered, and is safe at once."""
@@ -402,7 +402,7 @@ class OnceTests(DurableCase):
         self.once("a", "b")
         self.journal.commit()
         self.once("a")
-        self.assertEqual((self.safe(), len(self.journal.kept), taker.payloads()), ([1], 1, [b"a", b"b"]))
+        self.assertEqual((self.decided(), len(self.journal.kept), taker.payloads()), ([1], 1, [b"a", b"b"]))
         self.assertEqual(self.broker.counts.events["repeated publications"], 1)
 
     def test_partly(self) -> None:
@@ -472,20 +472,20 @@ class OnceTests(DurableCase):
         self.open(idempotenceWindow=0.0)
         self.once("a", "a")
         self.once("a")
-        self.assertEqual((len(self.journal.kept), len(self.broker.idempotence)), (2, 0))
+        self.assertEqual((len(self.journal.kept), len(self.broker.recentIds)), (2, 0))
 
     def test_notDurable(self) -> None:
         """On a topic that is not durable every message is new."""
         taker = self.subscribe(self.bob, "t")
         self.once("a", name="t")
         self.once("a", name="t")
-        self.assertEqual((taker.payloads(), len(self.broker.idempotence)), ([b"a", b"a"], 0))
+        self.assertEqual((taker.payloads(), len(self.broker.recentIds)), ([b"a", b"a"], 0))
 
     def test_produced(self) -> None:
         """Work queues take part where that is asked for."""
         envelope = self.envelope("d", durable=True)
         for _ in range(2):
-            self.broker.produceOnce(envelope, text("a"), ["a"], self.note)
+            self.broker.produceOnce(envelope, text("a"), ["a"], self.appendState)
         self.journal.commit()
         self.assertEqual((len(self.journal.kept), self.told), (1, [(None, [0]), (None, [0])]))
 

@@ -375,7 +375,7 @@ class LargeFrameTests(BlipCase):
         """Nothing is set aside for an announced length."""
         peer = self.login()
         peer.say((16 << 20).to_bytes(4, "big") + b"\3")
-        self.assertEqual(peer.protocol.session._scanner.held, 5)
+        self.assertEqual(peer.protocol.session._scanner.buffered, 5)
 
 
 class EndTests(BlipCase):

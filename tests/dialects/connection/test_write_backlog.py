@@ -18,75 +18,75 @@ class HeldTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Nothing waits."""
-        self.held = WriteBacklog()
+        self.buffered = WriteBacklog()
 
     def test_empty(self) -> None:
         """Nothing is held at first, nor by a chunk without bytes, which nobody could ever take."""
-        self.held.append(b"")
-        self.assertFalse(self.held)
-        self.assertEqual(self.held.take(10), b"")
+        self.buffered.append(b"")
+        self.assertFalse(self.buffered)
+        self.assertEqual(self.buffered.take(10), b"")
 
     def test_references(self) -> None:
         """Up to a mebibyte a chunk is not copied, and packing is not asked for."""
         chunk = bytes(60 * KIBIBYTE)
-        due = [self.held.append(chunk) for _ in range(18)]
+        due = [self.buffered.append(chunk) for _ in range(18)]
         self.assertEqual(due, [False] * 17 + [True])
 
     def test_packed(self) -> None:
         """From then on every turn packs, until nothing waits any more."""
         for _ in range(18):
-            self.held.append(bytes(60 * KIBIBYTE))
-        self.held.pack()
-        self.assertTrue(self.held.append(b"x"))
-        self.assertEqual(len(self.held.take(2 * KIBIBYTE * KIBIBYTE)), 18 * 60 * KIBIBYTE + 1)
-        self.assertFalse(self.held)
-        self.assertFalse(self.held.append(b"x"))
+            self.buffered.append(bytes(60 * KIBIBYTE))
+        self.buffered.pack()
+        self.assertTrue(self.buffered.append(b"x"))
+        self.assertEqual(len(self.buffered.take(2 * KIBIBYTE * KIBIBYTE)), 18 * 60 * KIBIBYTE + 1)
+        self.assertFalse(self.buffered)
+        self.assertFalse(self.buffered.append(b"x"))
 
     def test_views(self) -> None:
         """Of a large chunk a view can be taken, which is no copy, and what was not used of it be put back."""
         chunk = bytes(range(256)) * KIBIBYTE
-        self.held.append(chunk)
-        view = self.held.takeView(100 * KIBIBYTE)
+        self.buffered.append(chunk)
+        view = self.buffered.takeView(100 * KIBIBYTE)
         assert isinstance(view, memoryview)
         self.assertIs(view.obj, chunk)
-        self.held.putBack(view[60 * KIBIBYTE :])
-        rest = [bytes(self.held.takeView(KIBIBYTE * KIBIBYTE)) for _ in range(2)]
+        self.buffered.putBack(view[60 * KIBIBYTE :])
+        rest = [bytes(self.buffered.takeView(KIBIBYTE * KIBIBYTE)) for _ in range(2)]
         self.assertEqual(bytes(view[: 60 * KIBIBYTE]) + b"".join(rest), chunk)
-        self.assertFalse(self.held)
-        self.assertEqual(self.held.takeView(10), b"")
+        self.assertFalse(self.buffered)
+        self.assertEqual(self.buffered.takeView(10), b"")
 
     def test_smallViews(self) -> None:
         """Small chunks are joined as ever, however they are taken."""
         for piece in (b"ab", b"cd"):
-            self.held.append(piece)
-        self.assertEqual(self.held.takeView(3), b"abc")
+            self.buffered.append(piece)
+        self.assertEqual(self.buffered.takeView(3), b"abc")
 
     def test_copies(self) -> None:
         """What was packed does not keep the read alive that it was a part of."""
         read = bytearray(b"abc" * 1000)
-        self.held.append(memoryview(read)[300:600])
-        self.held.pack()
+        self.buffered.append(memoryview(read)[300:600])
+        self.buffered.pack()
         read.clear()
-        self.assertEqual(self.held.take(400), b"abc" * 100)
+        self.assertEqual(self.buffered.take(400), b"abc" * 100)
 
     def test_large(self) -> None:
         """A large chunk is not copied, and keeps its place."""
         large = bytes(200 * KIBIBYTE)
         for chunk in (b"first", large, b"last"):
-            self.held.append(chunk)
-        self.held.pack()
-        self.assertEqual(self.held.take(5), b"first")
-        self.assertIs(self.held.take(len(large)), large)
-        self.assertEqual(self.held.take(5), b"last")
+            self.buffered.append(chunk)
+        self.buffered.pack()
+        self.assertEqual(self.buffered.take(5), b"first")
+        self.assertIs(self.buffered.take(len(large)), large)
+        self.assertEqual(self.buffered.take(5), b"last")
 
     def test_cleared(self) -> None:
         """What is forgotten is handed out for freeing, in sheets of the system's memory, and nothing is held."""
         for _ in range(3):
-            self.held.append(bytes(60 * KIBIBYTE))
-        self.held.pack()
-        sheets = self.held.clear()
+            self.buffered.append(bytes(60 * KIBIBYTE))
+        self.buffered.pack()
+        sheets = self.buffered.clear()
         self.assertEqual([type(sheet.obj) for sheet in sheets if isinstance(sheet, memoryview)], [mmap.mmap] * 2)
-        self.assertFalse(self.held)
+        self.assertFalse(self.buffered)
 
     @given(st.lists(st.tuples(SIZES, st.sampled_from(("append", "pack", "take", "takeMuch"))), max_size=30))
     def test_order(self, steps: list[tuple[int, str]]) -> None:

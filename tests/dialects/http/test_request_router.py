@@ -16,7 +16,7 @@ from fleximq.dialects.http.request_head import HEAD_BYTES
 from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
-from fleximq.web.welcome_page import Way, WelcomeSite
+from fleximq.web.welcome_page import WelcomeEntry, WelcomeSite
 from tests.dialects.admissions import OPEN
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
@@ -312,7 +312,7 @@ class RealTests(SynchronousTestCase):
         webSocket = WebSocketServerFactory(reactor=reactor, protocols=["fleximq"])
         webSocket.protocol = WebSocketServerProtocol
         webSocket.setProtocolOptions(openHandshakeTimeout=0, allowNullOrigin=True)
-        site = WelcomeSite(reactor, [Way("FlexiMQ", "messages", "{web}/ws")])
+        site = WelcomeSite(reactor, [WelcomeEntry("FlexiMQ", "messages", "{web}/ws")])
         door = RequestRouterFactory({"fleximq": webSocket}, site, OPEN, OPEN, Origins(), reactor, 10.0)
         protocol = SniffingFactory({}, door, reactor, 10.0).buildProtocol(None)
         transport = StringTransport(peerAddress=LOCAL)

@@ -353,23 +353,23 @@ class BoundTests(SynchronousTestCase):
         factory = EchoFactory(makeContext(Clock()), Echo, lambda: LIMIT)
         return WebSocketPeer(factory).upgrade(Sec_WebSocket_Extensions=DEFLATE)
 
-    def held(self, peer: WebSocketPeer) -> int:
+    def buffered(self, peer: WebSocketPeer) -> int:
         """Return how many bytes, and objects for them, wait in a face."""
         face = peer.protocol
         control = sum(map(len, getattr(face, "control_frame_data", None) or ()))
-        return len(face.data) + face._gathered.held + len(face._gathered._pieces) + len(face.messages) + control
+        return len(face.data) + face._gathered.buffered + len(face._gathered._pieces) + len(face.messages) + control
 
     def test_emptyFragments(self) -> None:
         """A message of nothing but empty fragments takes no room."""
         peer = self.peer()
         peer.say(masked(TEXT, fin=False) + masked(CONTINUATION, fin=False) * 10000)
-        self.assertEqual(self.held(peer), 0)
+        self.assertEqual(self.buffered(peer), 0)
 
     def test_smallFragments(self) -> None:
         """One of single bytes takes no more than their number."""
         peer = self.peer()
         peer.say(masked(TEXT, fin=False) + masked(CONTINUATION, b"x", fin=False) * 1000)
-        self.assertLessEqual(self.held(peer), 1001)
+        self.assertLessEqual(self.buffered(peer), 1001)
 
     def test_behindTheEnd(self) -> None:
         """Whatever comes behind a violation, a close frame or a refused request is dropped."""
@@ -378,7 +378,7 @@ class BoundTests(SynchronousTestCase):
             peer.say(end)
             for _ in range(10):
                 peer.protocol.dataReceived(b"x" * 10000)
-            self.assertLessEqual(self.held(peer), 14, end)
+            self.assertLessEqual(self.buffered(peer), 14, end)
 
     def test_linear(self) -> None:
         """A read full of small control frames does not copy the read for each of them."""
@@ -410,7 +410,7 @@ class BoundTests(SynchronousTestCase):
             if not peer.closed:
                 peer.protocol.dataReceived(stream[:size])
             stream = stream[size:]
-            self.assertLessEqual(self.held(peer), LIMIT + 300)
+            self.assertLessEqual(self.buffered(peer), LIMIT + 300)
         peer.frames()
         peer.leave()
         self.assertEqual(self.flushLoggedErrors(), [])

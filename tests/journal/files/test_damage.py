@@ -4,7 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.files.frame_scan import frameAt, nextFrame
 from fleximq.journal.files.window import Window
-from fleximq.journal.format.column_builder import Appended
+from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.frame import FrameError, seal
 from fleximq.journal.format.record_columns import encodeRecords
 from fleximq.values.records import Run
@@ -16,7 +16,7 @@ SEGMENT = 0x1122334455667788
 
 def sealed(*payloads: bytes, position: int, previous: int = 0, segment: int = SEGMENT) -> tuple[bytes, int]:
     """Return a frame with these payloads, as it is written at a position, and its crc."""
-    (frame,) = encodeRecords([Appended("t", 1, "p", 1, 5, Run(b"", list(payloads), 1))], 1)
+    (frame,) = encodeRecords([AppendedRun("t", 1, "p", 1, 5, Run(b"", list(payloads), 1))], 1)
     buffers, crc = seal(frame, segment, position, previous)
     return b"".join(buffers), crc
 

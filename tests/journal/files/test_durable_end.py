@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.durable_end import DurableEnd, readEnd
-from fleximq.journal.files.file_system import Files, readWhole
+from fleximq.journal.files.file_system import Files, readFile
+from fleximq.journal.files.folder_files import DurableEnd, readEnd
 
 NUMBERS = st.integers(0, 2**63 - 1)
 
@@ -24,7 +24,7 @@ class DurableEndTests(SynchronousTestCase):
 
     def content(self) -> bytes:
         """Return the file as another process sees it."""
-        return readWhole(Files(), f"{self.folder}/end")
+        return readFile(Files(), f"{self.folder}/end")
 
     def test_unpublished(self) -> None:
         """A new file says nothing yet."""

@@ -4,7 +4,7 @@ import os
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.file_system import Files, putWhole, readUpTo, readWhole, writeAll
+from fleximq.journal.files.file_system import Files, readFile, readUpTo, replaceFile, writeAll
 from tests.journal.faulty_files import FaultyFiles
 
 
@@ -52,7 +52,7 @@ class FilesTests(SynchronousTestCase):
         for most in range(1, 13):
             files = SlowSystem(most)
             self.assertEqual(self.write(files, buffers), 11)
-            self.assertEqual(readWhole(files, self.path), b"abcdefghijk")
+            self.assertEqual(readFile(files, self.path), b"abcdefghijk")
             self.assertEqual(files.calls, -(-11 // most))
             files.remove(self.path)
 
@@ -60,7 +60,7 @@ class FilesTests(SynchronousTestCase):
         """More buffers than one call may be given are written in several."""
         buffers = [b"%06d" % number for number in range(Files.mostBuffers * 2 + 1)]
         self.assertEqual(self.write(Files(), buffers), 6 * len(buffers))
-        self.assertEqual(readWhole(Files(), self.path), b"".join(buffers))
+        self.assertEqual(readFile(Files(), self.path), b"".join(buffers))
 
     def test_takesNothing(self) -> None:
         """A system that takes nothing more is an error, not an endless loop."""
@@ -102,16 +102,16 @@ class FilesTests(SynchronousTestCase):
     def test_putWhole(self) -> None:
         """A small file is replaced as a whole, even if an earlier attempt was cut short."""
         files = Files()
-        putWhole(files, self.folder, "one", b"first")
+        replaceFile(files, self.folder, "one", b"first")
         files.close(files.create(f"{self.path}.new"))
-        putWhole(files, self.folder, "one", b"second")
-        self.assertEqual((readWhole(files, self.path), files.names(self.folder)), (b"second", ["one"]))
+        replaceFile(files, self.folder, "one", b"second")
+        self.assertEqual((readFile(files, self.path), files.names(self.folder)), (b"second", ["one"]))
 
     def test_putWholeFails(self) -> None:
         """Whatever fails on the way, the old file is there."""
-        putWhole(Files(), self.folder, "one", b"first")
+        replaceFile(Files(), self.folder, "one", b"first")
         for operation in ("create", "write", "sync", "rename"):
             files = FaultyFiles()
             files.fail(operation)
-            self.assertRaises(OSError, putWhole, files, self.folder, "one", b"second")
-            self.assertEqual(readWhole(files, self.path), b"first", operation)
+            self.assertRaises(OSError, replaceFile, files, self.folder, "one", b"second")
+            self.assertEqual(readFile(files, self.path), b"first", operation)

@@ -5,7 +5,7 @@ import os
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, readWhole
+from fleximq.journal.files.file_system import Files, readFile
 from fleximq.journal.files.folder_files import checkFolder, identify, readIdentity
 from tests.journal.faulty_files import FaultyFiles
 
@@ -37,7 +37,7 @@ class IdentityTests(SynchronousTestCase):
     def test_new(self) -> None:
         """A folder that is not there is made, with the id it is given, in the documented form."""
         self.assertEqual(self.identify(), ID)
-        line = readWhole(self.files, f"{self.folder}/identity")
+        line = readFile(self.files, f"{self.folder}/identity")
         self.assertEqual(line, b"fleximq-journal 1 0123456789abcdef0123456789abcdef 110a1d8d\n")
 
     def test_known(self) -> None:
@@ -58,7 +58,7 @@ class IdentityTests(SynchronousTestCase):
     def test_everyFlip(self) -> None:
         """One changed bit anywhere is noticed."""
         self.identify()
-        line = readWhole(self.files, f"{self.folder}/identity")
+        line = readFile(self.files, f"{self.folder}/identity")
         for bit in range(8 * len(line)):
             self.put("identity", (int.from_bytes(line, "little") ^ 1 << bit).to_bytes(len(line), "little"))
             self.refused()
@@ -66,7 +66,7 @@ class IdentityTests(SynchronousTestCase):
     def test_everyCut(self) -> None:
         """So is every missing end."""
         self.identify()
-        line = readWhole(self.files, f"{self.folder}/identity")
+        line = readFile(self.files, f"{self.folder}/identity")
         for size in range(len(line)):
             self.put("identity", line[:size])
             self.refused()

@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.frame_scan import Hole, framesOf
+from fleximq.journal.files.frame_scan import DamagedRange, framesOf
 from fleximq.journal.files.segment_index import decodeIndex, encodeIndex, indexName, readIndex, scanSegment, writeIndex
-from fleximq.journal.files.segment_summary import APART, Segment, countTransaction, placed
-from fleximq.journal.files.segment_table import Segments
-from fleximq.journal.files.topic_counts import addTo, moved, tallyOf
+from fleximq.journal.files.segment_summary import INDEX_INTERVAL, Segment, assignOffsets, countTransaction
+from fleximq.journal.files.segment_table import SegmentTable
+from fleximq.journal.files.topic_counts import addCounts, shifted, topicCountsOf
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.frame import FrameError
 from fleximq.values.records import StoredBatch, TopicBounds
@@ -102,7 +102,7 @@ class SparseTests(SynchronousTestCase):
         positions = list(self.segment.positions)
         steps = [behind - before for before, behind in zip(positions, positions[1:], strict=False)]
         self.assertGreater(len(steps), 10)
-        self.assertTrue(all(APART <= step < APART + 3000 for step in steps))
+        self.assertTrue(all(INDEX_INTERVAL <= step < INDEX_INTERVAL + 3000 for step in steps))
 
     def test_before(self) -> None:
         """Each offset and position is at or behind the entry that is found for it, and before the next one."""
@@ -130,7 +130,7 @@ class SegmentsTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         journal = JournalAtOnce(Recorder(makeSmall().state))
-        self.segments: Segments = journal.open().segments
+        self.segments: SegmentTable = journal.open().segments
 
     def test_ofOffset(self) -> None:
         """The segment that has an offset is found, and the first one for those before all."""
@@ -185,7 +185,7 @@ class PlacedTests(SynchronousTestCase):
         true = [base + sum(counts[:place]) for place in range(len(counts))]
         gone = sorted(place for place in unknown if place < len(counts))
         asked = [None if place in gone else count for place, count in enumerate(counts)]
-        offsets, gap = placed(asked, base, sum(counts))
+        offsets, gap = assignOffsets(asked, base, sum(counts))
         if not gone:
             self.assertEqual((offsets, gap), (true, None))
             return
@@ -197,7 +197,7 @@ class PlacedTests(SynchronousTestCase):
     def test_contradiction(self) -> None:
         """If the parts have more or fewer records than there should be, none is placed."""
         for count in (5, 7):
-            offsets, gap = placed([2, 4], 10, count)
+            offsets, gap = assignOffsets([2, 4], 10, count)
             self.assertEqual(gap and gap[1], 10 + count)
             self.assertNotIn(14, offsets)
 
@@ -216,25 +216,25 @@ class TallyTests(SynchronousTestCase):
 
     def test_one(self) -> None:
         """All records of one topic."""
-        self.assertEqual(tallyOf(self.batch(["t"], [0, 0, 0])), {"t": TopicBounds(5, 7, 50, 52, 3, 6)})
+        self.assertEqual(topicCountsOf(self.batch(["t"], [0, 0, 0])), {"t": TopicBounds(5, 7, 50, 52, 3, 6)})
 
     def test_several(self) -> None:
         """Topics that are mixed, and one that is named but has no record."""
         self.assertEqual(
-            tallyOf(self.batch(["t", "u", "v"], [0, 1, 0])),
+            topicCountsOf(self.batch(["t", "u", "v"], [0, 1, 0])),
             {"t": TopicBounds(5, 7, 50, 52, 2, 4), "u": TopicBounds(6, 6, 51, 51, 1, 2)},
         )
 
     def test_none(self) -> None:
         """No records."""
-        self.assertEqual(tallyOf(self.batch(["t"], [])), {})
+        self.assertEqual(topicCountsOf(self.batch(["t"], [])), {})
 
     def test_added(self) -> None:
         """What comes later is added, moved to its offsets."""
         counts: dict[str, list[int]] = {}
         tally = {"t": TopicBounds(0, 2, 50, 52, 3, 6)}
-        addTo(counts, tally, 10)
-        addTo(counts, moved(tally, 3), 10)
+        addCounts(counts, tally, 10)
+        addCounts(counts, shifted(tally, 3), 10)
         self.assertEqual(counts, {"t": [10, 15, 50, 52, 6, 12]})
 
 
@@ -251,10 +251,10 @@ class ScanTests(SynchronousTestCase):
         disk = Recorder(small.flipped(name, (frames[1].position + 70) * 8))
         window = Window(disk, disk.open(name), 0, len(content))
         found = list(framesOf(window, None, 0, atHead=True))
-        self.assertEqual([place for place, each in enumerate(found) if isinstance(each, Hole)], [1])
+        self.assertEqual([place for place, each in enumerate(found) if isinstance(each, DamagedRange)], [1])
         # The first frame may be chained to none.
         disk = Recorder(small.state)
         window = Window(disk, disk.open(name), 0, len(content))
         at = frames[1].position
         first = next(iter(framesOf(window, None, at, atHead=True)))
-        self.assertEqual(first, Hole(at, frames[2].position, "it is not chained to the frame before it"))
+        self.assertEqual(first, DamagedRange(at, frames[2].position, "it is not chained to the frame before it"))

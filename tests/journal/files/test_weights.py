@@ -12,7 +12,7 @@ class WeightsTests(RetentionCase):
 
     def tell(self, *offsets: int) -> list[BacklogSize]:
         """Return what stands from each of these offsets on."""
-        return [self.journal.behind(offset) for offset in offsets]
+        return [self.journal.backlogFrom(offset) for offset in offsets]
 
     def test_nothing(self) -> None:
         """A new journal has nothing."""

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.format.body import U64, Fields, frameOf, isInteger, isNumber, readBody, unpackFirst, unpackMap
-from fleximq.journal.format.frame import FrameError, Kind
+from fleximq.journal.format.body import U64, FrameFields, frameOf, isInteger, isNumber, readBody, unpackFirst, unpackMap
+from fleximq.journal.format.frame import FrameError, FrameKind
 from tests.journal.frames import TIME, read, written
 
 VALUES = st.recursive(
@@ -24,8 +24,8 @@ class BodyTests(SynchronousTestCase):
     @given(VALUES)
     def test_thereAndBack(self, value: Any) -> None:
         """Any value comes back, whatever padding it needs."""
-        frame = frameOf(Kind.GAP, value, 3, TIME, 5)
-        self.assertEqual(readBody(*read(written(frame)), Kind.GAP), value)
+        frame = frameOf(FrameKind.GAP, value, 3, TIME, 5)
+        self.assertEqual(readBody(*read(written(frame)), FrameKind.GAP), value)
         self.assertEqual((frame.length % 8, frame.baseOffset, frame.count, frame.firstTime), (0, 3, 5, TIME))
 
     @given(VALUES, st.binary(max_size=9))
@@ -56,9 +56,9 @@ class BodyTests(SynchronousTestCase):
 class FieldsTests(SynchronousTestCase):
     """The fields of a map."""
 
-    def fields(self, **fields: Any) -> Fields:
+    def fields(self, **fields: Any) -> FrameFields:
         """Return them out of a frame."""
-        return Fields(*read(written(frameOf(Kind.GAP, fields, 3, TIME))), Kind.GAP)
+        return FrameFields(*read(written(frameOf(FrameKind.GAP, fields, 3, TIME))), FrameKind.GAP)
 
     def test_types(self) -> None:
         """Each kind of field is found, and nothing else is taken for it."""

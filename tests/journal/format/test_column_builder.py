@@ -5,8 +5,8 @@ from unittest.mock import patch
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.format import column_builder
-from fleximq.journal.format.column_builder import Columns
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.column_builder import ColumnBuilder
+from fleximq.journal.format.frame import FrameKind
 from tests.journal.frames import appended
 
 
@@ -15,11 +15,11 @@ class FillingTests(SynchronousTestCase):
 
     def taken(self, room: int, count: int, size: int = 100) -> tuple[int, int]:
         """Return how many of so many messages a frame takes that has one already, and how long it is."""
-        columns = Columns()
-        with patch.object(column_builder, "FRAME_BYTES", room):
+        columns = ColumnBuilder()
+        with patch.object(column_builder, "FULL_FRAME_BYTES", room):
             columns.add(appended(b"x" * size), 0)
             taken = columns.add(appended(*[b"x" * size] * count), 0)
-        return taken, columns.frame(Kind.RECORDS, 1).length
+        return taken, columns.frame(FrameKind.RECORDS, 1).length
 
     def test_room(self) -> None:
         """With each byte more the same or more is taken, and the frame is never longer than it may be."""
@@ -40,15 +40,15 @@ class FillingTests(SynchronousTestCase):
     def test_oneByOne(self) -> None:
         """A single message is taken just where a run of one is."""
         for room in range(300, 700):
-            columns = Columns()
-            with patch.object(column_builder, "FRAME_BYTES", room):
+            columns = ColumnBuilder()
+            with patch.object(column_builder, "FULL_FRAME_BYTES", room):
                 columns.add(appended(b"x" * 100), 0)
                 one = columns.addOne(appended(b"x" * 100))
             self.assertEqual(int(one), self.taken(room, 1)[0], room)
 
     def test_same(self) -> None:
         """Taken one by one or as runs of one, the frame is the same; topics and publishers may be new."""
-        quick, slow = Columns(), Columns()
+        quick, slow = ColumnBuilder(), ColumnBuilder()
         for number in range(20):
             each = appended(
                 b"x" * number,
@@ -60,12 +60,12 @@ class FillingTests(SynchronousTestCase):
             )
             self.assertTrue(quick.addOne(each))
             self.assertEqual(slow.add(each, 0), 1)
-        one, other = quick.frame(Kind.RECORDS, 5), slow.frame(Kind.RECORDS, 5)
+        one, other = quick.frame(FrameKind.RECORDS, 5), slow.frame(FrameKind.RECORDS, 5)
         self.assertEqual((b"".join(one.pieces), one.tally), (b"".join(other.pieces), other.tally))
 
     def test_largeAlone(self) -> None:
         """An empty frame takes one message whatever its size."""
-        columns = Columns()
-        with patch.object(column_builder, "FRAME_BYTES", 300):
+        columns = ColumnBuilder()
+        with patch.object(column_builder, "FULL_FRAME_BYTES", 300):
             self.assertFalse(columns.addOne(appended(b"x" * 1000)))
             self.assertEqual(columns.add(appended(b"x" * 1000, b"y"), 0), 1)

@@ -13,12 +13,12 @@ from fleximq.journal.format.frame import (
     Frame,
     FrameError,
     FrameHeader,
-    Kind,
+    FrameKind,
     checkFrame,
+    completeFrame,
     readHeader,
     reseal,
     seal,
-    wholeFrame,
 )
 from tests.journal.frames import SEGMENT, chained, everyKind, read, written
 
@@ -28,13 +28,13 @@ U32, U64, I64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integer
 class SealTests(SynchronousTestCase):
     """Frames that get their place."""
 
-    @given(st.sampled_from(Kind), st.integers(1, 3), U32, U64, I64, I64)
-    def test_thereAndBack(self, kind: Kind, size: int, count: int, offset: int, first: int, last: int) -> None:
+    @given(st.sampled_from(FrameKind), st.integers(1, 3), U32, U64, I64, I64)
+    def test_thereAndBack(self, kind: FrameKind, size: int, count: int, offset: int, first: int, last: int) -> None:
         """All that a frame says, and its place, is in its header; its pieces are its body."""
         pieces = [bytes([number]) * 8 for number in range(size)]
         frame = Frame(kind, pieces, count=count, baseOffset=offset, firstTime=first, lastTime=last)
         buffers, crc = seal(frame, SEGMENT, 4096, 77, synced=True)
-        header, view = wholeFrame(b"".join(buffers))
+        header, view = completeFrame(b"".join(buffers))
         length = HEADER_BYTES + 8 * len(pieces)
         wanted = FrameHeader(1, kind, SYNCED, length, crc, 77, count, SEGMENT, 4096, offset, first, last)
         self.assertEqual(header, wanted)
@@ -42,7 +42,7 @@ class SealTests(SynchronousTestCase):
 
     def test_noCopies(self) -> None:
         """The buffers of the body are the frame's own."""
-        frame = Frame(Kind.GAP, [b"12345678", b"abcdefgh"])
+        frame = Frame(FrameKind.GAP, [b"12345678", b"abcdefgh"])
         self.assertEqual([id(each) for each in seal(frame, 1, 2, 3)[0][1:]], [id(each) for each in frame.pieces])
 
     def test_crc(self) -> None:
@@ -77,30 +77,30 @@ class RefusalTests(SynchronousTestCase):
             for bit in range(8 * len(raw)):
                 changed = bytearray(raw)
                 changed[bit // 8] ^= 1 << bit % 8
-                self.assertRaises(FrameError, wholeFrame, changed)
+                self.assertRaises(FrameError, completeFrame, changed)
 
     def test_everyCut(self) -> None:
         """A frame of any kind that was cut off is refused, wherever."""
         for raw in chained(everyKind()):
             for size in range(len(raw)):
-                self.assertRaises(FrameError, wholeFrame, raw[:size])
+                self.assertRaises(FrameError, completeFrame, raw[:size])
 
     def test_behind(self) -> None:
         """What stands before and behind a frame does not matter."""
         raw = written(everyKind()[0])
-        header, view = wholeFrame(b"before!!" + raw + b"behind", 8)
+        header, view = completeFrame(b"before!!" + raw + b"behind", 8)
         self.assertEqual(view, raw)
         self.assertEqual(header, readHeader(raw))
 
     @given(st.binary(max_size=100))
     def test_anything(self, raw: bytes) -> None:
         """Any bytes are a frame or refused, and nothing else."""
-        self.assertRaises(FrameError, wholeFrame, raw)
+        self.assertRaises(FrameError, completeFrame, raw)
 
     @given(st.binary(min_size=HEADER_BYTES, max_size=200))
     def test_anythingWithMagic(self, raw: bytes) -> None:
         """Even when they begin as a frame does."""
-        self.assertRaises(FrameError, wholeFrame, b"FXJ1\x01\x00" + raw)
+        self.assertRaises(FrameError, completeFrame, b"FXJ1\x01\x00" + raw)
 
     def refusal(self, place: int, *changed: int) -> str:
         """Return why a header is refused that has these bytes at a place."""

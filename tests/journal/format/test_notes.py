@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.format.body import frameOf
 from fleximq.journal.format.control_frames import decodeNotes, encodeNotes
-from fleximq.journal.format.frame import Frame, FrameError, Kind
+from fleximq.journal.format.frame import Frame, FrameError, FrameKind
 from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
@@ -53,7 +53,9 @@ class NotesTests(SynchronousTestCase):
         found = decoded(frame)
         self.assertEqual(found, notes)
         self.assertEqual([type(note) for note in found], [type(note) for note in notes])
-        self.assertEqual((frame.kind, frame.count, frame.baseOffset, frame.lastTime), (Kind.NOTES, len(notes), 5, TIME))
+        self.assertEqual(
+            (frame.kind, frame.count, frame.baseOffset, frame.lastTime), (FrameKind.NOTES, len(notes), 5, TIME)
+        )
 
     def test_offsets(self) -> None:
         """Offsets may be given as any numbers; they come back as an array."""
@@ -70,7 +72,7 @@ class RefusalTests(SynchronousTestCase):
 
     def refusal(self, *notes: Any) -> str:
         """Return why these are no notes."""
-        frame = frameOf(Kind.NOTES, list(notes), 1, TIME, len(notes))
+        frame = frameOf(FrameKind.NOTES, list(notes), 1, TIME, len(notes))
         return str(self.assertRaises(FrameError, decoded, frame))
 
     def test_kinds(self) -> None:
@@ -101,20 +103,20 @@ class RefusalTests(SynchronousTestCase):
 
     def test_count(self) -> None:
         """There are as many as the header says."""
-        frame = frameOf(Kind.NOTES, [[1, "k"]], 1, TIME, 2)
+        frame = frameOf(FrameKind.NOTES, [[1, "k"]], 1, TIME, 2)
         self.assertEqual(str(self.assertRaises(FrameError, decoded, frame)), "there must be 2 notes")
-        self.assertRaises(FrameError, decoded, frameOf(Kind.NOTES, {"a": 1}, 1, TIME, 1))
+        self.assertRaises(FrameError, decoded, frameOf(FrameKind.NOTES, {"a": 1}, 1, TIME, 1))
 
     def test_body(self) -> None:
         """The body is one value and less than eight zero bytes."""
         for body in (b"\x90" + bytes(15), b"\x90\x01" + bytes(6), b"\xc1" + bytes(7), b"\x92" + bytes(1) + b"\xdc" * 6):
-            self.assertRaises(FrameError, decoded, Frame(Kind.NOTES, [body]))
-        self.assertEqual(decoded(Frame(Kind.NOTES, [b"\x90" + bytes(7)])), [])
+            self.assertRaises(FrameError, decoded, Frame(FrameKind.NOTES, [body]))
+        self.assertEqual(decoded(Frame(FrameKind.NOTES, [b"\x90" + bytes(7)])), [])
 
     def test_otherKind(self) -> None:
         """Every other kind of frame is refused."""
         for frame in everyKind():
-            if frame.kind != Kind.NOTES:
+            if frame.kind != FrameKind.NOTES:
                 words = str(self.assertRaises(FrameError, decoded, frame))
                 self.assertEqual(words, f"a frame of kind {frame.kind} is no NOTES")
 
@@ -123,7 +125,7 @@ class RefusalTests(SynchronousTestCase):
         """Any bytes are notes or refused, and nothing else."""
         body += bytes(-len(body) % 8)
         try:
-            found = decoded(Frame(Kind.NOTES, [body or bytes(8)], count=1))
+            found = decoded(Frame(FrameKind.NOTES, [body or bytes(8)], count=1))
         except FrameError:
             return
         self.assertEqual(len(found), 1)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.topic_counts import tallyOf
+from fleximq.journal.files.topic_counts import topicCountsOf
 from fleximq.journal.format import column_builder, record_columns
-from fleximq.journal.format.column_builder import Appended
-from fleximq.journal.format.frame import FRAME_BYTES, HEADER_BYTES, Frame, FrameError, Kind
+from fleximq.journal.format.column_builder import AppendedRun
+from fleximq.journal.format.frame import FULL_FRAME_BYTES, HEADER_BYTES, Frame, FrameError, FrameKind
 from fleximq.journal.format.record_columns import (
     decodeRecords,
     decodeStaged,
@@ -39,7 +39,7 @@ def runs(draw: st.DrawFn, most: int = 6) -> Run:
 
 APPENDED = st.lists(
     st.builds(
-        Appended,
+        AppendedRun,
         st.sampled_from(["a", "b", "ü", "long" * 100]),
         st.integers(0, 3) | st.just(0xFFFFFFFF),
         st.sampled_from(["x", "y", ""]),
@@ -69,7 +69,7 @@ def rowsOf(batch: StoredBatch) -> list[Row]:
     ]
 
 
-def rowsFor(wanted: Sequence[Appended], offset: int) -> list[Row]:
+def rowsFor(wanted: Sequence[AppendedRun], offset: int) -> list[Row]:
     """Return the same of what was appended."""
     rows: list[Row] = []
     for topic, publisher, name, dialect, time, (headers, payloads, contents) in wanted:
@@ -89,16 +89,16 @@ class RecordsTests(SynchronousTestCase):
     """RECORDS frames."""
 
     @given(APPENDED, st.integers(1, 2**62))
-    def test_thereAndBack(self, wanted: list[Appended], offset: int) -> None:
+    def test_thereAndBack(self, wanted: list[AppendedRun], offset: int) -> None:
         """What was appended comes back, in order and with all it has."""
         frames = encodeRecords(wanted, offset)
         self.assertEqual(len(frames), bool(wanted))
         self.assertEqual([row for frame in frames for row in rowsOf(decoded(frame))], rowsFor(wanted, offset))
 
     @given(APPENDED, st.integers(600, 1500))
-    def test_split(self, wanted: list[Appended], most: int) -> None:
+    def test_split(self, wanted: list[AppendedRun], most: int) -> None:
         """Split into small frames it is the same: the offsets go on, and no frame is too large without need."""
-        with patch.object(column_builder, "FRAME_BYTES", most):
+        with patch.object(column_builder, "FULL_FRAME_BYTES", most):
             frames = encodeRecords(wanted, 5)
         self.assertEqual([row for frame in frames for row in rowsOf(decoded(frame))], rowsFor(wanted, 5))
         self.assertEqual([frame.length for frame in frames if frame.length > most and frame.count > 1], [])
@@ -106,7 +106,7 @@ class RecordsTests(SynchronousTestCase):
             self.assertEqual(before.baseOffset + before.count, after.baseOffset)
 
     @given(APPENDED)
-    def test_bigEndian(self, wanted: list[Appended]) -> None:
+    def test_bigEndian(self, wanted: list[AppendedRun]) -> None:
         """A machine of the other byte order writes and reads its own order swapped; what is packed needs no swap."""
         packed = patch.object(record_columns, "encodeSingle", lambda each, offset: None)
         with (
@@ -118,15 +118,15 @@ class RecordsTests(SynchronousTestCase):
         self.assertEqual(found, rowsFor(wanted, 5))
 
     @given(APPENDED)
-    def test_tally(self, wanted: list[Appended]) -> None:
+    def test_tally(self, wanted: list[AppendedRun]) -> None:
         """A frame that was made knows what it has of each topic, counted from its base offset."""
         for frame in encodeRecords(wanted, 5):
             batch = decoded(frame)
             batch.offsets = range(len(batch))
-            self.assertEqual(frame.tally, tallyOf(batch))
+            self.assertEqual(frame.tally, topicCountsOf(batch))
 
     @given(APPENDED)
-    def test_times(self, wanted: list[Appended]) -> None:
+    def test_times(self, wanted: list[AppendedRun]) -> None:
         """First and last time of a frame are those of its first and last record."""
         for frame in encodeRecords(wanted, 5):
             batch = decoded(frame)
@@ -137,16 +137,16 @@ class RecordsTests(SynchronousTestCase):
         frames = encodeRecords([appended(*[b"x" * 100] * 30_000)], 1)
         self.assertEqual(sum(frame.count for frame in frames), 30_000)
         for frame in frames:
-            self.assertLessEqual(frame.length, FRAME_BYTES)
+            self.assertLessEqual(frame.length, FULL_FRAME_BYTES)
         for frame in frames[:-1]:
-            self.assertGreater(frame.length, FRAME_BYTES - 512)
+            self.assertGreater(frame.length, FULL_FRAME_BYTES - 512)
 
     def test_largeRecord(self) -> None:
         """A record that is larger than a frame has one to itself; its neighbours are not in it."""
-        frames = encodeRecords([appended(b"a", b"x" * FRAME_BYTES, b"b", b"c")], 1)
+        frames = encodeRecords([appended(b"a", b"x" * FULL_FRAME_BYTES, b"b", b"c")], 1)
         self.assertEqual([frame.count for frame in frames], [1, 1, 2])
-        self.assertGreater(frames[1].length, FRAME_BYTES)
-        self.assertEqual(decoded(frames[1]).payloads, [b"x" * FRAME_BYTES])
+        self.assertGreater(frames[1].length, FULL_FRAME_BYTES)
+        self.assertEqual(decoded(frames[1]).payloads, [b"x" * FULL_FRAME_BYTES])
 
     def test_largePayloads(self) -> None:
         """Large payloads are not copied."""
@@ -177,14 +177,14 @@ class SparseTests(SynchronousTestCase):
     """SPARSE_RECORDS frames."""
 
     @given(APPENDED, st.data())
-    def test_thereAndBack(self, wanted: list[Appended], data: st.DataObject) -> None:
+    def test_thereAndBack(self, wanted: list[AppendedRun], data: st.DataObject) -> None:
         """Any records of a frame can be kept, each with its offset."""
         for frame in encodeRecords(wanted, 7):
             batch = decoded(frame)
             places = sorted(data.draw(st.sets(st.integers(0, len(batch) - 1), min_size=1)))
             sparse = encodeSparse(batch.pick(places))
             self.assertEqual(rowsOf(decoded(sparse)), [rowsOf(batch)[place] for place in places])
-            self.assertEqual((sparse.kind, sparse.baseOffset), (Kind.SPARSE_RECORDS, 7 + places[0]))
+            self.assertEqual((sparse.kind, sparse.baseOffset), (FrameKind.SPARSE_RECORDS, 7 + places[0]))
 
     def test_again(self) -> None:
         """So can some of a sparse frame."""
@@ -215,14 +215,14 @@ class StagedTests(SynchronousTestCase):
     """STAGED frames."""
 
     @given(APPENDED, st.dictionaries(st.text(), st.integers(0, 9)))
-    def test_thereAndBack(self, wanted: list[Appended], meta: dict[str, Any]) -> None:
+    def test_thereAndBack(self, wanted: list[AppendedRun], meta: dict[str, Any]) -> None:
         """The map and the records come back; their offsets are just places."""
         for frame in encodeStaged(meta, wanted):
             found, batch = decodeStaged(*read(written(frame)))
             self.assertEqual(found, meta)
             self.assertEqual(rowsOf(batch), rowsFor(wanted, 0))
             batch.offsets = range(len(batch))
-            self.assertEqual(frame.tally, tallyOf(batch))
+            self.assertEqual(frame.tally, topicCountsOf(batch))
 
     def test_split(self) -> None:
         """What has no room in one frame goes on in another, with the same map."""
@@ -248,8 +248,8 @@ class StagedTests(SynchronousTestCase):
             body[:8] + b"\xc1" + body[9:],
             b"",
         ):
-            frame = Frame(Kind.STAGED, [changed or bytes(0)], count=2)
-            header, raw = read(written(frame)) if changed else read(written(Frame(Kind.STAGED, [bytes(8)])))
+            frame = Frame(FrameKind.STAGED, [changed or bytes(0)], count=2)
+            header, raw = read(written(frame)) if changed else read(written(Frame(FrameKind.STAGED, [bytes(8)])))
             self.assertRaises(FrameError, decodeStaged, header, raw)
 
 
@@ -277,7 +277,7 @@ class ContradictionTests(SynchronousTestCase):
 
     def frame(self, body: bytes, count: int = 1) -> Frame:
         """Return a RECORDS frame with this body."""
-        return Frame(Kind.RECORDS, [body], count=count, baseOffset=9)
+        return Frame(FrameKind.RECORDS, [body], count=count, baseOffset=9)
 
     def refusal(self, place: int, format: str, *values: Any) -> str:
         """Return why the body is refused with these values at a place."""

@@ -4,17 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.format.column_builder import Appended, Columns
-from fleximq.journal.format.frame import Frame, Kind, seal, wholeFrame
+from fleximq.journal.format.column_builder import AppendedRun, ColumnBuilder
+from fleximq.journal.format.frame import Frame, FrameKind, completeFrame, seal
 from fleximq.journal.format.record_columns import SINGLE_BYTES, decodeRecords, encodeRecords, encodeSingle
 from fleximq.values.records import CONTENTS, Run
 from tests.journal.frames import appended
 
 
-def _columns(each: Appended, offset: int) -> Frame:
-    columns = Columns()
+def _columns(each: AppendedRun, offset: int) -> Frame:
+    columns = ColumnBuilder()
     assert columns.addOne(each)
-    return columns.frame(Kind.RECORDS, offset)
+    return columns.frame(FrameKind.RECORDS, offset)
 
 
 def _all(frame: Frame) -> tuple[object, ...]:
@@ -52,7 +52,7 @@ class SingleTests(SynchronousTestCase):
     ) -> None:
         """All columns stand where a frame of many records has them."""
         run = Run([header] if asList else header, [payload], [content] if asList else content)
-        each = Appended(topic, publisher, name, dialect, time, run)
+        each = AppendedRun(topic, publisher, name, dialect, time, run)
         frame = encodeSingle(each, offset)
         assert frame is not None
         self.assertEqual(_all(frame), _all(_columns(each, offset)))
@@ -67,6 +67,6 @@ class SingleTests(SynchronousTestCase):
         """Around the limit the records come back as they were."""
         for size in (SINGLE_BYTES - 1, SINGLE_BYTES, SINGLE_BYTES + 1):
             [frame] = encodeRecords([appended(b"x" * size)], 7)
-            header, body = wholeFrame(b"".join(seal(frame, 1, 0, 0)[0]))
+            header, body = completeFrame(b"".join(seal(frame, 1, 0, 0)[0]))
             batch = decodeRecords(header, body)
             self.assertEqual((list(batch.offsets), batch.payloads), ([7], [b"x" * size]))

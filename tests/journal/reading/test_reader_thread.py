@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.format.control_frames import Lost
-from fleximq.journal.format.frame import Kind, readHeader
-from fleximq.journal.reading.reader_thread import Reader
+from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.format.frame import FrameKind, readHeader
+from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.values.records import StoredBatch
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Recorder
@@ -266,7 +266,7 @@ class DamageTests(SynchronousTestCase):
         self.name = self.small.segments()[1]
         frames = self.small.frames(self.name)
         self.base = frames[0].position
-        self.frame = next(frame for frame in frames if frame.kind == Kind.RECORDS)
+        self.frame = next(frame for frame in frames if frame.kind == FrameKind.RECORDS)
         self.own = set(range(self.frame.baseOffset, self.frame.baseOffset + self.frame.count))
 
     def test_reportedOnce(self) -> None:
@@ -275,7 +275,7 @@ class DamageTests(SynchronousTestCase):
         journal = opened(self.small, disk)
         for _ in range(3):
             self.assertEqual(contents(journal.everything()).keys(), self.small.records.keys() - self.own)
-        lost = Lost(self.frame.position, self.frame.length, min(self.own), max(self.own) + 1)
+        lost = LostRange(self.frame.position, self.frame.length, min(self.own), max(self.own) + 1)
         self.assertEqual(journal.lost, [lost])
         again = JournalAtOnce(Recorder(disk.now()))
         found = again.open()
@@ -319,7 +319,7 @@ class DamageTests(SynchronousTestCase):
     def test_partOfATransaction(self) -> None:
         """A staged frame that is damaged takes its own records of a transaction, not the others."""
         frames = [(name, frame) for name in self.small.segments() for frame in self.small.frames(name)]
-        staged = [(name, frame) for name, frame in frames if frame.kind == Kind.STAGED][:3]
+        staged = [(name, frame) for name, frame in frames if frame.kind == FrameKind.STAGED][:3]
         for place, (name, frame) in enumerate(staged):
             base = self.small.frames(name)[0].position
             journal = opened(self.small, Recorder(self.small.flipped(name, (frame.position - base + 70) * 8)))
@@ -330,7 +330,7 @@ class DamageTests(SynchronousTestCase):
     def test_partsOfATransaction(self) -> None:
         """Of two staged frames that are damaged both are reported, and what stands between them is read."""
         frames = [(name, frame) for name in self.small.segments() for frame in self.small.frames(name)]
-        staged = [(name, frame) for name, frame in frames if frame.kind == Kind.STAGED][:3]
+        staged = [(name, frame) for name, frame in frames if frame.kind == FrameKind.STAGED][:3]
         state = self.small.state
         for name, frame in (staged[0], staged[2]):
             base = self.small.frames(name)[0].position
@@ -364,7 +364,7 @@ class ThreadTests(SynchronousTestCase):
         small = makeSmall()
         self.journal = opened(small)
         self.calls: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
-        self.reader = Reader(
+        self.reader = ReaderThread(
             self.journal._files, FOLDER, self.journal._segments, lambda *call: self.calls.put(call), log=self.log
         )
         self.said: list[str] = []
@@ -422,7 +422,7 @@ class ThreadTests(SynchronousTestCase):
         """For want of descriptors nothing is taken for lost: it is tried again."""
         disk = Wanting(makeSmall().state)
         journal = opened(makeSmall(), disk)
-        reader = Reader(disk, FOLDER, journal._segments, lambda *call: self.calls.put(call), log=self.log)
+        reader = ReaderThread(disk, FOLDER, journal._segments, lambda *call: self.calls.put(call), log=self.log)
         disk.wanting = 2
         reader.begin()
         self.addCleanup(reader.stop)

@@ -10,7 +10,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import readIdentity
 from fleximq.journal.files.segment_index import decodeIndex
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
 from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
 from tests.journal.at_once import JournalAtOnce, envelope
@@ -88,7 +88,7 @@ class FoundTests(SynchronousTestCase):
         small = makeSmall(clean=False)
         _, found = opened(small.state)
         frames = [frame for name in small.segments() for frame in small.frames(name)]
-        checkpoint = [frame for frame in frames if frame.kind == Kind.CHECKPOINT][-1]
+        checkpoint = [frame for frame in frames if frame.kind == FrameKind.CHECKPOINT][-1]
         batches: list[Any] = []
         notes: list[Any] = []
         found.replay(batches.append, notes.append)
@@ -117,7 +117,7 @@ class FoundTests(SynchronousTestCase):
         small = makeSmall(clean=False)
         name = small.segments()[-1]
         frames = small.frames(name)
-        place = next(frame for frame in frames if frame.kind == Kind.CHECKPOINT)
+        place = next(frame for frame in frames if frame.kind == FrameKind.CHECKPOINT)
         _, whole = opened(small.state)
         _, found = opened(small.flipped(name, (place.position - frames[0].position + 70) * 8))
         self.assertLess(found.replayFrom, whole.replayFrom)

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from fleximq.journal.retention import cleaner_thread
-from fleximq.journal.retention.cleaner_thread import Cleaner
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed
+from fleximq.journal.retention.cleaner_thread import CleanerThread
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace
 from tests.journal.journal_case import JournalCase
 
 
@@ -19,11 +19,11 @@ class CleanerTests(JournalCase):
         self.needed: dict[str, int] = {}
         self.threads: list[int] = []
         journal: Any = self.journal
-        self.cleaner = Cleaner(
+        self.cleaner = CleanerThread(
             self.files,
             self.folder,
             journal._segments,
-            Rules(self.durable),
+            RetentionPolicy(self.durable),
             journal._reader,
             lambda: self.needed,
             lambda: self.now,
@@ -42,9 +42,9 @@ class CleanerTests(JournalCase):
         self.journal._rollAt = 0
         self.kept(b"x", "x")
 
-    def cleaned(self) -> Freed:
+    def cleaned(self) -> FreedSpace:
         """Do a pass and return what it did."""
-        freed: list[Freed] = []
+        freed: list[FreedSpace] = []
         self.assertTrue(self.cleaner.clean(freed.append))
         self.pump(lambda: bool(freed))
         return freed[0]
@@ -56,14 +56,14 @@ class CleanerTests(JournalCase):
         self.assertEqual(self.cleaned().removed, 1)
         self.assertEqual([topic for _, topic, _ in self.records()], ["x"])
         self.assertNotIn(get_ident(), self.threads)
-        self.assertEqual(self.cleaned(), Freed())
+        self.assertEqual(self.cleaned(), FreedSpace())
 
     def test_needed(self) -> None:
         """The queues are asked when a pass begins."""
         self.kept(b"abc")
         self.roll()
         self.needed["a"] = 1
-        self.assertEqual(self.cleaned(), Freed())
+        self.assertEqual(self.cleaned(), FreedSpace())
         self.needed.clear()
         self.assertEqual(self.cleaned().removed, 1)
 
@@ -84,7 +84,7 @@ class CleanerTests(JournalCase):
         """While a pass goes on, no other one is begun."""
         self.kept(b"abc")
         self.roll()
-        freed: list[Freed] = []
+        freed: list[FreedSpace] = []
         self.assertTrue(self.cleaner.clean(freed.append))
         self.assertFalse(self.cleaner.clean(freed.append))
         self.pump(lambda: bool(freed))
@@ -114,7 +114,7 @@ class CleanerTests(JournalCase):
         self.kept(b"abc")
         self.roll()
         self.files.fail("remove")
-        self.assertEqual(self.cleaned(), Freed())
+        self.assertEqual(self.cleaned(), FreedSpace())
         self.pump(lambda: bool(self.log))
         self.assertEqual(self.log, ["what has expired could not be taken out of the journal: input/output error"])
         self.files.heal()

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.journal_options import Retention
+from fleximq.config.journal_options import RetentionRule
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.topic_counts import addTo, tallyOf
+from fleximq.journal.files.topic_counts import addCounts, topicCountsOf
 from fleximq.journal.format.record_columns import decodeRecords, encodeRecords
-from fleximq.journal.retention.retention_rules import Expiry, Judge, Rules, Verdict
+from fleximq.journal.retention.retention_rules import ExpiryDecision, RecordFilter, RetentionPolicy, Verdict
 from fleximq.values.records import StoredBatch, TopicBounds
 from tests.journal.frames import appended, read, written
 
@@ -37,7 +37,7 @@ def filled(*segments: Sequence[Sequence[Row]]) -> tuple[list[Segment], list[list
             runs = [appended(b"x" * size, topic=topic, time=NOW - ago * SECOND) for topic, ago, size in rows]
             for frame in encodeRecords(runs, offset):
                 batch = decodeRecords(*read(written(frame)))
-                addTo(segment.counts, tallyOf(batch))
+                addCounts(segment.counts, topicCountsOf(batch))
                 batches[-1].append(batch)
                 offset += len(batch)
         made.append(segment)
@@ -45,18 +45,18 @@ def filled(*segments: Sequence[Sequence[Row]]) -> tuple[list[Segment], list[list
 
 
 def staying(
-    rules: Rules, needed: Mapping[str, int], segments: list[Segment], batches: list[list[StoredBatch]]
+    rules: RetentionPolicy, needed: Mapping[str, int], segments: list[Segment], batches: list[list[StoredBatch]]
 ) -> list[list[int]]:
     """Return the offsets that stay in each segment."""
-    expiry = Expiry(rules, segments, needed, NOW)
+    expiry = ExpiryDecision(rules, segments, needed, NOW)
     found = []
     for segment, inside in zip(segments, batches, strict=True):
-        judge = Judge(expiry, segment)
+        judge = RecordFilter(expiry, segment)
         found.append([batch.offsets[place] for batch in inside for place in judge.staying(batch)])
     return found
 
 
-ALL = Rules(lambda topic: True)
+ALL = RetentionPolicy(lambda topic: True)
 ROWS = st.lists(st.builds(Row, st.sampled_from("abc"), st.integers(0, 50), st.integers(0, 30)), max_size=6)
 SEGMENTS = st.lists(st.lists(ROWS.filter(bool), max_size=3), min_size=1, max_size=4)
 
@@ -64,36 +64,36 @@ SEGMENTS = st.lists(st.lists(ROWS.filter(bool), max_size=3), min_size=1, max_siz
 class RuleTests(SynchronousTestCase):
     """Each rule by itself."""
 
-    def kept(self, rules: Rules, needed: Mapping[str, int], *rows: Row) -> list[int]:
+    def kept(self, rules: RetentionPolicy, needed: Mapping[str, int], *rows: Row) -> list[int]:
         """Return which offsets stay of one frame of records."""
         return staying(rules, needed, *filled([rows]))[0]
 
     def test_durable(self) -> None:
         """What is durable stays for ever, if nothing else is said; what is not, is gone."""
-        rules = Rules(lambda topic: topic == "a")
+        rules = RetentionPolicy(lambda topic: topic == "a")
         self.assertEqual(self.kept(rules, {}, Row("a", 900, 1), Row("b", 0, 1), Row("a", 0, 1)), [1, 3])
 
     def test_needed(self) -> None:
         """What a queue needs, and all of its topic behind that, stays whatever the rules are."""
-        rules = Rules(lambda topic: False)
+        rules = RetentionPolicy(lambda topic: False)
         rows = [Row("a", 5, 1), Row("b", 5, 1), Row("a", 5, 1), Row("a", 5, 1)]
         self.assertEqual(self.kept(rules, {"a": 3, "b": 9}, *rows), [3, 4])
 
     def test_age(self) -> None:
         """Messages stay until they are older than their age, not sooner; the first rule that matches counts."""
-        rules = ALL._replace(retentions=[Retention("b", 7, 0), Retention("#", 10, 0)])
+        rules = ALL._replace(retentions=[RetentionRule("b", 7, 0), RetentionRule("#", 10, 0)])
         rows = [Row("a", 11, 1), Row("a", 10, 1), Row("a", 9, 1), Row("b", 8, 1), Row("b", 7, 1)]
         self.assertEqual(self.kept(rules, {}, *rows), [2, 3, 5])
 
     def test_timeToLive(self) -> None:
         """What is not delivered any more need not be kept either."""
-        rules = ALL._replace(retentions=[Retention("a", 10, 0)], timesToLive=[("a", 5.5), ("b", 20)])
+        rules = ALL._replace(retentions=[RetentionRule("a", 10, 0)], timesToLive=[("a", 5.5), ("b", 20)])
         rows = [Row("a", 9, 1), Row("a", 5, 1), Row("b", 21, 1), Row("b", 19, 1), Row("c", 99, 1)]
         self.assertEqual(self.kept(rules, {}, *rows), [2, 4, 5])
 
     def test_bytes(self) -> None:
         """The newest messages stay that fit into the bytes of a topic; each topic has its own."""
-        rules = ALL._replace(retentions=[Retention("*", 0, 10)])
+        rules = ALL._replace(retentions=[RetentionRule("*", 0, 10)])
         rows = [Row("a", 9, 4), Row("b", 9, 4), Row("a", 9, 4), Row("a", 9, 4), Row("a", 9, 2)]
         self.assertEqual(self.kept(rules, {}, *rows), [2, 3, 4, 5])
         self.assertEqual(self.kept(rules, {}, Row("a", 9, 5), Row("a", 9, 5)), [1, 2])
@@ -101,17 +101,17 @@ class RuleTests(SynchronousTestCase):
 
     def test_empty(self) -> None:
         """Empty messages expire with age as others do, and not sooner."""
-        rules = ALL._replace(retentions=[Retention("#", 10, 0)])
+        rules = ALL._replace(retentions=[RetentionRule("#", 10, 0)])
         self.assertEqual(self.kept(rules, {}, Row("a", 11, 0), Row("a", 9, 0)), [2])
 
     def test_retained(self) -> None:
         """The latest message of a topic that retains it stays, however old."""
-        rules = Rules(lambda topic: True, lambda topic: topic == "a", [Retention("#", 1, 0)])
+        rules = RetentionPolicy(lambda topic: True, lambda topic: topic == "a", [RetentionRule("#", 1, 0)])
         self.assertEqual(self.kept(rules, {}, Row("a", 9, 4), Row("a", 9, 4), Row("b", 9, 4)), [2])
 
     def test_retainedElsewhere(self) -> None:
         """The latest one may be in a later segment; then nothing of an earlier one stays."""
-        rules = Rules(lambda topic: True, lambda topic: True, [Retention("#", 1, 0)])
+        rules = RetentionPolicy(lambda topic: True, lambda topic: True, [RetentionRule("#", 1, 0)])
         segments, batches = filled([[Row("a", 9, 4)]], [[Row("a", 8, 4)]])
         self.assertEqual(staying(rules, {}, segments, batches), [[], [2]])
 
@@ -137,7 +137,7 @@ class ModelTests(SynchronousTestCase):
         retained: set[str],
     ) -> None:
         """Frame by frame and segment by segment the same stays as when every record is looked at."""
-        rules = Rules(durable.__contains__, retained.__contains__, [Retention("*", age, most)])
+        rules = RetentionPolicy(durable.__contains__, retained.__contains__, [RetentionRule("*", age, most)])
         # Within a frame the clock does not go back.
         frames = [[sorted(rows, key=lambda row: -row.ago) for rows in segment] for segment in frames]
         rows = [row for segment in frames for frame in segment for row in frame]
@@ -159,11 +159,11 @@ class ModelTests(SynchronousTestCase):
     @given(SEGMENTS, st.dictionaries(st.sampled_from("abc"), st.integers(0, 30)), st.integers(0, 40))
     def test_verdicts(self, frames: list[list[list[Row]]], needed: dict[str, int], age: int) -> None:
         """What is said of a whole segment is true of its records."""
-        rules = Rules(lambda topic: topic != "c", retentions=[Retention("*", age, 50)])
+        rules = RetentionPolicy(lambda topic: topic != "c", retentions=[RetentionRule("*", age, 50)])
         # Times that go back are only found out record by record.
         ordered = [[sorted(sum(each, []), key=lambda row: -row.ago)] if each else [] for each in frames]
         segments, batches = filled(*ordered)
-        expiry = Expiry(rules, segments, needed, NOW)
+        expiry = ExpiryDecision(rules, segments, needed, NOW)
         for segment, stays in zip(segments, staying(rules, needed, segments, batches), strict=True):
             found = expiry.verdicts(segment)
             share = expiry.share(segment, frozenset())
@@ -177,7 +177,7 @@ class ModelTests(SynchronousTestCase):
     def test_share(self) -> None:
         """The share of what has expired is that of its bytes."""
         segments, _ = filled([[Row("a", 9, 72), Row("b", 1, 72), Row("b", 1, 72), Row("b", 1, 72)]])
-        expiry = Expiry(ALL._replace(retentions=[Retention("a", 5, 0)]), segments, {}, NOW)
+        expiry = ExpiryDecision(ALL._replace(retentions=[RetentionRule("a", 5, 0)]), segments, {}, NOW)
         self.assertEqual(expiry.share(segments[0], frozenset()), 0.25)
         self.assertEqual(expiry.verdicts(segments[0]), {Verdict.NONE, Verdict.ALL})
         self.assertEqual(expiry.verdict("a", TopicBounds(1, 2, 0, NOW, 2, 2), 0), Verdict.SOME)

@@ -4,11 +4,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.files.segment_index import indexName
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.survey import Finding, Survey
+from fleximq.journal.files.segment_table import segmentName
+from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.recovery.recovery import recover
-from fleximq.journal.retention.segment_merge import isStub, stubsIn
-from fleximq.journal.retention.segment_removal import Freed
-from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.retention.segment_merge import emptyRuns, isEmpty
+from fleximq.journal.retention.segment_removal import FreedSpace
 from tests.journal.recorder import Recorder, State
 from tests.journal.retention.test_segment_removal import FOLDER, RULES, SECOND, RetentionCase, recordsOf
 
@@ -38,7 +38,7 @@ class JoiningTests(JoiningCase):
         self.assertEqual(self.bases(), [*bases[:2], *bases[6:]])
         self.assertEqual((self.journal._segments.all[1].end, len(self.journal._segments)), (bases[6], 4))
         self.assertEqual(self.disk.names(FOLDER).count(indexName(bases[2])), 0)
-        self.assertEqual(self.clean(), Freed())
+        self.assertEqual(self.clean(), FreedSpace())
         self.assertSame(self.wanted)
 
     def test_joinedAgain(self) -> None:
@@ -49,7 +49,7 @@ class JoiningTests(JoiningCase):
             self.fill(("a", 20, 100))
             self.now += 11 * SECOND
         self.clean()
-        self.assertEqual(len([each for each in self.journal._segments.all if isStub(each)]), 2)
+        self.assertEqual(len([each for each in self.journal._segments.all if isEmpty(each)]), 2)
         self.assertSame(self.wanted)
 
     def test_removed(self) -> None:
@@ -89,7 +89,7 @@ class JoiningTests(JoiningCase):
             disk = Recorder(State(state.files, names))
             found = recover(disk, FOLDER, self.journal.id)
             self.assertEqual((found.lost, found.torn), ([], []))
-            findings = [each for each in Survey(disk, FOLDER).check() if isinstance(each, Finding)]
+            findings = [each for each in FolderSurvey(disk, FOLDER).check() if isinstance(each, Finding)]
             self.assertEqual([each.sentence for each in findings if each.damaged], [])
 
 
@@ -111,7 +111,7 @@ class StubsTests(SynchronousTestCase):
 
     def bases(self, *segments: Segment, span: int = 1 << 40) -> list[list[int]]:
         """Return where the segments of each run begin."""
-        return [[each.base for each in run] for run in stubsIn(segments, span)]
+        return [[each.base for each in run] for run in emptyRuns(segments, span)]
 
     def test_runs(self) -> None:
         """Two or more that stand side by side, with nothing in them."""

@@ -7,14 +7,14 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.journal_options import Retention as Kept
+from fleximq.config.journal_options import RetentionRule
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.segment_index import indexName
-from fleximq.journal.files.survey import Finding, Survey
+from fleximq.journal.files.segment_table import segmentName
+from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.recovery.recovery import recover
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed, Retention
-from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
 from tests.journal.at_once import JournalAtOnce, envelope
 from tests.journal.recorder import Crash, Recorder, State
 from tests.nightly import nightly
@@ -24,7 +24,7 @@ SECOND = 1_000_000
 DAY = 24 * 3600 * SECOND
 NOW = 1_790_000_000_000_000
 #: The topic ``a`` is kept for ten seconds, ``b`` for ever, the rest is not durable.
-RULES = Rules(lambda topic: topic in ("a", "b"), retentions=[Kept("a", 10, 0)])
+RULES = RetentionPolicy(lambda topic: topic in ("a", "b"), retentions=[RetentionRule("a", 10, 0)])
 Record = tuple[int, str, bytes]
 
 
@@ -74,10 +74,12 @@ class RetentionCase(SynchronousTestCase):
         self.journal.worker.drain()
         self.assertEqual(len(self.journal._segments), segments + 1)
 
-    def clean(self, needed: Mapping[str, int] | None = None, rules: Rules = RULES, files: Files | None = None) -> Freed:
+    def clean(
+        self, needed: Mapping[str, int] | None = None, rules: RetentionPolicy = RULES, files: Files | None = None
+    ) -> FreedSpace:
         """Take out what has expired."""
         self.said: list[str] = []
-        retention = Retention(
+        retention = SegmentRemoval(
             files or self.disk, FOLDER, self.journal._segments, rules, self.exclusively, self.said.append
         )
         open = frozenset(staged.position for staged in self.journal._segments.staged())
@@ -90,11 +92,11 @@ class RetentionCase(SynchronousTestCase):
 
     def bases(self) -> list[int]:
         """Return where the files begin."""
-        return [file.base for file in Survey(self.disk, FOLDER).files]
+        return [file.base for file in FolderSurvey(self.disk, FOLDER).files]
 
     def assertSound(self) -> None:
         """See that every frame is whole, and that nothing is missing that was not taken out."""
-        findings = [each for each in Survey(self.disk, FOLDER).check() if isinstance(each, Finding)]
+        findings = [each for each in FolderSurvey(self.disk, FOLDER).check() if isinstance(each, Finding)]
         self.assertEqual([each.sentence for each in findings if each.damaged], [])
 
     def assertSame(self, wanted: list[Record]) -> None:
@@ -133,21 +135,21 @@ class WholeSegmentTests(RetentionCase):
         self.fill(("a", 5, 10))
         before = recordsOf(self.journal)
         self.now += 10 * SECOND
-        self.assertEqual(self.clean(rules=RULES._replace(durable=lambda topic: True)), Freed())
+        self.assertEqual(self.clean(rules=RULES._replace(durable=lambda topic: True)), FreedSpace())
         self.assertSame(before)
 
     def test_written(self) -> None:
         """The segment that is being written is left alone."""
         self.journal.append(envelope("x"), [b"x"] * 100, 100, lambda offset, reason: None)
         self.journal.worker.drain()
-        self.assertEqual(self.clean(), Freed())
+        self.assertEqual(self.clean(), FreedSpace())
         self.assertEqual(len(recordsOf(self.journal)), 100)
 
     def test_needed(self) -> None:
         """What a queue needs keeps its segment, which is written anew if that is little."""
         self.fill(("a", 100, 100))
         self.now += 11 * SECOND
-        self.assertEqual(self.clean({"a": 2}), Freed())
+        self.assertEqual(self.clean({"a": 2}), FreedSpace())
         self.assertEqual(self.clean({"a": 99}).rewritten, 1)
         self.assertEqual([each[0] for each in recordsOf(self.journal)], [99, 100])
         self.assertEqual(self.clean({"a": 101}).removed, 1)
@@ -165,7 +167,7 @@ class WholeSegmentTests(RetentionCase):
         self.assertGreater(freed.bytes, 50_000)
         self.assertEqual(self.bases(), bases)
         self.assertEqual(self.journal._segments.all[1].bytes, 128 + 72)
-        self.assertEqual(self.clean(), Freed())
+        self.assertEqual(self.clean(), FreedSpace())
         self.assertSame(wanted)
 
     def test_laterFirst(self) -> None:
@@ -199,7 +201,7 @@ class PartOfSegmentTests(RetentionCase):
         self.fill(("b", 100, 100), ("a", 60, 100))
         before = recordsOf(self.journal)
         self.now += 11 * SECOND
-        self.assertEqual(self.clean(), Freed())
+        self.assertEqual(self.clean(), FreedSpace())
         self.assertSame(before)
 
     def test_insideFrames(self) -> None:
@@ -223,7 +225,7 @@ class PartOfSegmentTests(RetentionCase):
             self.journal.worker.drain()
         self.roll()
         before = recordsOf(self.journal)
-        rules = RULES._replace(retentions=[Kept("a", 100, 0)])
+        rules = RULES._replace(retentions=[RetentionRule("a", 100, 0)])
         rewritten = 0
         for _ in range(12):
             self.now += 20 * SECOND
@@ -336,7 +338,7 @@ class DamageTests(RetentionCase):
         self.journal = JournalAtOnce(self.disk, FOLDER, now=lambda: self.now)
         self.journal._segments = before
         self.now += 11 * SECOND
-        self.assertEqual(self.clean(), Freed())
+        self.assertEqual(self.clean(), FreedSpace())
         self.assertEqual(self.disk.now().files[self.disk.now().names[name]], content)
         self.assertEqual(len(self.said), 1)
         self.assertFalse(self.disk.exists(f"{name}.new"))
@@ -355,13 +357,13 @@ class Courses(RetentionCase):
             removed += freed.removed
         self.assertGreater(min(rewritten, removed), 10)
 
-    def course(self, random: Random) -> Freed:
+    def course(self, random: Random) -> FreedSpace:
         """Do a hundred steps, and look at what is there after each restart and at the end."""
         self.published: dict[int, tuple[str, bytes, int]] = {}
         self.needs: dict[str, int] = {}
         self.gone: set[int] = set()
         self.staged: list[tuple[int, str, Callable[[int, str | None], None]]] = []
-        self.batch, total = 0, Freed()
+        self.batch, total = 0, FreedSpace()
         for _ in range(100):
             self.now += random.randrange(2 * SECOND)
             step = random.choices(["publish", "stage", "commit", "roll", "clean", "need", "restart"],
@@ -369,7 +371,7 @@ class Courses(RetentionCase):
             if step == "clean":
                 freed = self.clean(self.needs)
                 self.assertEqual(self.said, [])
-                total = Freed(*map(sum, zip(total, freed, strict=True)))
+                total = FreedSpace(*map(sum, zip(total, freed, strict=True)))
             else:
                 getattr(self, f"do_{step}")(random)
         self.do_restart(random)
@@ -494,7 +496,7 @@ class CrashTests(RetentionCase):
         self.now += 11 * SECOND
         return [each for each in recordsOf(self.journal) if each[1] == "b"]
 
-    def assertKept(self, state: State, wanted: list[Record], before: list[Record]) -> None:
+    def assertRetentionRule(self, state: State, wanted: list[Record], before: list[Record]) -> None:
         """See that a journal in this state has what it has to have, nothing else than before, and can be cleaned."""
         disk = Recorder(state)
         found = recover(disk, FOLDER, self.journal.id)
@@ -527,7 +529,7 @@ class CrashTests(RetentionCase):
             except Killed:
                 pass
             ended = files.left >= 0
-            self.assertKept(disk.now(), wanted, before)
+            self.assertRetentionRule(disk.now(), wanted, before)
             number += 1
         self.assertGreater(number, 20)
         self.assertEqual(journal.id, self.journal.id)
@@ -549,7 +551,7 @@ class CrashTests(RetentionCase):
             if crash.done <= start:
                 continue
             for how in ("dropped", "kept", "names", "contents", "torn", "torn"):
-                self.assertKept(crash.left(random, how), wanted, before)
+                self.assertRetentionRule(crash.left(random, how), wanted, before)
                 tried += 1
         self.assertGreater(tried, 100)
 
@@ -582,7 +584,7 @@ class CrashTests(RetentionCase):
             crash.step()
             for how in ("dropped", "names", "contents", *["torn"] * 24) if crash.done > start else ():
                 try:
-                    self.assertKept(crash.left(random, how), wanted, before)
+                    self.assertRetentionRule(crash.left(random, how), wanted, before)
                 except Exception:
                     return True
         return False

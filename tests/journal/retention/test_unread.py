@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from fleximq.config.journal_options import Retention as Kept
+from fleximq.config.journal_options import RetentionRule
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.retention.retention_rules import Rules
-from fleximq.journal.retention.segment_removal import Freed, Retention
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
 from tests.journal.retention.test_segment_removal import FOLDER, RULES, SECOND, RetentionCase
 
 
@@ -32,9 +32,9 @@ class UnreadTests(RetentionCase):
         super().begin(disk)
         self.retention = self.retentionWith(RULES)
 
-    def retentionWith(self, rules: Rules) -> Retention:
+    def retentionWith(self, rules: RetentionPolicy) -> SegmentRemoval:
         """Return a retention with these rules."""
-        return Retention(
+        return SegmentRemoval(
             self.disk,
             FOLDER,
             self.journal._segments,
@@ -50,7 +50,9 @@ class UnreadTests(RetentionCase):
         self.records.append(records)
         self.before.append(len(self.bases()))
 
-    def clean(self, needed: Mapping[str, int] | None = None, rules: Rules = RULES, files: Files | None = None) -> Freed:
+    def clean(
+        self, needed: Mapping[str, int] | None = None, rules: RetentionPolicy = RULES, files: Files | None = None
+    ) -> FreedSpace:
         """Do a pass."""
         open = frozenset(staged.position for staged in self.journal._segments.staged())
         return self.retention.clean(needed or {}, open, self.now, reading=self.reading)
@@ -113,7 +115,7 @@ class UnreadTests(RetentionCase):
         self.now += 11 * SECOND
         self.reading = {"g": 1}
         self.retention.stop()
-        self.assertEqual(self.clean(), Freed())
+        self.assertEqual(self.clean(), FreedSpace())
         self.clean()
         self.assertEqual(len(self.unread), 1)
         self.reading["h"] = 2
@@ -129,7 +131,9 @@ class UnreadTests(RetentionCase):
         """What is over the bytes of its topic counts as what is too old."""
         self.fill(("b", 10, 100))
         self.fill(("b", 10, 100))
-        self.retention = self.retentionWith(Rules(lambda topic: topic == "b", retentions=[Kept("b", 0, 1000)]))
+        self.retention = self.retentionWith(
+            RetentionPolicy(lambda topic: topic == "b", retentions=[RetentionRule("b", 0, 1000)])
+        )
         self.reading = {"g": 1}
         self.assertEqual(self.clean().removed, 1)
         self.assertEqual(self.unread, [words("g", 1, 10)])

@@ -5,10 +5,11 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.file_system import readWhole
-from fleximq.journal.format.frame import Frame, Kind
+from fleximq.journal.files.file_system import readFile
+from fleximq.journal.files.segment_table import segmentName
+from fleximq.journal.format.frame import Frame, FrameKind
 from fleximq.journal.writing import active_segment
-from fleximq.journal.writing.active_segment import WrittenSegment, segmentName
+from fleximq.journal.writing.active_segment import ActiveSegment
 from tests.journal.faulty_files import FaultyFiles
 
 
@@ -29,16 +30,16 @@ class ForgettingTests(SynchronousTestCase):
     """Ten bytes are remembered, and forgotten are a hundred at once."""
 
     def setUp(self) -> None:
-        self.patch(active_segment, "REMEMBERED", 10)
+        self.patch(active_segment, "CACHED_BYTES", 10)
         self.patch(active_segment, "_PORTION", 100)
         self.folder = self.mktemp()
         os.mkdir(self.folder)
         self.files = Forgetful()
-        self.segment = WrittenSegment(self.files, self.folder, 4096, 1)
+        self.segment = ActiveSegment(self.files, self.folder, 4096, 1)
 
     def write(self, length: int) -> None:
         """Write one frame of this length."""
-        self.segment.write([Frame(Kind.NOTES, [bytes(length - 64)])])
+        self.segment.write([Frame(FrameKind.NOTES, [bytes(length - 64)])])
 
     def test_afterSync(self) -> None:
         """What is behind the last bytes is forgotten when it was synced, not before, and each byte once."""
@@ -65,7 +66,7 @@ class ForgettingTests(SynchronousTestCase):
         self.write(8192)
         self.segment.sync()
         self.segment.close()
-        self.assertEqual(len(readWhole(self.files, f"{self.folder}/{segmentName(4096)}")), 8192)
+        self.assertEqual(len(readFile(self.files, f"{self.folder}/{segmentName(4096)}")), 8192)
 
     def test_impossible(self) -> None:
         """A system that cannot forget is no fault."""

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
 from fleximq.journal.format.control_frames import decodeNotes
-from fleximq.journal.format.frame import Kind
+from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.values.state_records import QueueAcknowledged
 from tests.journal.faulty_files import FaultyFiles
@@ -37,10 +37,10 @@ class GroupTests(GroupCase):
         """Each run gets the offsets behind those of the run before, and is told its first when it is on disk."""
         made = self.made
         self.assertEqual([made.append(b"abc"), made.append(b"d"), made.append(b"ef")], [1, 2, 3])
-        self.assertEqual((made.told, made.group.end, made.group.safe), ([], 1, 0))
+        self.assertEqual((made.told, made.group.end, made.group.decided), ([], 1, 0))
         made.steps.all()
         self.assertEqual(made.told, [(b"abc", 1, None), (b"d", 4, None), (b"ef", 5, None)])
-        self.assertEqual((made.group.end, made.group.safe, made.group.appended), (7, 3, 3))
+        self.assertEqual((made.group.end, made.group.decided, made.group.appended), (7, 3, 3))
 
     def test_groups(self) -> None:
         """The first run is written at once; all that come meanwhile are one commit with one sync."""
@@ -88,7 +88,7 @@ class GroupTests(GroupCase):
         made.steps.all()
         self.assertEqual(made.told, [(b"a", 1, None), (b"c", 3, None)])
         self.assertEqual([str(error) for error in made.errors], ["no"])
-        self.assertEqual(made.group.safe, 3)
+        self.assertEqual(made.group.decided, 3)
 
     def test_endGoesWithTheTelling(self) -> None:
         """Who is told of a run finds the end right behind it, and his own number safe."""
@@ -96,7 +96,10 @@ class GroupTests(GroupCase):
         seen: list[tuple[int, int]] = []
         for body in (b"ab", b"cde"):
             made.group.append(
-                envelopeTo("a"), body, len(body), lambda offset, reason: seen.append((made.group.end, made.group.safe))
+                envelopeTo("a"),
+                body,
+                len(body),
+                lambda offset, reason: seen.append((made.group.end, made.group.decided)),
             )
         made.steps.all()
         self.assertEqual(seen, [(3, 1), (6, 2)])
@@ -184,7 +187,7 @@ class WhenSafeTests(GroupCase):
     def test_behindNotes(self) -> None:
         """Notes are waited for too, and then do not wait themselves."""
         made = self.made
-        made.group.note(QueueAcknowledged("q:a", array("Q", [1])))
+        made.group.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.wait("noted")
         self.assertEqual(made.told, [])
         made.steps.all()
@@ -202,9 +205,9 @@ class WhenSafeTests(GroupCase):
 class NotesTests(GroupCase):
     """Notes ride with records."""
 
-    def note(self, *offsets: int) -> None:
+    def appendState(self, *offsets: int) -> None:
         """Note that these were acknowledged."""
-        self.made.group.note(QueueAcknowledged("q:a", array("Q", offsets)))
+        self.made.group.appendState(QueueAcknowledged("q:a", array("Q", offsets)))
 
     def notes(self) -> list[object]:
         """Return the notes in the segment's last frame."""
@@ -212,8 +215,8 @@ class NotesTests(GroupCase):
 
     def test_alone(self) -> None:
         """By themselves they wait a moment."""
-        self.note(1)
-        self.note(2)
+        self.appendState(1)
+        self.appendState(2)
         self.assertEqual(self.made.steps.work, [])
         self.made.steps.remindNow()
         self.made.steps.all()
@@ -221,17 +224,17 @@ class NotesTests(GroupCase):
 
     def test_withRecords(self) -> None:
         """If records come they go with them, behind them."""
-        self.note(1)
+        self.appendState(1)
         self.made.append(b"a")
         self.made.steps.step()
-        self.assertEqual([header.kind for header, _ in self.made.frames()[-2:]], [Kind.RECORDS, Kind.NOTES])
+        self.assertEqual([header.kind for header, _ in self.made.frames()[-2:]], [FrameKind.RECORDS, FrameKind.NOTES])
         self.made.steps.remindNow()
         self.assertEqual(self.made.steps.work, [])
 
     def test_behindCommit(self) -> None:
         """Those that come while a commit is written wait a moment behind it."""
         self.made.append(b"a")
-        self.note(1)
+        self.appendState(1)
         self.made.steps.all()
         self.assertEqual(len(self.made.settled), 1)
         self.made.steps.remindNow()
@@ -244,7 +247,7 @@ class CrowdedTests(GroupCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.made = self.make(crowdedAt=100)
+        self.made = self.make(overloadedAt=100)
 
     def test_mark(self) -> None:
         """Over the mark it is crowded until enough was written; then who waits is called."""
@@ -303,7 +306,7 @@ class FaultTests(GroupCase):
             self.files.heal()
             error = self.assertRaises(NotKept, made.append, b"cd")
             self.assertEqual((error.refused, error.reason), (range(2), "input/output error"))
-            self.assertEqual((made.group.safe, made.group.end, len(made.failed)), (2, 1, 1))
+            self.assertEqual((made.group.decided, made.group.end, len(made.failed)), (2, 1, 1))
 
     def test_fullDisk(self) -> None:
         """A disk that takes part of a commit: refused, and what was taken is cut off again."""
@@ -359,13 +362,13 @@ class FaultTests(GroupCase):
         self.assertEqual(made.told, [(b"a", 1, None)])
         made.steps.all()
         self.assertEqual(made.told[1:], [(b"b", 0, "input/output error"), (b"c", 0, "input/output error")])
-        self.assertEqual((made.group.safe, len(made.failed)), (3, 1))
+        self.assertEqual((made.group.decided, len(made.failed)), (3, 1))
 
     def test_inBetweenWhileIdle(self) -> None:
         """If nothing is being written, whatever waits is told at once."""
         made = self.made
         told: list[int] = []
-        made.group.note(QueueAcknowledged("q:a", array("Q", [1])))
+        made.group.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         made.group.refuse("no")
         made.group.whenCommitted(lambda: told.append(1))
         self.assertEqual((told, len(made.failed), made.failed[0].reason), ([1], 1, "no"))
@@ -386,7 +389,7 @@ class RollTests(GroupCase):
         commit = made.settled[-1]
         assert commit.begun is not None
         kinds = [header.kind for header, _ in made.frames(commit.begun[0])]
-        self.assertEqual(kinds, [Kind.SEGMENT, Kind.CHECKPOINT, Kind.RECORDS])
+        self.assertEqual(kinds, [FrameKind.SEGMENT, FrameKind.CHECKPOINT, FrameKind.RECORDS])
         self.assertEqual(self.files.calls, ["create", "write", "sync", "syncFolder"])
         self.assertEqual(commit.begun[0], made.settled[0].end)
 

@@ -4,7 +4,7 @@ from array import array
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.writing.commit import Noted
+from fleximq.journal.writing.commit import MergedStateRecords
 from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
@@ -29,15 +29,15 @@ class NotedTests(SynchronousTestCase):
 
     def together(self, *notes: StateRecord) -> list[StateRecord]:
         """Return what notes become."""
-        noted = Noted()
+        noted = MergedStateRecords()
         for note in notes:
             noted.add(note)
         return noted.take()
 
     def test_nothing(self) -> None:
         """Without notes there is nothing to write."""
-        self.assertFalse(Noted())
-        self.assertEqual(Noted().take(), [])
+        self.assertFalse(MergedStateRecords())
+        self.assertEqual(MergedStateRecords().take(), [])
 
     def test_oneForEachQueue(self) -> None:
         """A thousand acknowledgements of two queues are two notes."""
@@ -85,7 +85,7 @@ class NotedTests(SynchronousTestCase):
     def test_ownArray(self) -> None:
         """The array of a note may be used again by whoever noted it."""
         offsets = array("Q", [1])
-        noted = Noted()
+        noted = MergedStateRecords()
         noted.add(QueueAcknowledged("q:a", offsets))
         offsets.append(2)
         self.assertEqual(noted.take(), [acknowledged("q:a", 1)])

@@ -9,10 +9,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import Fsync
 from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeNotes, decodeSegment
-from fleximq.journal.format.frame import Kind
-from fleximq.journal.writing.commit import Commit, Opening, Records, Snapshot
+from fleximq.journal.format.frame import FrameKind
+from fleximq.journal.writing.commit import Commit, RecordsPart, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import appendedOf
-from fleximq.journal.writing.writer_thread import Log, WriterThread, reasonOf
+from fleximq.journal.writing.writer_thread import CommitWriter, WriterThread, reasonOf
 from fleximq.values.state_records import ClientIdsReserved
 from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import ALWAYS, JOURNAL, envelopeTo, framesIn
@@ -30,23 +30,23 @@ class LogCase(SynchronousTestCase):
         self.files = FaultyFiles()
         self.seconds = 0.0
 
-    def log(self, fsync: Fsync = ALWAYS, end: int = 0) -> Log:
+    def log(self, fsync: Fsync = ALWAYS, end: int = 0) -> CommitWriter:
         """Return a log that begins at this position."""
-        log = Log(self.files, self.folder, fsync, end, lambda: 77, lambda: self.seconds)
+        log = CommitWriter(self.files, self.folder, fsync, end, lambda: 77, lambda: self.seconds)
         self.addCleanup(log.close)
         return log
 
     def opening(self, first: int = 1, offset: int = 1, clientIds: int = 0) -> Commit:
         """Return a commit that opens a segment and has nothing else."""
         snapshot = Snapshot({"q": 1}, (), clientIds, offset, 5)
-        return Commit(last=0, next=offset, time=5, opening=Opening(JOURNAL, snapshot, first))
+        return Commit(last=0, next=offset, time=5, opening=SegmentOpening(JOURNAL, snapshot, first))
 
     def run_(self, offset: int) -> Commit:
         """Return a commit with one record."""
-        records = Records(offset, [appendedOf(envelopeTo("a"), b"x", 1, 5)])
+        records = RecordsPart(offset, [appendedOf(envelopeTo("a"), b"x", 1, 5)])
         return Commit(last=0, next=offset + 1, time=5, parts=[records])
 
-    def carried(self, log: Log, commit: Commit) -> list[str]:
+    def carried(self, log: CommitWriter, commit: Commit) -> list[str]:
         """Carry a commit out and return the operations it took."""
         del self.files.calls[:]
         log.carryOut(commit)
@@ -61,7 +61,9 @@ class LogTests(LogCase):
         commit = self.opening(clientIds=2000)
         self.assertEqual(self.carried(self.log(), commit), ["create", "write", "sync", "syncFolder"])
         frames = framesIn(f"{self.folder}/{0:020d}.fxj")
-        self.assertEqual([header.kind for header, _ in frames], [Kind.SEGMENT, Kind.NOTES, Kind.CHECKPOINT])
+        self.assertEqual(
+            [header.kind for header, _ in frames], [FrameKind.SEGMENT, FrameKind.NOTES, FrameKind.CHECKPOINT]
+        )
         self.assertEqual(decodeSegment(*frames[0]).journal, JOURNAL)
         self.assertEqual(decodeNotes(*frames[1]), [ClientIdsReserved(2000)])
         checkpoint = decodeCheckpoint(*frames[2])
@@ -71,7 +73,9 @@ class LogTests(LogCase):
         """Offsets that are never given are named."""
         self.carried(self.log(end=640), self.opening(first=7, offset=1000))
         frames = framesIn(f"{self.folder}/{640:020d}.fxj")
-        self.assertEqual([header.kind for header, _ in frames], [Kind.SEGMENT, Kind.GAP, Kind.CHECKPOINT])
+        self.assertEqual(
+            [header.kind for header, _ in frames], [FrameKind.SEGMENT, FrameKind.GAP, FrameKind.CHECKPOINT]
+        )
         self.assertEqual((decodeGap(*frames[1]).first, decodeGap(*frames[1]).next), (7, 1000))
         self.assertEqual([header.position for header, _ in frames][0], 640)
 
@@ -94,7 +98,7 @@ class LogTests(LogCase):
         *_, notes, (header, frame) = framesIn(f"{self.folder}/{0:020d}.fxj")
         checkpoint = decodeCheckpoint(header, frame)
         self.assertEqual((checkpoint.clean, checkpoint.replay), (True, notes[0].position))
-        self.assertEqual(notes[0].kind, Kind.NOTES)
+        self.assertEqual(notes[0].kind, FrameKind.NOTES)
 
     def test_withoutSegment(self) -> None:
         """A commit that opens no segment where none is open is refused."""
@@ -114,7 +118,7 @@ class LogTests(LogCase):
 class ModeTests(LogCase):
     """When what was written is synced."""
 
-    def opened(self, fsync: Fsync) -> Log:
+    def opened(self, fsync: Fsync) -> CommitWriter:
         """Return a log with a segment."""
         log = self.log(fsync)
         log.carryOut(self.opening())

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.format.column_builder import Appended
-from fleximq.journal.format.frame import Frame, FrameError, Kind, readHeader, seal
+from fleximq.journal.format.column_builder import AppendedRun
+from fleximq.journal.format.frame import Frame, FrameError, FrameKind, readHeader, seal
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged, encodeRecords, encodeSparse, encodeStaged
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run, StoredBatch
 from tests.journal.frames import JOURNAL, SEGMENT, TIME, appended
@@ -37,7 +37,7 @@ def joined(frames: list[Frame]) -> tuple[bytes, list[Any]]:
     for frame in frames:
         buffers, previous = seal(frame, SEGMENT, position, previous)
         pieces += buffers
-        if frame.kind == Kind.STAGED:
+        if frame.kind == FrameKind.STAGED:
             places.append(PlacedFrame(position, staged))
             staged += frame.count
         else:
@@ -61,7 +61,7 @@ def expected(buffer: bytes, places: list[Any], *more: str) -> list[dict[str, Any
     for at, first in places:
         header = readHeader(buffer, at)
         frame = buffer[at : at + header.length]
-        if header.kind == Kind.STAGED:
+        if header.kind == FrameKind.STAGED:
             _, batch = decodeStaged(header, frame)
             batch.offsets = range(first, first + len(batch))
         else:
@@ -93,7 +93,7 @@ _HEADERS = st.sampled_from(
     [b"", b"\x81\xa3key\xa1k", b"\x82\xa3key\xc4\x02\x00\xff\xa1n\x05", b"\x81\xa1a\x92\x01\xc3"]
 )
 _RUN = st.builds(
-    lambda topic, publisher, dialect, time, records, content: Appended(
+    lambda topic, publisher, dialect, time, records, content: AppendedRun(
         topic,
         publisher,
         f"mine-{publisher}",
@@ -116,10 +116,10 @@ def someFrames(draw: st.DrawFn) -> list[Frame]:
     frames, offset = [], 1
     for runs in draw(st.lists(st.lists(_RUN, min_size=1, max_size=4), min_size=1, max_size=6)):
         made = encodeRecords(runs, offset)
-        kind = draw(st.sampled_from([Kind.RECORDS, Kind.SPARSE_RECORDS, Kind.STAGED]))
-        if kind == Kind.STAGED:
+        kind = draw(st.sampled_from([FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.STAGED]))
+        if kind == FrameKind.STAGED:
             made = encodeStaged({"query": "q" * draw(st.integers(0, 9)), "batch": 1, "part": "0"}, runs)
-        elif kind == Kind.SPARSE_RECORDS:
+        elif kind == FrameKind.SPARSE_RECORDS:
             raw = b"".join(seal(made[0], SEGMENT, 0, 0)[0])
             batch = decodeRecords(readHeader(raw), raw)
             places = draw(st.sets(st.sampled_from(range(len(batch))), min_size=1))
@@ -139,7 +139,7 @@ class AnyFramesTests(SynchronousTestCase):
                 frames: list[Frame] = []
                 for number, size in enumerate(sizes):
                     run = Run([header] * size, [b"%d" % n * (n % 9) for n in range(size)], 0)
-                    some = [Appended("t" * (1 + number % 60), 5, "", number % 3, TIME + number, run)]
+                    some = [AppendedRun("t" * (1 + number % 60), 5, "", number % 3, TIME + number, run)]
                     frames += encodeRecords(some, 1 + 1000 * number)
                 buffer, places = joined(frames)
                 rows = expected(buffer, places)

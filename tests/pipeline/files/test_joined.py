@@ -1,6 +1,6 @@
 """Segments of which nothing is left, made one file by retention while somebody reads from outside."""
 
-from fleximq.journal.writing.active_segment import segmentName
+from fleximq.journal.files.segment_table import segmentName
 from tests.journal.recorder import Recorder
 from tests.journal.retention.test_segment_removal import FOLDER, SECOND, RetentionCase
 from tests.pipeline.installed import missing as skip

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.errors import JournalError
 from fleximq.journal.files.segment_index import indexName
 from fleximq.journal.format.control_frames import REMOVED_BYTES, encodeRemoved
-from fleximq.journal.format.frame import FrameHeader, Kind, readHeader
+from fleximq.journal.format.frame import FrameHeader, FrameKind, readHeader
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -271,7 +271,7 @@ class DamagedTests(LayoutCase):
             (path, header)
             for path in self.segments()[1:]
             for header in headersOf(path)[3:]
-            if header.kind == Kind.RECORDS and header.count == 10
+            if header.kind == FrameKind.RECORDS and header.count == 10
         )
 
     def flip(self, place: int) -> None:

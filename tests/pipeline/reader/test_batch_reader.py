@@ -6,7 +6,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.files import frame_scan
-from fleximq.journal.files.frame_scan import Hole, Whole
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange
 from fleximq.journal.files.window import Window
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import Written
@@ -45,7 +45,9 @@ class PlanningTests(SynchronousTestCase):
         """Frames that were looked at for one query are not looked at for the next."""
         looked: list[int] = []
 
-        def framesOf(window: Window, segment: int | None, start: int, atHead: bool) -> Iterator[Whole | Hole]:
+        def framesOf(
+            window: Window, segment: int | None, start: int, atHead: bool
+        ) -> Iterator[CompleteFrame | DamagedRange]:
             looked.append(start)
             return frame_scan.framesOf(window, segment, start, atHead)
 

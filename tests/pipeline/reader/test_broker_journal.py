@@ -19,7 +19,7 @@ from fleximq.client.errors import ConnectionLost, RequestFailed
 from fleximq.errors import BrokerError
 from fleximq.journal.files import record_distance
 from fleximq.journal.format.control_frames import encodeRemoved
-from fleximq.journal.format.frame import FrameHeader, Kind, readHeader, seal
+from fleximq.journal.format.frame import FrameHeader, FrameKind, readHeader, seal
 from tests.broker_process import BrokerProcess
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
@@ -152,7 +152,7 @@ class RemoteCase(SynchronousTestCase):
             self.written.kept("a", *[b"%d" % number * 50] * 10)
             self.written.kept("b", b"one")
 
-    def position(self, kind: Kind, number: int) -> FrameHeader:
+    def position(self, kind: FrameKind, number: int) -> FrameHeader:
         """Return the header of one of the frames of a kind."""
         return [header for header in self.near.headers() if header.kind == kind][number]
 
@@ -354,7 +354,7 @@ class MissingTests(RemoteCase):
         for parts in (1, 4, 30):
             slices = RemoteJournal(self.place).split(0, 1000, parts=parts)
             for number in (0, 7, -1):
-                gone = self.position(Kind.RECORDS, number)
+                gone = self.position(FrameKind.RECORDS, number)
                 self.near.hidden = {gone.position}
                 self.missing.clear()
                 rows = self.rows
@@ -369,7 +369,7 @@ class MissingTests(RemoteCase):
     def test_goneBefore(self) -> None:
         """The same if it was gone before the slices were made, but for what the bounds do not include."""
         self.fill(20)
-        gone = self.position(Kind.RECORDS, 7)
+        gone = self.position(FrameKind.RECORDS, 7)
         self.near.hidden = {gone.position}
         for parts in (1, 4, 30):
             self.missing.clear()
@@ -386,7 +386,7 @@ class MissingTests(RemoteCase):
     def test_removed(self) -> None:
         """What retention has taken out is told, and is no loss."""
         self.fill(3)
-        gone = self.position(Kind.RECORDS, 2)
+        gone = self.position(FrameKind.RECORDS, 2)
         until = gone.position + gone.length
         removed = encodeRemoved(until, gone.baseOffset, gone.count, TIME, TIME)
         self.near.instead = {gone.position: b"".join(seal(removed, gone.segment, gone.position, 0, True)[0])}
@@ -404,7 +404,7 @@ class MissingTests(RemoteCase):
     def test_nonsense(self) -> None:
         """What is no frame is refused with a sentence."""
         self.fill(2)
-        frame = self.position(Kind.RECORDS, 1)
+        frame = self.position(FrameKind.RECORDS, 1)
         slices = RemoteJournal(self.place).split(0, 1000)
         self.near.instead = {frame.position: b"no frame" * 20}
         self.assertIn("sent frames that cannot be read", str(self.assertRaises(BrokerRefused, self.read, slices)))

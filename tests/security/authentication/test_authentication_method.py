@@ -55,10 +55,10 @@ class WayTests(SynchronousTestCase):
 
     def test_takes(self) -> None:
         """It takes what its checker takes, and for Twisted's names and passwords ours."""
-        self.assertTrue(AuthenticationMethod("a", Answers({})).takes(Token("")))
-        self.assertFalse(AuthenticationMethod("a", Answers({})).takes(ApiKey("")))
-        self.assertTrue(AuthenticationMethod("a", TwistedsOwn()).takes(Password("", "")))
-        self.assertFalse(AuthenticationMethod("a", TwistedsOwn()).takes(Token("")))
+        self.assertTrue(AuthenticationMethod("a", Answers({})).accepts(Token("")))
+        self.assertFalse(AuthenticationMethod("a", Answers({})).accepts(ApiKey("")))
+        self.assertTrue(AuthenticationMethod("a", TwistedsOwn()).accepts(Password("", "")))
+        self.assertFalse(AuthenticationMethod("a", TwistedsOwn()).accepts(Token("")))
 
     def test_twisteds(self) -> None:
         """Checkers that come with Twisted are asked in their own words, in UTF-8."""

@@ -89,10 +89,10 @@ class InstalledTests(SynchronousTestCase):
         ways = methodsOf([f"tokens:{secretFile(self)}", f"passwords:{secretFile(self)}", f"apikeys:{secretFile(self)}",
                        "certificate:"])  # fmt: skip
         for way, credentials in zip(ways, (Token(""), Password("", ""), ApiKey(""), Certificate(None)), strict=True):
-            self.assertEqual([each for each in ways if each.takes(credentials)], [way])
+            self.assertEqual([each for each in ways if each.accepts(credentials)], [way])
 
     def test_twisteds(self) -> None:
         """Those of Twisted that check names and passwords can be used."""
         path = secretFile(self, "alice:pw\n")
         (way,) = methodsOf([f"file:{path}"])
-        self.assertTrue(way.takes(Password("alice", "pw")))
+        self.assertTrue(way.accepts(Password("alice", "pw")))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files, putWhole, readWhole
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.lake.table.file_names import COMMON, OWN
@@ -80,7 +80,7 @@ def readColumns(table: str, files: Files | None = None) -> TableColumns | None:
     """
     path = f"{table}/{OWN}/{_NAME}"
     try:
-        found = json.loads(readWhole(files or Files(), path))
+        found = json.loads(readFile(files or Files(), path))
         fields = ddl.parsed(found["fields"]) if found["fields"] else pa.schema([])
         return TableColumns(found["decode"], fields, found["metadata"])
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def writeColumns(table: str, columns: TableColumns, files: Files | None = None) 
     sink = pa.BufferOutputStream()
     pq.write_metadata(columns.schema, sink)
     # Readers may know a column before there is one, not the other way round.
-    putWhole(files, table, COMMON, sink.getvalue().to_pybytes())
+    replaceFile(files, table, COMMON, sink.getvalue().to_pybytes())
     fields = ddl.written(columns.fields) if len(columns.fields) else ""
     found = {"decode": columns.decode, "fields": fields, "metadata": columns.metadata}
-    putWhole(files, f"{table}/{OWN}", _NAME, json.dumps(found).encode())
+    replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps(found).encode())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fleximq.journal.files.file_system import Files, putWhole, readWhole
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
 
@@ -21,7 +21,7 @@ def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
     """
     path = f"{table}/{OWN}/{_NAME}"
     try:
-        found = json.loads(readWhole(files or Files(), path))
+        found = json.loads(readFile(files or Files(), path))
     except FileNotFoundError:
         return {"format": PARQUET}
     except (OSError, ValueError) as error:
@@ -43,7 +43,7 @@ def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) ->
         if had != wanted:
             raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
         return
-    putWhole(files, f"{table}/{OWN}", _NAME, json.dumps(wanted).encode())
+    replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps(wanted).encode())
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import Files, putWhole, readWhole
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
 
@@ -105,7 +105,7 @@ def readLedger(table: str, files: Files | None = None) -> Ledger:
     """
     path = f"{table}/{OWN}/{LEDGER}"
     try:
-        content = readWhole(files or Files(), path)
+        content = readFile(files or Files(), path)
     except FileNotFoundError:
         return Ledger()
     except OSError as error:
@@ -144,4 +144,4 @@ def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
         "end": dict(ledger.end),
         "journals": {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())},
     }
-    putWhole(files or Files(), f"{table}/{OWN}", LEDGER, json.dumps(found).encode())
+    replaceFile(files or Files(), f"{table}/{OWN}", LEDGER, json.dumps(found).encode())
