@@ -37,7 +37,7 @@ def asToml(settings: Settings) -> list[str]:
         if option.name == "auth":
             value = tuple(map(shown, value))
         if value != option.default and option.name != "extension":
-            lines.append(f"{option.name} = {_shown(option, value)}")
+            lines.append(f"{option.name} = {_optionValue(option, value)}")
     for name, options in settings.extension:
         lines += ["", f"[extension.{name}]", *_extension(options)]
     for table in TABLES:
@@ -51,43 +51,43 @@ def asToml(settings: Settings) -> list[str]:
 
 def _granted(table: PermissionTable) -> Iterator[str]:
     if table.roles:
-        yield f"roles = {spelled(table.roles)}"
+        yield f"roles = {tomlValue(table.roles)}"
     for action, patterns in table.grants:
-        yield f"{action} = {spelled(bool(patterns) if action == Action.BROADCAST else patterns)}"
+        yield f"{action} = {tomlValue(bool(patterns) if action == Action.BROADCAST else patterns)}"
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch("[A-Za-z0-9_-]+", name, re.ASCII) else spelled(name)
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name, re.ASCII) else tomlValue(name)
 
 
-def _shown(option: Option, value: Any) -> str:
+def _optionValue(option: Option, value: Any) -> str:
     if option.read is size:
-        return spelled(formattedSize(value))
+        return tomlValue(formattedSize(value))
     if isinstance(value, Rate):
-        return spelled(formattedByteRate(value) if option.read is byteRate else str(value))
-    return spelled(value)
+        return tomlValue(formattedByteRate(value) if option.read is byteRate else str(value))
+    return tomlValue(value)
 
 
 def _extension(options: Mapping[str, object]) -> Iterator[str]:
     for key, value in options.items():
-        shown = '"..."  # not shown' if _SECRET.search(key) else spelled(value)
+        shown = '"..."  # not shown' if _SECRET.search(key) else tomlValue(value)
         yield f"{_key(key)} = {shown}"
 
 
-def spelled(value: object) -> str:
+def tomlValue(value: object) -> str:
     """Return a value as TOML spells it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Enum):
-        return spelled(value.value)
+        return tomlValue(value.value)
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(spelled, value))}]"
+        return f"[{', '.join(map(tomlValue, value))}]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{spelled(key)} = {spelled(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{tomlValue(key)} = {tomlValue(each)}" for key, each in value.items()) + "}"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value)  # the dates and times of TOML
@@ -117,27 +117,27 @@ def _prepare(parser: ArgumentParser) -> None:
 
 def _run(arguments: Namespace) -> int:
     settings, sentences = check(arguments.file)
-    _complain(sentences)
+    _printFaults(sentences)
     if settings is None:
         return 1
     if arguments.against is None:
         _show(arguments.file, settings)
         return 0
     running, sentences = check(arguments.against)
-    _complain(sentences)
+    _printFaults(sentences)
     if running is None:
         return 1
     if _isEmpty(arguments.file):
         refused = [f"{arguments.file} is empty"]
     else:
         refused = list(lostProtections(running, settings))
-    _complain(refused)
+    _printFaults(refused)
     if not refused:
-        _foresee(difference(running, settings))
+        _printDifference(difference(running, settings))
     return 1 if refused else 0
 
 
-def _foresee(found: Difference) -> None:
+def _printDifference(found: Difference) -> None:
     """Say what a reload would do."""
     print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
     if found.waiting:
@@ -148,7 +148,7 @@ def _isEmpty(path: str) -> bool:
     return not read(path)
 
 
-def _complain(sentences: Sequence[str]) -> None:
+def _printFaults(sentences: Sequence[str]) -> None:
     for sentence in sentences:
         print(f"fleximq: {sentence}", file=sys.stderr)
 

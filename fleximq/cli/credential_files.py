@@ -30,7 +30,7 @@ def addArguments(parser: ArgumentParser, file: str) -> None:
     )
 
 
-def change(
+def changeFile(
     path: str, fault: Callable[[str], str | None], by: Callable[[CredentialFile], tuple[CredentialEntry | str, ...]]
 ) -> None:
     """Read a file, or nothing where there is none yet, change its lines, and write it anew; nobody else meanwhile.
@@ -41,7 +41,7 @@ def change(
         secret_files.writeEntries(path, by(_read(path, fault)))
 
 
-def without(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
+def linesWithout(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
     """Return the lines but for those of a name.
 
     :raises SettingError: there are none.
@@ -52,7 +52,7 @@ def without(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntr
     return left
 
 
-def inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
+def reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
     """Return the same work; what goes wrong is said in one sentence."""
 
     def run(arguments: Namespace) -> int:
@@ -68,7 +68,7 @@ def inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], int
     return run
 
 
-def lineOfInput(what: str) -> str:
+def firstInputLine(what: str) -> str:
     """Return the first line of standard input, without its end.
 
     :raises SettingError: it is empty or not UTF-8.
@@ -108,7 +108,7 @@ def _roles(written: str) -> tuple[str, ...]:
 
 
 #: A secret that is shorter can perhaps be guessed, in characters.
-SHORT = 22
+MIN_SAFE_CHARACTERS = 22
 
 
 def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None = None, beside: bool = False) -> None:
@@ -128,7 +128,7 @@ def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None =
                 raise SettingError(f"{entry.name} has just this secret already")
         return (*others, CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ()))
 
-    change(path, hashed_secrets.faultOfHash, lines)
+    changeFile(path, hashed_secrets.faultOfHash, lines)
 
 
 def deleteSecrets(path: str, name: str) -> None:
@@ -136,7 +136,7 @@ def deleteSecrets(path: str, name: str) -> None:
 
     :raises SettingError: there is nobody of that name, or the file cannot be read or written.
     """
-    change(path, hashed_secrets.faultOfHash, lambda found: without(found, path, name))
+    changeFile(path, hashed_secrets.faultOfHash, lambda found: linesWithout(found, path, name))
 
 
 def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
@@ -144,12 +144,12 @@ def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
         deleteSecrets(arguments.file, arguments.name)
         print(f"{arguments.name} is not in {arguments.file} any more")
         return 0
-    secret = lineOfInput(what) if arguments.stdin else prefix + secrets.token_urlsafe(32)
+    secret = firstInputLine(what) if arguments.stdin else prefix + secrets.token_urlsafe(32)
     if len(secret) > hashed_secrets.LONGEST:
         raise SettingError(f"the {what} has more than {hashed_secrets.LONGEST} characters")
     setSecret(arguments.file, arguments.name, secret, arguments.roles, arguments.beside)
     if arguments.stdin:
-        if len(secret) < SHORT:
+        if len(secret) < MIN_SAFE_CHARACTERS:
             print(f"fleximq: the {what} is short; it is safe only if nobody can guess it", file=sys.stderr)
         print(f"the {what} of {arguments.name} is set in {arguments.file}")
     else:
@@ -167,7 +167,7 @@ def _prepareSecret(what: str, scheme: str, parser: ArgumentParser) -> None:
 APIKEY, TOKEN = (
     Command(
         name, f"Make or delete {words}, which is printed once: the file has only its hash.",
-        partial(_prepareSecret, what, scheme), inOneSentence(partial(_runSecret, what, prefix)),
+        partial(_prepareSecret, what, scheme), reportingErrors(partial(_runSecret, what, prefix)),
     )
     for name, what, words, scheme, prefix in (
         ("apikey", "API key", "an API key", "apikeys", "fmqk_"),
@@ -189,7 +189,7 @@ def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | No
         new = CredentialEntry(name, hash, old.roles if roles is None else roles)
         return (*(new if each is old else each for each in found.lines), *(() if old in found.lines else (new,)))
 
-    change(path, passwords.faultOfHash, lines)
+    changeFile(path, passwords.faultOfHash, lines)
 
 
 def deletePassword(path: str, name: str) -> None:
@@ -197,7 +197,7 @@ def deletePassword(path: str, name: str) -> None:
 
     :raises SettingError: there is nobody of that name, or the file cannot be read or written.
     """
-    change(path, passwords.faultOfHash, lambda found: without(found, path, name))
+    changeFile(path, passwords.faultOfHash, lambda found: linesWithout(found, path, name))
 
 
 def _runPasswd(arguments: Namespace) -> int:
@@ -222,7 +222,7 @@ def _password(name: str) -> str:
         if not password:
             raise SettingError("the password is empty; nothing was changed")
     else:
-        password = lineOfInput("password")
+        password = firstInputLine("password")
     if len(password.encode(errors="surrogateescape")) > passwords.LONGEST:
         raise SettingError(f"the password has more than {passwords.LONGEST} bytes")
     return password
@@ -235,5 +235,5 @@ def _preparePasswd(parser: ArgumentParser) -> None:
 #: The command.
 PASSWD = Command(
     "passwd", "Make, change or delete a password; it is asked for, or read from standard input.", _preparePasswd,
-    inOneSentence(_runPasswd),
+    reportingErrors(_runPasswd),
 )  # fmt: skip

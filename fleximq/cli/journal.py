@@ -181,7 +181,7 @@ def _many(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
+def _reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
     """Return the same work; what it cannot read is said in one sentence, and whoever reads it may stop early."""
 
     def run(arguments: Namespace) -> int:
@@ -226,7 +226,7 @@ def _prepare(parser: ArgumentParser) -> None:
     ):
         own = works.add_parser(name, help=words, description=words)
         own.add_argument("folder", metavar="FOLDER", help="the journal's folder, as for twistd fleximq --journal")
-        own.set_defaults(work=_inOneSentence(work))
+        own.set_defaults(work=_reportingErrors(work))
         if name == "repair":
             own.add_argument("--yes", action="store_true", help="do what is said")
         if name == "cat":

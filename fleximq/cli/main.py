@@ -67,7 +67,7 @@ COMMANDS = (
     CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, completion(parser),
 )  # fmt: skip
 #: The options that stand in front of a command, or need none.
-_OWN = ("-h", "--help", "--version")
+_OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: for words that cannot be understood (1), and after help or version were shown (0).
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OWN):
+    if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
         names = {each.name for each in COMMANDS}
         command = next((word for word in words if word in names), "COMMAND")
         option = words[0].partition("=")[0]

@@ -98,7 +98,7 @@ class DialTests(SynchronousTestCase):
                 answering = InThread(partial(_answer, server, answer))
                 error = self.assertRaises(ConnectionLost, self.dial, f"tls://127.0.0.1:{server.getsockname()[1]}")
                 answering.result()
-            self.assertIn("the other side speaks no TLS there", str(error))
+            self.assertIn("the server does not use TLS", str(error))
 
 
 class CertificateTests(SynchronousTestCase):

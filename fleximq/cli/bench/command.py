@@ -10,12 +10,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from fleximq.cli.bench.dialect_clients import VOICES
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
 from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.report import COLUMNS, figures, picture, row
 from fleximq.cli.bench.roles import STAMP_BYTES
 from fleximq.cli.bench.run import run
-from fleximq.cli.client_commands.broker_command import out, progress, say, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out, progress, say
 from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
@@ -27,7 +27,9 @@ _SIZE_MOST = MEBIBYTE
 
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC", nargs="?", help="where to publish [one of its own]")
-    parser.add_argument("--dialect", choices=tuple(VOICES), default="fleximq", help="what the clients speak [fleximq]")
+    parser.add_argument(
+        "--dialect", choices=tuple(BENCH_CLIENTS), default="fleximq", help="what the clients speak [fleximq]"
+    )
     parser.add_argument("--publishers", metavar="N", type=count, default=1, help="how many publish [1]")
     parser.add_argument("--subscribers", metavar="N", type=_orNone, default=1, help="how many subscribe [1]")
     parser.add_argument(
@@ -97,4 +99,4 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 
 
 #: The command.
-BENCH = talking("bench", "Measure how quick a broker is, with clients like a program's own.", _prepare, _run)
+BENCH = brokerCommand("bench", "Measure how quick a broker is, with clients like a program's own.", _prepare, _run)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlencode
 
-from fleximq.cli.bench.plan import Opened, Plan
+from fleximq.cli.bench.plan import BenchClientFactory, Plan
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blocking import Subscription
 from fleximq.client.errors import ClientError, ConnectionLost
@@ -31,7 +31,7 @@ _READ = 1 << 18
 _BARRIER = "bench-barrier"
 
 
-class IdentityVoice:
+class IdentityBenchClient:
     """One client."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -52,8 +52,8 @@ class IdentityVoice:
         self._head = f"PUBLISH:{plan.topic}:".encode()
         self._message = f"MSG:{plan.topic}:".encode()
         self._subscribes = subscribes
-        self._came: list[bytes] = []
-        self._heard: set[bytes] = set()
+        self._messages: list[bytes] = []
+        self._answers: set[bytes] = set()
         self._exchange(b"", lambda: self._stream.isOpen)
         self._ask(f"SUBSCRIBE:{plan.topic}", f"SUB-ACK:{plan.topic}")
 
@@ -65,11 +65,11 @@ class IdentityVoice:
         """Ask for something that is answered behind all that was sent."""
         self._ask(f"UNSUBSCRIBE:{_BARRIER}", f"UNSUB-ACK:{_BARRIER}")
 
-    def receive(self, patience: float) -> list[bytes]:
+    def receive(self, timeout: float) -> list[bytes]:
         """Return what came."""
         with suppress(TimeoutError):
-            self._exchange(b"", lambda: bool(self._came), patience)
-        came, self._came = self._came, []
+            self._exchange(b"", lambda: bool(self._messages), timeout)
+        came, self._messages = self._messages, []
         return came
 
     def close(self) -> None:
@@ -78,17 +78,17 @@ class IdentityVoice:
 
     def _ask(self, text: str, answer: str) -> None:
         wanted = answer.encode()
-        self._heard.discard(wanted)
-        self._exchange(self._stream.framed(text.encode()), lambda: wanted in self._heard)
+        self._answers.discard(wanted)
+        self._exchange(self._stream.framed(text.encode()), lambda: wanted in self._answers)
 
-    def _exchange(self, data: bytes, holds: Callable[[], bool], patience: float | None = None) -> None:
+    def _exchange(self, data: bytes, holds: Callable[[], bool], timeout: float | None = None) -> None:
         """Send, and read meanwhile, until all is sent and something holds.
 
         :raises TimeoutError: that took too long.
         :raises ClientError: the connection ended, or the broker refused something.
         """
-        patience = self._timeout if patience is None else patience
-        deadline = time.monotonic() + patience
+        timeout = self._timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
         left = memoryview(data)
         while True:
             if self._stream.due:
@@ -98,12 +98,12 @@ class IdentityVoice:
                 return
             waiting = deadline - time.monotonic()
             if waiting <= 0:
-                raise TimeoutError(f"the broker did not go on within {patience:g} seconds")
+                raise TimeoutError(f"the broker did not go on within {timeout:g} seconds")
             readable, writable, _ = select.select([self._socket], [self._socket] if left else [], [], waiting)
             with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 if writable:
                     left = left[self._socket.send(left) :]
-                    deadline = time.monotonic() + patience
+                    deadline = time.monotonic() + timeout
             if readable:
                 self._read()
 
@@ -125,11 +125,11 @@ class IdentityVoice:
     def _take(self, text: bytes) -> None:
         if text.startswith(self._message):
             if self._subscribes:
-                self._came.append(text.split(b":", 3)[3])
+                self._messages.append(text.split(b":", 3)[3])
         elif text.startswith(b"ERROR:"):
             raise ClientError(f"the broker refused: {text[6:].decode(errors='replace')}")
         else:
-            self._heard.add(text)
+            self._answers.add(text)
 
 
 def _path(url: Url, credentials: object) -> str:
@@ -145,7 +145,7 @@ def _path(url: Url, credentials: object) -> str:
 _TOGETHER, _TAKEN = 1000, 100
 
 
-class FlexiVoice:
+class FlexiBenchClient:
     """The FlexiMQ dialect, with the client library: messages are MessagePack bin."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -161,10 +161,10 @@ class FlexiVoice:
         """Wait for the PONG."""
         self._client.flush()
 
-    def receive(self, patience: float) -> list[bytes]:
+    def receive(self, timeout: float) -> list[bytes]:
         """Return what came."""
         assert self._subscription is not None
-        first = self._subscription.next(patience)
+        first = self._subscription.next(timeout)
         found: list[Delivery] = [] if first is None else [first]
         while self._subscription.waiting and len(found) < 1000:
             delivery = self._subscription.next(0)
@@ -177,7 +177,7 @@ class FlexiVoice:
         self._client.close()
 
 
-class BlipVoice:
+class BlipBenchClient:
     """The BlipMQ dialect with QoS 1, each subscriber with a subscription of its own."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -199,10 +199,10 @@ class BlipVoice:
         """Wait for the PONG."""
         self._client.flush()
 
-    def receive(self, patience: float) -> list[bytes]:
+    def receive(self, timeout: float) -> list[bytes]:
         """Return what came, and acknowledge what came before."""
         assert self._subscription is not None
-        return [delivery.payload for delivery in self._subscription.next_many(_TOGETHER, patience)]
+        return [delivery.payload for delivery in self._subscription.next_many(_TOGETHER, timeout)]
 
     def close(self) -> None:
         """End the connection, when all is acknowledged."""
@@ -211,7 +211,7 @@ class BlipVoice:
         self._client.close()
 
 
-class MiniVoice:
+class MiniBenchClient:
     """The MiniMQ dialect: all subscribers consume one queue."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -232,10 +232,10 @@ class MiniVoice:
     def flush(self) -> None:
         """There is nothing to wait for."""
 
-    def receive(self, patience: float) -> list[bytes]:
+    def receive(self, timeout: float) -> list[bytes]:
         """Return what came, and acknowledge what came before."""
         assert self._consumer is not None
-        return [message.content.encode() for message in self._consumer.next_many(_TAKEN, patience)]
+        return [message.content.encode() for message in self._consumer.next_many(_TAKEN, timeout)]
 
     def close(self) -> None:
         """End the connection, when all is acknowledged."""
@@ -246,9 +246,9 @@ class MiniVoice:
 
 
 #: By the name of the dialect, what makes a client.
-VOICES: dict[str, Opened] = {
-    "fleximq": FlexiVoice,
-    "blipmq": BlipVoice,
-    "minimq": MiniVoice,
-    "identity": IdentityVoice,
+BENCH_CLIENTS: dict[str, BenchClientFactory] = {
+    "fleximq": FlexiBenchClient,
+    "blipmq": BlipBenchClient,
+    "minimq": MiniBenchClient,
+    "identity": IdentityBenchClient,
 }

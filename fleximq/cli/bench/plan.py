@@ -25,7 +25,7 @@ class Plan(NamedTuple):
     size: int
     batch: int
     rate: float | None
-    patience: float
+    receiveTimeout: float
 
     @property
     def expected(self) -> int:
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
         return self.dialect in _SHARING
 
 
-class Voice(Protocol):
+class BenchClient(Protocol):
     """One client of a dialect, as publisher or subscriber."""
 
     def publish(self, payloads: list[bytes]) -> None:
@@ -47,7 +47,7 @@ class Voice(Protocol):
     def flush(self) -> None:
         """Return when all that was sent has been taken."""
 
-    def receive(self, patience: float) -> list[bytes]:
+    def receive(self, timeout: float) -> list[bytes]:
         """Return what came, at least one message; none if nothing came for so many seconds."""
 
     def close(self) -> None:
@@ -55,4 +55,4 @@ class Voice(Protocol):
 
 
 #: Makes a client: a publisher, or if told so a subscriber, of which there are so many.
-Opened = Callable[[Plan, bool], Voice]
+BenchClientFactory = Callable[[Plan, bool], BenchClient]

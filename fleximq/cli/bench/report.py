@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleximq.cli.bench.plan import Plan
-from fleximq.cli.bench.roles import Done
-from fleximq.cli.bench.run import Course
+from fleximq.cli.bench.roles import RoleResult
+from fleximq.cli.bench.run import BenchResults
 
 #: Which shares of the latencies are told, in per cent.
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
@@ -14,7 +14,7 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _BAR = 40
 
 
-def figures(plan: Plan, course: Course) -> dict[str, Any]:
+def figures(plan: Plan, course: BenchResults) -> dict[str, Any]:
     """Return what ``--json`` shows: rates in messages and MB (10^6 bytes) a second, latencies in microseconds."""
     wanted = plan.expected * (min(1, plan.subscribers) if plan.isShared else plan.subscribers)
     missing = wanted - sum(done.messages for done in course.subscribers) if course.subscribers else 0
@@ -37,7 +37,7 @@ def figures(plan: Plan, course: Course) -> dict[str, Any]:
     }
 
 
-def _role(plan: Plan, done: Sequence[Done], published: float) -> dict[str, Any]:
+def _role(plan: Plan, done: Sequence[RoleResult], published: float) -> dict[str, Any]:
     if not done:
         return {"count": 0, "messages": 0, "rate": 0.0, "megabytes": 0.0, "each": []}
     begun = min((each.begun for each in done if each.messages), default=0.0)

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from fleximq.cli.bench.dialect_clients import VOICES
-from fleximq.cli.bench.plan import Plan, Voice
-from fleximq.cli.client_commands.broker_command import Pace
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
+from fleximq.cli.bench.plan import BenchClient, Plan
+from fleximq.cli.client_commands.broker_command import PublishRate
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
@@ -43,7 +43,7 @@ _LOOK = 0.2
 _SAMPLES = 200_000
 
 
-class Done(NamedTuple):
+class RoleResult(NamedTuple):
     """How many messages, from when to when (seconds), and the latencies of some of them (nanoseconds)."""
 
     messages: int
@@ -52,56 +52,56 @@ class Done(NamedTuple):
     latencies: "array[int]"
 
 
-def publisher(plan: Plan, line: Connection) -> None:
+def publisher(plan: Plan, pipe: Connection) -> None:
     """Connect, wait, and publish."""
-    _told(line, lambda: _publish(plan, line))
+    _report(pipe, lambda: _publish(plan, pipe))
 
 
-def subscriber(plan: Plan, line: Connection) -> None:
+def subscriber(plan: Plan, pipe: Connection) -> None:
     """Connect, and receive until all is there."""
-    _told(line, lambda: _receive(plan, line))
+    _report(pipe, lambda: _receive(plan, pipe))
 
 
-def _told(line: Connection, work: Callable[[], Done]) -> None:
+def _report(pipe: Connection, work: Callable[[], RoleResult]) -> None:
     try:
-        line.send(work())
+        pipe.send(work())
     except (ClientError, SettingError, TimeoutError, OSError) as error:
-        line.send(str(error) or type(error).__name__)
+        pipe.send(str(error) or type(error).__name__)
     except KeyboardInterrupt:
         pass
     finally:
-        line.close()
+        pipe.close()
 
 
-def _publish(plan: Plan, line: Connection) -> Done:
-    voice = VOICES[plan.dialect](plan, False)
+def _publish(plan: Plan, pipe: Connection) -> RoleResult:
+    client = BENCH_CLIENTS[plan.dialect](plan, False)
     rest = b"x" * (plan.size - STAMP_BYTES)
-    line.send(READY)
-    line.recv()
+    pipe.send(READY)
+    pipe.recv()
     begun = time.monotonic()
-    pace = Pace(plan.rate)
+    pace = PublishRate(plan.rate)
     sent = 0
     while sent < plan.messages:
         number = min(plan.batch, plan.messages - sent)
         pace.wait(number)
-        voice.publish([stamp() + rest] * number)
+        client.publish([stamp() + rest] * number)
         sent += number
-    voice.flush()
+    client.flush()
     ended = time.monotonic()
-    voice.close()
-    return Done(sent, begun, ended, array("q"))
+    client.close()
+    return RoleResult(sent, begun, ended, array("q"))
 
 
-def _receive(plan: Plan, line: Connection) -> Done:
-    voice = VOICES[plan.dialect](plan, True)
+def _receive(plan: Plan, pipe: Connection) -> RoleResult:
+    client = BENCH_CLIENTS[plan.dialect](plan, True)
     latencies = array("q")
     every = max(1, plan.expected // _SAMPLES)
-    line.send(READY)
-    line.recv()
+    pipe.send(READY)
+    pipe.recv()
     begun = ended = 0.0
     received = 0
     while received < plan.expected:
-        payloads = _received(voice, plan, line)
+        payloads = _received(client, plan, pipe)
         if not payloads:
             break
         now = time.monotonic_ns()
@@ -110,19 +110,19 @@ def _receive(plan: Plan, line: Connection) -> Done:
         first = -received % every
         latencies.extend([age(payload, now) for payload in payloads[first::every]])
         received += len(payloads)
-    voice.close()
-    return Done(received, begun, ended, latencies)
+    client.close()
+    return RoleResult(received, begun, ended, latencies)
 
 
-def _received(voice: Voice, plan: Plan, line: Connection) -> list[bytes]:
+def _received(client: BenchClient, plan: Plan, pipe: Connection) -> list[bytes]:
     """Return what comes next; nothing if that is all."""
     if not plan.isShared:
-        return voice.receive(plan.patience)
-    deadline = time.monotonic() + plan.patience
+        return client.receive(plan.receiveTimeout)
+    deadline = time.monotonic() + plan.receiveTimeout
     while time.monotonic() < deadline:
         # Asked before the queue is: if all was published by then, an empty queue stays empty.
-        isOver = line.poll()
-        payloads = voice.receive(min(_LOOK, plan.patience))
+        isOver = pipe.poll()
+        payloads = client.receive(min(_LOOK, plan.receiveTimeout))
         if payloads or isOver:
             return payloads
     return []

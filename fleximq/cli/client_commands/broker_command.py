@@ -20,7 +20,7 @@ INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
 Work = Callable[[Namespace, Address], int]
 
 
-def talking(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
+def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
     """Return a command whose work is given the broker that its arguments name."""
 
     def prepared(parser: ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
-class Pace:
+class PublishRate:
     """Keeps to a rate: so many things a second, None for as many as there can be."""
 
     def __init__(self, rate: float | None) -> None:

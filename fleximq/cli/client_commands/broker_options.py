@@ -22,7 +22,7 @@ from fleximq.errors import SettingError
 Number = TypeVar("Number", int, float)
 
 
-def over0(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
+def positive(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
     """Return what reads a finite number that is over 0, and raises ArgumentTypeError for anything else.
 
     :param name: what its sentence calls it.
@@ -41,15 +41,15 @@ def over0(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
 
 
 #: How many.
-count = over0(int, "whole number over 0")
+count = positive(int, "whole number over 0")
 #: How often a second.
-rate = over0(float, "number over 0")
+rate = positive(float, "number over 0")
 #: How long.
-seconds = over0(float, "number of seconds over 0")
+seconds = positive(float, "number of seconds over 0")
 
 
 #: Where a broker is that nothing is said of.
-USUAL = "tcp://localhost:7890"
+DEFAULT_URL = "tcp://localhost:7890"
 #: What a profile may say, each a text.
 KEYS = ("url", "token", "user", "password", "api-key", "tls-authority", "tls-certificate", "tls-key")
 _DEFAULT = "default"
@@ -84,7 +84,7 @@ def addOptions(parser: ArgumentParser) -> None:
     """Add the options that say which broker, and as whom."""
     group = parser.add_argument_group("the broker")
     group.add_argument(
-        "--url", metavar="URL", help=f"where it is, e.g. tls://broker.example:7891 [FLEXIMQ_URL, else {USUAL}]"
+        "--url", metavar="URL", help=f"where it is, e.g. tls://broker.example:7891 [FLEXIMQ_URL, else {DEFAULT_URL}]"
     )
     group.add_argument("--profile", metavar="NAME", help="take what the file of profiles says under this name")
     group.add_argument("--token", help="show this token; FLEXIMQ_TOKEN keeps it out of the list of processes")
@@ -118,7 +118,7 @@ def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ)
     }
     files = [said.get(name) for name in ("tls-authority", "tls-certificate", "tls-key")]
     tls = Tls(*files) if any(files) else None
-    return Address(said.get("url", USUAL), _credentials(arguments, said), tls, arguments.timeout)
+    return Address(said.get("url", DEFAULT_URL), _credentials(arguments, said), tls, arguments.timeout)
 
 
 def profilesFile(environment: Mapping[str, str] = os.environ) -> Path:

@@ -15,43 +15,43 @@ from fleximq.wire.messagepack_json import toJson
 from fleximq.wire.payload_conversion import toBytes, toUtf8
 
 
-def addReading(parser: ArgumentParser) -> None:
+def addInputOption(parser: ArgumentParser) -> None:
     """Add the option that says how values are written."""
     parser.add_argument(
-        "--as", dest="as_", choices=tuple(READERS), default="text", help="what VALUE is: text, JSON, or bytes in hex"
+        "--as", dest="as_", choices=tuple(PARSERS), default="text", help="what VALUE is: text, JSON, or bytes in hex"
     )
 
 
-def addShowing(parser: ArgumentParser) -> None:
+def addOutputOptions(parser: ArgumentParser) -> None:
     """Add the options that say how values are shown."""
     parser.add_argument(
         "--format",
-        choices=tuple(SHOWERS),
+        choices=tuple(FORMATTERS),
         default="text",
         help="how values are shown; raw is their bytes with nothing between them [text]",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line, with all there is to know")
 
 
-def readerOf(name: str) -> Callable[[bytes], Any]:
+def parserOf(name: str) -> Callable[[bytes], Any]:
     """Return what makes a value of what was written.
 
     It raises SettingError for what it cannot understand.
     """
-    return READERS[name]
+    return PARSERS[name]
 
 
-def wordRead(name: str, word: str) -> Any:
+def argumentValue(name: str, word: str) -> Any:
     """Return the value that a word of the command line stands for, whatever bytes it was typed in.
 
     :raises SettingError: it cannot be understood.
     """
-    return READERS[name](word.encode("utf-8", "surrogateescape"))
+    return PARSERS[name](word.encode("utf-8", "surrogateescape"))
 
 
-def shown(payload: bytes, format: str) -> bytes:
+def formatted(payload: bytes, format: str) -> bytes:
     """Return a payload as it is shown, with a line's end where the format has lines."""
-    return SHOWERS[format](payload)
+    return FORMATTERS[format](payload)
 
 
 def asJson(payload: bytes) -> Any:
@@ -62,7 +62,7 @@ def asJson(payload: bytes) -> Any:
         return None
 
 
-def describe(delivery: Delivery) -> dict[str, Any]:
+def deliveryAsJson(delivery: Delivery) -> dict[str, Any]:
     """Return what ``--json`` shows of a delivery: ``topic``, ``publisher``, ``value``, and the rest of its header."""
     more = {
         key: value if isinstance(value, str | int | float | bool | None) else repr(value)
@@ -105,9 +105,9 @@ def _message(payload: bytes) -> Message:
 
 
 #: How a value may be written, and what is made of it.
-READERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
+PARSERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
 #: How a payload may be shown.
-SHOWERS: dict[str, Callable[[bytes], bytes]] = {
+FORMATTERS: dict[str, Callable[[bytes], bytes]] = {
     "text": lambda payload: toUtf8(_message(payload)) + b"\n",
     "json": _indented,
     "hex": lambda payload: toBytes(_message(payload)).hex().encode() + b"\n",

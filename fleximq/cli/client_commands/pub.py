@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fleximq.cli.client_commands.broker_command import Pace, out, progress, say, talking
+from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, out, progress, say
 from fleximq.cli.client_commands.broker_options import Address, count, rate
-from fleximq.cli.client_commands.payload_text import addReading, readerOf, wordRead
+from fleximq.cli.client_commands.payload_text import addInputOption, argumentValue, parserOf
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 
@@ -28,7 +28,7 @@ def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--file", metavar="FILE", help="publish what is in this file, as one value; - is standard input"
     )
-    addReading(parser)
+    addInputOption(parser)
     parser.add_argument("--count", metavar="N", type=count, help="publish it so many times; of lines, so many of them")
     parser.add_argument("--rate", metavar="N", type=rate, help="publish so many a second at most")
     parser.add_argument("--key", help="the key of each message, for the pipeline")
@@ -62,7 +62,7 @@ def _publish(
     done = 0
     topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
     isSingle = any(each is not None for each in (key, messageId, arguments.rate))
-    pace = Pace(arguments.rate)
+    pace = PublishRate(arguments.rate)
     for portion in portions:
         if isSingle:
             for value in portion:
@@ -80,11 +80,11 @@ def _portions(arguments: Namespace) -> Iterator[list[Any]]:
 
     :raises SettingError: it is not what it was said to be.
     """
-    read = readerOf(arguments.as_)
+    read = parserOf(arguments.as_)
     if arguments.value is not None and arguments.file:
         raise SettingError("give a VALUE or --file, not both")
     if arguments.value is not None:
-        return _repeated(wordRead(arguments.as_, arguments.value), arguments.count or 1)
+        return _repeated(argumentValue(arguments.as_, arguments.value), arguments.count or 1)
     if arguments.file:
         return _repeated(read(_content(arguments.file)), arguments.count or 1)
     return _limited(([read(line) for line in lines] for lines in _lines(sys.stdin.buffer)), arguments.count)
@@ -123,4 +123,4 @@ def _content(path: str) -> bytes:
 
 
 #: The command.
-PUB = talking("pub", "Publish a value, the lines of standard input, or a file.", _prepare, _run)
+PUB = brokerCommand("pub", "Publish a value, the lines of standard input, or a file.", _prepare, _run)

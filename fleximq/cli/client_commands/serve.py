@@ -12,9 +12,9 @@ import threading
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import out, say, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out, say
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
-from fleximq.cli.client_commands.payload_text import addReading, readerOf, shown
+from fleximq.cli.client_commands.payload_text import addInputOption, formatted, parserOf
 from fleximq.client.blocking.shared_connection import SIGNAL_SECONDS
 from fleximq.client.errors import Answered
 from fleximq.client.events import Request
@@ -28,13 +28,13 @@ _WORDS = 500
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="what is answered, e.g. /time")
     parser.add_argument("command", metavar="COMMAND", help="what the shell runs for each request, e.g. 'date +%%s'")
-    addReading(parser)
+    addInputOption(parser)
     parser.add_argument("--limit", metavar="SECONDS", type=seconds, default=60.0, help="how long it may run [60]")
     parser.add_argument("--count", metavar="N", type=count, help="end after so many answers")
     parser.add_argument("--json", action="store_true", help="say what happens as JSON, a line for each request")
 
 
-class Served:
+class CommandService:
     """Answers requests by running a command.
 
     :param asJson: what is told on standard output is JSON.
@@ -42,7 +42,7 @@ class Served:
 
     def __init__(self, arguments: Namespace) -> None:
         self._arguments = arguments
-        self._read = readerOf(arguments.as_)
+        self._read = parserOf(arguments.as_)
         self._left = arguments.count
         self.over = threading.Event()
 
@@ -67,7 +67,7 @@ class Served:
             done = subprocess.run(
                 self._arguments.command,
                 shell=True,
-                input=shown(request.payload, "text").removesuffix(b"\n"),
+                input=formatted(request.payload, "text").removesuffix(b"\n"),
                 capture_output=True,
                 timeout=self._arguments.limit,
                 env=variables,
@@ -91,7 +91,7 @@ class Served:
 
 
 def _run(arguments: Namespace, address: Address) -> int:
-    served = Served(arguments)
+    served = CommandService(arguments)
     with address.connect() as client:
         client.serve(arguments.path, served)
         say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {client.id} {arguments.path}")
@@ -101,4 +101,4 @@ def _run(arguments: Namespace, address: Address) -> int:
 
 
 #: The command.
-SERVE = talking("serve", "Answer requests with what a command of the shell prints.", _prepare, _run)
+SERVE = brokerCommand("serve", "Answer requests with what a command of the shell prints.", _prepare, _run)

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import out, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
-from fleximq.cli.client_commands.payload_text import addShowing, asJson, describe, shown
+from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
 from fleximq.client.blocking import Client, Subscription
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
@@ -58,7 +58,7 @@ def sentence(topic: str, value: Any) -> str:
 
 
 #: The command.
-TAIL = talking("tail", "Follow who comes and goes, and which topics come into being.", _prepareTail, _runTail)
+TAIL = brokerCommand("tail", "Follow who comes and goes, and which topics come into being.", _prepareTail, _runTail)
 
 
 #: With several subscriptions, so long each is waited for before the next is looked at, in seconds.
@@ -77,7 +77,7 @@ def _prepareSub(parser: ArgumentParser) -> None:
     parser.add_argument("--count", metavar="N", type=count, help="end after so many")
     parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after so long")
     parser.add_argument("--topic", action="store_true", help="show the topic before each value")
-    addShowing(parser)
+    addOutputOptions(parser)
 
 
 def _runSub(arguments: Namespace, address: Address) -> int:
@@ -87,10 +87,10 @@ def _runSub(arguments: Namespace, address: Address) -> int:
         client = stack.enter_context(address.connect())
         for delivery in _deliveries(client, stack, arguments):
             if arguments.json:
-                out(json.dumps(describe(delivery), ensure_ascii=False).encode() + b"\n")
+                out(json.dumps(deliveryAsJson(delivery), ensure_ascii=False).encode() + b"\n")
             else:
                 title = f"{delivery.topic}: ".encode() if titled and arguments.format != "raw" else b""
-                out(title + shown(delivery.payload, arguments.format))
+                out(title + formatted(delivery.payload, arguments.format))
             shownSoFar += 1
             if shownSoFar == arguments.count:
                 break
@@ -137,4 +137,4 @@ def _start(text: str) -> Start:
 
 
 #: The command.
-SUB = talking("sub", "Show what is published to topics or patterns.", _prepareSub, _runSub)
+SUB = brokerCommand("sub", "Show what is published to topics or patterns.", _prepareSub, _runSub)
