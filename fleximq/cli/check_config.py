@@ -1,8 +1,6 @@
-"""``fleximq check-config FILE``: whether a broker could run with a settings file, and what would be in effect.
+"""``fleximq check-config FILE``: checks a settings file, and prints its effective settings as TOML.
 
-With ``--against OLD`` it also tells what a reload would do in a broker that runs with that file.
-
-Settings as the text of a settings file, as far as they are not the defaults.
+With ``--against OLD`` it also predicts a reload of a broker that runs with that file.
 """
 
 import json
@@ -25,12 +23,12 @@ from fleximq.security.authentication.schemes import shown, warnings
 from fleximq.startup.configuration_check import faults
 from fleximq.startup.setting_changes import Difference, difference, lostProtections
 
-#: An option of an extension by such a name is not shown.
+#: Values of extension options with a name like this are hidden.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 
 
 def asToml(settings: Settings) -> list[str]:
-    """Return the lines that set what differs from the defaults; then extensions without their secrets, and rights."""
+    """Return the lines for settings that differ from the defaults, extensions (without secrets) and permissions."""
     lines = []
     for option in OPTIONS:
         value = getattr(settings.limits if option.isLimit else settings, option.field)
@@ -75,7 +73,7 @@ def _extension(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def tomlValue(value: object) -> str:
-    """Return a value as TOML spells it."""
+    """Format a value in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Enum):
@@ -90,11 +88,11 @@ def tomlValue(value: object) -> str:
         return "{" + ", ".join(f"{tomlValue(key)} = {tomlValue(each)}" for key, each in value.items()) + "}"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(value)  # the dates and times of TOML
+    return str(value)  # dates and times
 
 
 def check(path: str) -> tuple[Settings | None, list[str]]:
-    """Return the settings of a file; or None, and a sentence for everything that is wrong with it."""
+    """Return the settings of a file, or None and a sentence for each fault."""
     try:
         values = read(path)
     except SettingError as error:
@@ -138,7 +136,7 @@ def _run(arguments: Namespace) -> int:
 
 
 def _printDifference(found: Difference) -> None:
-    """Say what a reload would do."""
+    """Print the effect of a reload."""
     print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
     if found.waiting:
         print(f"# These need a restart to change: {', '.join(found.waiting)}")
@@ -154,7 +152,7 @@ def _printFaults(sentences: Sequence[str]) -> None:
 
 
 def _show(path: str, settings: Settings) -> None:
-    """Print what the settings change of the defaults."""
+    """Print the settings that differ from the defaults."""
     lines = asToml(settings)
     print(f"# {path} is good." + (" Beside the defaults, it sets:" if lines else " It sets the defaults only."))
     for sentence in warnings(settings.auth):

@@ -1,8 +1,7 @@
-"""``fleximq apikey`` and ``fleximq token``: the secrets of ``--auth apikeys:FILE`` and ``tokens:FILE``.
+"""``fleximq passwd``, ``fleximq apikey`` and ``fleximq token``: change the credential files of a broker.
 
-What the commands have in common that change a file of passwords, keys or tokens.
-
-``fleximq passwd FILE NAME``: makes, changes and deletes passwords in a file for ``--auth passwords:FILE``.
+``passwd`` changes the file of ``--auth passwords:FILE``, ``apikey`` that of ``apikeys:FILE`` and ``token`` that of
+``tokens:FILE``. The files contain hashes only.
 """
 
 import getpass
@@ -21,7 +20,7 @@ from fleximq.security.secret_files import CredentialEntry, CredentialFile
 
 
 def addArguments(parser: ArgumentParser, file: str) -> None:
-    """Add those that all of them take."""
+    """Add the arguments that the three commands share."""
     parser.add_argument("file", metavar="FILE", help=file)
     parser.add_argument("name", metavar="NAME", type=_name, help="the principal's name")
     parser.add_argument("--delete", action="store_true", help="take everything of this name out of the file")
@@ -33,18 +32,18 @@ def addArguments(parser: ArgumentParser, file: str) -> None:
 def changeFile(
     path: str, fault: Callable[[str], str | None], by: Callable[[CredentialFile], tuple[CredentialEntry | str, ...]]
 ) -> None:
-    """Read a file, or nothing where there is none yet, change its lines, and write it anew; nobody else meanwhile.
+    """Replace the lines of a file, which may not exist yet, while other commands wait.
 
-    :raises SettingError: it cannot be read or written, or is not as it must be; then it stays as it is.
+    :raises SettingError: the file cannot be read or written, or is invalid; it is unchanged then.
     """
     with secret_files.alone(path):
         secret_files.writeEntries(path, by(_read(path, fault)))
 
 
 def linesWithout(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
-    """Return the lines but for those of a name.
+    """Return the lines except those of a name.
 
-    :raises SettingError: there are none.
+    :raises SettingError: there is no line of this name.
     """
     left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
     if len(left) == len(found.lines):
@@ -53,7 +52,7 @@ def linesWithout(found: CredentialFile, path: str, name: str) -> tuple[Credentia
 
 
 def reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
-    """Return the same work; what goes wrong is said in one sentence."""
+    """Wrap a function to print its errors as one sentence."""
 
     def run(arguments: Namespace) -> int:
         try:
@@ -107,16 +106,16 @@ def _roles(written: str) -> tuple[str, ...]:
     return roles
 
 
-#: A secret that is shorter can perhaps be guessed, in characters.
+#: Shorter secrets, in characters, may be guessable.
 MIN_SAFE_CHARACTERS = 22
 
 
 def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None = None, beside: bool = False) -> None:
-    """Give somebody a secret, in the place of all old ones of that name.
+    """Set the secret of a principal, replacing earlier ones.
 
-    :param roles: the roles from now on; None: those of before.
-    :param beside: the old ones stay.
-    :raises SettingError: somebody has this secret already, or the file cannot be read or written.
+    :param roles: the new roles; None: as before.
+    :param beside: retain the earlier secrets.
+    :raises SettingError: another principal has this secret, or the file cannot be read or written.
     """
     hash = hashed_secrets.hashOf(secret)
 
@@ -132,9 +131,9 @@ def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None =
 
 
 def deleteSecrets(path: str, name: str) -> None:
-    """Take somebody out of a file.
+    """Remove all secrets of a principal.
 
-    :raises SettingError: there is nobody of that name, or the file cannot be read or written.
+    :raises SettingError: there is no principal of this name, or the file cannot be read or written.
     """
     changeFile(path, hashed_secrets.faultOfHash, lambda found: linesWithout(found, path, name))
 
@@ -177,10 +176,10 @@ APIKEY, TOKEN = (
 
 
 def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | None = None) -> None:
-    """Give somebody a password, in the place of the old one if there is one.
+    """Set the password of a principal.
 
-    :param roles: the roles from now on; None: those of before.
-    :raises SettingError: the file cannot be read or written, or is not as it must be.
+    :param roles: the new roles; None: as before.
+    :raises SettingError: the file cannot be read or written, or is invalid.
     """
     hash = passwords.hashOf(password)
 
@@ -193,9 +192,9 @@ def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | No
 
 
 def deletePassword(path: str, name: str) -> None:
-    """Take somebody out of a file.
+    """Remove a principal.
 
-    :raises SettingError: there is nobody of that name, or the file cannot be read or written.
+    :raises SettingError: there is no principal of this name, or the file cannot be read or written.
     """
     changeFile(path, passwords.faultOfHash, lambda found: linesWithout(found, path, name))
 
@@ -211,9 +210,9 @@ def _runPasswd(arguments: Namespace) -> int:
 
 
 def _password(name: str) -> str:
-    """Return the password: asked for twice at a terminal, else the first line of standard input.
+    """Return the password, prompted for twice at a terminal, or read from the first line of standard input.
 
-    :raises SettingError: there is none, it is too long, or it was not the same twice.
+    :raises SettingError: it is empty or too long, or the two entries differ.
     """
     if sys.stdin.isatty():
         password = getpass.getpass(f"Password for {name}: ")

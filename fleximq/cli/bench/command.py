@@ -1,6 +1,6 @@
-"""``fleximq bench``: how quick a broker is, with clients like a program's own, each in its process.
+"""``fleximq bench``: measures a broker with clients like those of a program, each in its own process.
 
-Unlike ``benchmarks/`` in the source, which measures the broker alone, this measures the client library as well.
+``benchmarks/`` in the source measures the broker alone; this includes the client library.
 """
 
 import csv
@@ -20,7 +20,7 @@ from fleximq.cli.client_commands.broker_options import Address, count, rate, sec
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 
-#: No more clients are started, for each is a process.
+#: Limit of clients, since each is a process.
 _CLIENTS = 64
 _SIZE_MOST = MEBIBYTE
 
@@ -52,7 +52,7 @@ def _orNone(text: str) -> int:
     return found
 
 
-_orNone.__name__ = "number"  # argparse says so
+_orNone.__name__ = "number"  # used in the message of argparse
 
 
 def _run(arguments: Namespace, address: Address) -> int:

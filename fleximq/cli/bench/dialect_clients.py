@@ -1,9 +1,7 @@
-"""The dialects that ``bench`` speaks.
+"""A client for each dialect that ``bench`` measures.
 
-The Identity dialect for ``bench``: texts over WebSocket, on the port that serves all dialects.
-
-Only who is subscribed may publish there, and gets copies of all; so publishers read and drop what comes, their own
-messages included, while they send. That is part of what is measured.
+Identity is spoken over WebSocket on the port for all dialects. Its publishers must be subscribed and get copies of all
+messages; they read and drop these while sending, which is part of the measurement.
 """
 
 import select
@@ -32,7 +30,7 @@ _BARRIER = "bench-barrier"
 
 
 class IdentityBenchClient:
-    """One client."""
+    """The Identity dialect."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
@@ -58,15 +56,15 @@ class IdentityBenchClient:
         self._ask(f"SUBSCRIBE:{plan.topic}", f"SUB-ACK:{plan.topic}")
 
     def publish(self, payloads: list[bytes]) -> None:
-        """Send each as a text of its own."""
+        """Send each message as one text."""
         self._exchange(b"".join(self._stream.framed(self._head + each) for each in payloads), lambda: True)
 
     def flush(self) -> None:
-        """Ask for something that is answered behind all that was sent."""
+        """Send a request that is answered after all messages."""
         self._ask(f"UNSUBSCRIBE:{_BARRIER}", f"UNSUB-ACK:{_BARRIER}")
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Return what came."""
+        """Return the messages received."""
         with suppress(TimeoutError):
             self._exchange(b"", lambda: bool(self._messages), timeout)
         came, self._messages = self._messages, []
@@ -82,10 +80,10 @@ class IdentityBenchClient:
         self._exchange(self._stream.framed(text.encode()), lambda: wanted in self._answers)
 
     def _exchange(self, data: bytes, holds: Callable[[], bool], timeout: float | None = None) -> None:
-        """Send, and read meanwhile, until all is sent and something holds.
+        """Send, and read meanwhile, until all is sent and a condition holds.
 
-        :raises TimeoutError: that took too long.
-        :raises ClientError: the connection ended, or the broker refused something.
+        :raises TimeoutError: it took too long.
+        :raises ClientError: the connection ended, or the broker refused a request.
         """
         timeout = self._timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout
@@ -133,7 +131,7 @@ class IdentityBenchClient:
 
 
 def _path(url: Url, credentials: object) -> str:
-    """Return what to ask for; credentials go into the query, as a page in a browser would show them."""
+    """Return the path with the credentials in its query, as from a web page."""
     shown = dict(credentials) if isinstance(credentials, dict) else {}
     kind = shown.pop("type", None)
     if kind == "basic":
@@ -141,12 +139,12 @@ def _path(url: Url, credentials: object) -> str:
     return (url.path or "/") + (f"?{urlencode(shown)}" if shown else "")
 
 
-#: How many messages a BlipMQ client fetches at once, and a MiniMQ consumer takes out of the queue at once.
+#: Messages that a BlipMQ client and a MiniMQ consumer fetch at once.
 _TOGETHER, _TAKEN = 1000, 100
 
 
 class FlexiBenchClient:
-    """The FlexiMQ dialect, with the client library: messages are MessagePack bin."""
+    """The FlexiMQ dialect with the client library; messages are MessagePack bin."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         self._topic = plan.topic
@@ -162,7 +160,7 @@ class FlexiBenchClient:
         self._client.flush()
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Return what came."""
+        """Return the messages received."""
         assert self._subscription is not None
         first = self._subscription.next(timeout)
         found: list[Delivery] = [] if first is None else [first]
@@ -178,7 +176,7 @@ class FlexiBenchClient:
 
 
 class BlipBenchClient:
-    """The BlipMQ dialect with QoS 1, each subscriber with a subscription of its own."""
+    """The BlipMQ dialect with QoS 1; each subscriber has its own subscription."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
@@ -200,12 +198,12 @@ class BlipBenchClient:
         self._client.flush()
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Return what came, and acknowledge what came before."""
+        """Receive the next messages and acknowledge the previous ones."""
         assert self._subscription is not None
         return [delivery.payload for delivery in self._subscription.next_many(_TOGETHER, timeout)]
 
     def close(self) -> None:
-        """End the connection, when all is acknowledged."""
+        """End the connection after all ACKs."""
         if self._subscription is not None:
             self._subscription.next(0)
         self._client.close()
@@ -222,7 +220,7 @@ class MiniBenchClient:
         self._client = minimq.connect(address.url, tls=address.tls, timeout=address.timeout, reconnect=None)
         self._consumer = self._client.consumer(plan.topic, prefetch=_TAKEN) if subscribes else None
         if self._consumer is not None:
-            # A queue that nobody has asked for anything yet would drop what is too much.
+            # Before its first CONSUME, a queue would drop messages over its limit.
             self._consumer.next(0)
 
     def publish(self, payloads: list[bytes]) -> None:
@@ -230,22 +228,22 @@ class MiniBenchClient:
         self._client.produce_many(self._topic, [payload.decode() for payload in payloads])
 
     def flush(self) -> None:
-        """There is nothing to wait for."""
+        """Do nothing: :meth:`publish` waits."""
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Return what came, and acknowledge what came before."""
+        """Receive the next messages and acknowledge the previous ones."""
         assert self._consumer is not None
         return [message.content.encode() for message in self._consumer.next_many(_TAKEN, timeout)]
 
     def close(self) -> None:
-        """End the connection, when all is acknowledged."""
+        """End the connection after all ACKs."""
         if self._consumer is not None:
             for message in self._consumer.next_many(_TAKEN, 0):
                 self._consumer.leave(message)
         self._client.close()
 
 
-#: By the name of the dialect, what makes a client.
+#: The clients by dialect.
 BENCH_CLIENTS: dict[str, BenchClientFactory] = {
     "fleximq": FlexiBenchClient,
     "blipmq": BlipBenchClient,

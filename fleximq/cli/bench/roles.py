@@ -1,9 +1,8 @@
-"""What publishers and subscribers do, each in a process of its own.
+"""The publisher and subscriber processes of a benchmark.
 
-A role says "ready" when it is connected, waits for a word, and then tells what it did. Times are those of the
-machine's monotonic clock, which all processes share.
-
-Says in a message when it was published, in letters that every dialect can carry.
+A process reports "ready" when it is connected, waits for the start, and then reports its results. Each message begins
+with a time stamp, in letters that every dialect supports. Times are of the machine's monotonic clock, which all
+processes share.
 """
 
 import time
@@ -19,32 +18,32 @@ from fleximq.cli.client_commands.broker_command import PublishRate
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
-#: A message begins with its stamp, so it has at least these bytes.
+#: Size of the time stamp, and so of the smallest message.
 STAMP_BYTES = 8
-#: Of the clock's nanoseconds so many bytes are told: they last for three days.
+#: Bytes of the clock's nanoseconds in a time stamp, enough for three days.
 _TOLD = 6
 _MASK = (1 << 8 * _TOLD) - 1
 
 
 def stamp() -> bytes:
-    """Return the present moment of the machine's monotonic clock, which all processes share."""
+    """Return the time stamp of now."""
     return b2a_base64((time.monotonic_ns() & _MASK).to_bytes(_TOLD, "big"), newline=False)
 
 
 def age(payload: bytes, now: int) -> int:
-    """Return how many nanoseconds before ``now`` (of that clock) a message was published."""
+    """Return the nanoseconds between a message's time stamp and ``now``."""
     return (now - int.from_bytes(a2b_base64(payload[:STAMP_BYTES]), "big")) & _MASK
 
 
 READY, GO, OVER = "ready", "go", "over"
-#: Who shares a queue looks so often whether all was published, in seconds.
+#: Consumers of a shared queue check this often whether all is published, in seconds.
 _LOOK = 0.2
-#: A subscriber keeps so many latencies, evenly taken.
+#: Limit of latencies in the evenly spaced sample of a subscriber.
 _SAMPLES = 200_000
 
 
 class RoleResult(NamedTuple):
-    """How many messages, from when to when (seconds), and the latencies of some of them (nanoseconds)."""
+    """The number of messages, the first and last time (seconds), and a sample of latencies (nanoseconds)."""
 
     messages: int
     begun: float
@@ -53,12 +52,12 @@ class RoleResult(NamedTuple):
 
 
 def publisher(plan: Plan, pipe: Connection) -> None:
-    """Connect, wait, and publish."""
+    """Connect, wait for the start, and publish."""
     _report(pipe, lambda: _publish(plan, pipe))
 
 
 def subscriber(plan: Plan, pipe: Connection) -> None:
-    """Connect, and receive until all is there."""
+    """Connect, wait for the start, and receive all messages."""
     _report(pipe, lambda: _receive(plan, pipe))
 
 
@@ -115,12 +114,12 @@ def _receive(plan: Plan, pipe: Connection) -> RoleResult:
 
 
 def _received(client: BenchClient, plan: Plan, pipe: Connection) -> list[bytes]:
-    """Return what comes next; nothing if that is all."""
+    """Return the next messages; none at the end."""
     if not plan.isShared:
         return client.receive(plan.receiveTimeout)
     deadline = time.monotonic() + plan.receiveTimeout
     while time.monotonic() < deadline:
-        # Asked before the queue is: if all was published by then, an empty queue stays empty.
+        # Checked before the queue: if all is published, an empty queue remains empty.
         isOver = pipe.poll()
         payloads = client.receive(min(_LOOK, plan.receiveTimeout))
         if payloads or isOver:

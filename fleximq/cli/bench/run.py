@@ -1,4 +1,4 @@
-"""Runs a benchmark: starts a process for each client, gives the word, and collects what they did."""
+"""Runs a benchmark: starts a process for each client, and collects the results."""
 
 import multiprocessing
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.roles import GO, OVER, READY, RoleResult, publisher, subscriber
 from fleximq.client.errors import ClientError
 
-#: How long a process may take to start and connect, in seconds.
+#: Limit for a process to start and connect, in seconds.
 _START = 60.0
 
 
 class BenchResults(NamedTuple):
-    """What each publisher and each subscriber did."""
+    """The results of each publisher and each subscriber."""
 
     publishers: list[RoleResult]
     subscribers: list[RoleResult]
@@ -36,16 +36,16 @@ class _Runner:
         self._received()
 
     def go(self) -> None:
-        """Give the word."""
+        """Start it."""
         self.pipe.send(GO)
 
     def over(self) -> None:
-        """Tell it that all was published."""
+        """Report that all messages are published."""
         with suppress(OSError):
             self.pipe.send(OVER)
 
     def done(self) -> RoleResult:
-        """Wait for what it did."""
+        """Wait for its results."""
         found = self._received()
         assert isinstance(found, RoleResult)
         return found
@@ -60,13 +60,13 @@ class _Runner:
         return found
 
     def end(self) -> None:
-        """End its process."""
+        """Terminate its process."""
         self.process.terminate()
         self.process.join()
 
 
 def run(plan: Plan) -> BenchResults:
-    """Do what is planned.
+    """Run a benchmark.
 
     :raises ClientError: a client could not connect, or lost its connection.
     """

@@ -1,6 +1,6 @@
-"""Values between a command line and the wire: what is written becomes a value, what comes is shown.
+"""Converts text of the command line to values, and payloads to text.
 
-What is shown as text is what dialects that carry text get of it (docs/dialects.rst, "Across dialects").
+The text of a payload is the same that dialects with text payloads get (docs/dialects.rst, "Across dialects").
 """
 
 import json
@@ -16,14 +16,14 @@ from fleximq.wire.payload_conversion import toBytes, toUtf8
 
 
 def addInputOption(parser: ArgumentParser) -> None:
-    """Add the option that says how values are written."""
+    """Add the option for the format of values on the command line."""
     parser.add_argument(
         "--as", dest="as_", choices=tuple(PARSERS), default="text", help="what VALUE is: text, JSON, or bytes in hex"
     )
 
 
 def addOutputOptions(parser: ArgumentParser) -> None:
-    """Add the options that say how values are shown."""
+    """Add the options for the format of printed payloads."""
     parser.add_argument(
         "--format",
         choices=tuple(FORMATTERS),
@@ -34,28 +34,28 @@ def addOutputOptions(parser: ArgumentParser) -> None:
 
 
 def parserOf(name: str) -> Callable[[bytes], Any]:
-    """Return what makes a value of what was written.
+    """Return the function that parses values.
 
-    It raises SettingError for what it cannot understand.
+    It raises SettingError for an invalid value.
     """
     return PARSERS[name]
 
 
 def argumentValue(name: str, word: str) -> Any:
-    """Return the value that a word of the command line stands for, whatever bytes it was typed in.
+    """Return the value of an argument, which may contain bytes that are not UTF-8.
 
-    :raises SettingError: it cannot be understood.
+    :raises SettingError: it is invalid.
     """
     return PARSERS[name](word.encode("utf-8", "surrogateescape"))
 
 
 def formatted(payload: bytes, format: str) -> bytes:
-    """Return a payload as it is shown, with a line's end where the format has lines."""
+    """Return a payload as text; formats with lines add the line's end."""
     return FORMATTERS[format](payload)
 
 
 def asJson(payload: bytes) -> Any:
-    """Return a payload as something that JSON can hold; None for one that is empty, or no MessagePack."""
+    """Return a payload as a JSON value; None if it is empty or not MessagePack."""
     try:
         return json.loads(toJson(payload)) if payload else None
     except ValueError:
@@ -63,7 +63,7 @@ def asJson(payload: bytes) -> Any:
 
 
 def deliveryAsJson(delivery: Delivery) -> dict[str, Any]:
-    """Return what ``--json`` shows of a delivery: ``topic``, ``publisher``, ``value``, and the rest of its header."""
+    """Return a delivery for ``--json``: ``topic``, ``publisher``, ``value``, and the other fields of its header."""
     more = {
         key: value if isinstance(value, str | int | float | bool | None) else repr(value)
         for key, value in delivery.header.items()
@@ -104,9 +104,9 @@ def _message(payload: bytes) -> Message:
     return Message(payload, Content.MESSAGEPACK)
 
 
-#: How a value may be written, and what is made of it.
+#: Parsers of values by format.
 PARSERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
-#: How a payload may be shown.
+#: Formatters of payloads by format.
 FORMATTERS: dict[str, Callable[[bytes], bytes]] = {
     "text": lambda payload: toUtf8(_message(payload)) + b"\n",
     "json": _indented,

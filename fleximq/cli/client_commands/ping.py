@@ -1,4 +1,4 @@
-"""``fleximq ping``: how long the broker takes to answer."""
+"""``fleximq ping``: measures the round-trip time to a broker."""
 
 import json
 import statistics

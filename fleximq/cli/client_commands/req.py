@@ -1,6 +1,6 @@
-"""``fleximq req CLIENT PATH [VALUE]``: asks a client, or the broker itself, and shows the answer.
+"""``fleximq req CLIENT PATH [VALUE]``: sends a request to a client or the broker, and prints the answer.
 
-``fleximq notify CLIENT PATH [VALUE]``: tells a client something, without an answer.
+``fleximq notify CLIENT PATH [VALUE]``: sends a notification, which has no answer.
 """
 
 import json
@@ -17,12 +17,12 @@ from fleximq.client.protocol.conversation import BROKER
 from fleximq.client.settings import Codec
 from fleximq.errors import SettingError
 
-#: The answer's payload is shown as it came, so nothing is to read it before.
+#: Answers are formatted from their payloads, so the client does not decode them.
 _RAW = Codec(unpack=bytes)
 
 
 def clientId(text: str) -> int:
-    """Read the id of a client; ``broker`` is the broker itself. For ``argparse``."""
+    """Parse the id of a client, or ``broker``. For ``argparse``."""
     if text == "broker":
         return BROKER
     if text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 32:

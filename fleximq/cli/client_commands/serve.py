@@ -1,8 +1,8 @@
-"""``fleximq serve PATH COMMAND``: answers requests with what a command of the shell prints.
+"""``fleximq serve PATH COMMAND``: answers requests with the output of a shell command.
 
-The request's value comes to the command on standard input, as text; ``FLEXIMQ_PATH`` and ``FLEXIMQ_SENDER`` say what
-was asked and by whom. What the command prints is the answer, without its last line's end. A command that fails is
-answered with 500 and the last line that it printed to standard error.
+The command gets the request's value as text on standard input, and path and sender in ``FLEXIMQ_PATH`` and
+``FLEXIMQ_SENDER``. Its output, without the end of the last line, is the answer. A failed command is answered with 500
+and the last line of its standard error.
 """
 
 import json
@@ -21,7 +21,7 @@ from fleximq.client.events import Request
 from fleximq.errors import SettingError
 from fleximq.status import Status
 
-#: So much of what went wrong is told to whoever asked, in characters.
+#: Limit of an error text in an answer, in characters.
 _WORDS = 500
 
 
@@ -35,10 +35,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 class CommandService:
-    """Answers requests by running a command.
-
-    :param asJson: what is told on standard output is JSON.
-    """
+    """Answers requests by running a command."""
 
     def __init__(self, arguments: Namespace) -> None:
         self._arguments = arguments
@@ -49,7 +46,7 @@ class CommandService:
     def __call__(self, request: Request) -> Any:
         """Return the answer.
 
-        :raises Answered: the command failed, took too long, or printed something else than it should.
+        :raises Answered: the command failed, took too long, or printed an invalid value.
         """
         status, words, value = self._answer(request)
         self._tell(request, status)

@@ -1,6 +1,6 @@
-"""``fleximq sub TOPIC...``: shows what is published to topics or patterns.
+"""``fleximq sub TOPIC...``: prints the messages of topics or patterns.
 
-``fleximq tail``: who comes and goes, and which topics come into being, as it happens.
+``fleximq tail``: prints connects, disconnects and new topics as they happen.
 """
 
 import json
@@ -19,7 +19,7 @@ from fleximq.client.blocking import Client, Subscription
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
 
-#: What the broker tells of itself (docs/dialects.rst, presence).
+#: Topics of presence events (docs/dialects.rst).
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
 
 
@@ -46,7 +46,7 @@ def _runTail(arguments: Namespace, address: Address) -> int:
 
 
 def sentence(topic: str, value: Any) -> str:
-    """Return in words what an event of the broker says."""
+    """Return a presence event of the broker as a sentence."""
     said = value if isinstance(value, dict) else {}
     if topic == JOINED:
         return f"{said.get('name')} joined ({said.get('dialect')}, client {said.get('client_id')})"
@@ -61,7 +61,7 @@ def sentence(topic: str, value: Any) -> str:
 TAIL = brokerCommand("tail", "Follow who comes and goes, and which topics come into being.", _prepareTail, _runTail)
 
 
-#: With several subscriptions, so long each is waited for before the next is looked at, in seconds.
+#: With several subscriptions, the wait for each before the next, in seconds.
 _LOOK = 0.05
 
 
@@ -98,7 +98,7 @@ def _runSub(arguments: Namespace, address: Address) -> int:
 
 
 def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Iterator[Delivery]:
-    """Yield what comes, until the time is over."""
+    """Yield deliveries until the time is over."""
     subscriptions = [stack.enter_context(client.subscribe(topic, arguments.from_)) for topic in arguments.topics]
     end = None if arguments.for_ is None else time.monotonic() + arguments.for_
     if len(subscriptions) == 1:
@@ -123,7 +123,7 @@ def _isPattern(topic: str) -> bool:
 
 
 def _start(text: str) -> Start:
-    """Read where to begin."""
+    """Parse the start of a subscription."""
     if text in ("first", "last"):
         return text
     if text.isascii() and text.isdecimal():

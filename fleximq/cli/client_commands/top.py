@@ -1,4 +1,4 @@
-"""``fleximq top``: clients, topics and rates of a broker, again and again."""
+"""``fleximq top``: a live table of a broker's clients, topics and rates."""
 
 import json
 import time
@@ -11,14 +11,14 @@ from fleximq.cli.client_commands.broker_options import Address, count, seconds
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 
-#: So many clients and topics are asked for at a time.
+#: Clients and topics in one request.
 _PAGE = 1000
-#: No more of each are looked at, so that a look takes no longer than a moment.
+#: Limit of clients and topics in a snapshot, so that it is quick.
 _MAX_ROWS = 20_000
 
 
 class Snapshot(NamedTuple):
-    """What a broker said of itself at one moment of the clock, in seconds."""
+    """The broker's answers at one time of the monotonic clock, in seconds."""
 
     time: float
     about: Mapping[str, Any]
@@ -27,9 +27,9 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(client: Client, timeout: float) -> Snapshot:
-    """Ask a broker.
+    """Query a broker.
 
-    :raises RequestFailed: it does not let this client know.
+    :raises RequestFailed: this client may not query it.
     """
     about = client.ask("/broker/about", timeout=timeout)
     clients = {row["client_id"]: row for row in _rows(client, "clients", timeout)}
@@ -50,18 +50,18 @@ def _rows(client: Client, name: str, timeout: float) -> Iterator[Mapping[str, An
 
 
 def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
-    """Return how many messages a second were published to each topic between two looks."""
+    """Return the messages per second published to each topic between two snapshots."""
     span = max(now.time - before.time, 1e-9)
     found = {}
     for name, row in now.topics.items():
         old = before.topics.get(name, {}).get("published", 0)
-        # A topic that was forgotten and came back counts anew.
+        # The count of a topic that was removed meanwhile starts at 0 again.
         found[name] = max(0, row["published"] - old if row["published"] >= old else row["published"]) / span
     return found
 
 
 def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
-    """Return what ``--json`` shows: the broker, messages a second, and the busiest topics and oldest clients."""
+    """Return the object of ``--json``: the broker, its rate, the busiest topics and the oldest clients."""
     each = rates(before, now)
     busiest = sorted(now.topics.values(), key=lambda row: (-each[row["topic"]], -row["published"], row["topic"]))
     return {
@@ -76,7 +76,7 @@ def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
 
 
 def screen(found: Mapping[str, Any], url: str) -> Any:
-    """Return what ``top`` draws of :func:`described`."""
+    """Return the table for a :func:`summary`."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -153,7 +153,7 @@ def _looks(client: Client, arguments: Namespace, timeout: float) -> Iterator[dic
 
 
 def _draw(found: Iterator[dict[str, Any]], url: str) -> None:
-    """Draw each look in the place of the one before; where there is no terminal, one below the other."""
+    """Redraw the table in place; without a terminal, print one after the other."""
     from rich.console import Console
     from rich.live import Live
 

@@ -157,7 +157,7 @@ class SubTests(CommandCase):
         self.assertEqual(found.code, 1)
         self.assertIn("603", found.err)
 
-    def formatted(self, *words: str, topic: str = "t", values: object = ("a",)) -> list[str]:
+    def shown(self, *words: str, topic: str = "t", values: object = ("a",)) -> list[str]:
         """Return the lines for these values, published when the command has subscribed."""
         assert isinstance(values, list | tuple)
         process = self.start("sub", *words, "--count", str(len(values)))
