@@ -129,13 +129,13 @@ class ExtensionService(Service):
         try:
             step()
         except SettingError as error:
-            self._putAside()
+            self._disable()
             self._abortStart(f"extension {self.extension.name}: {error}")
         except Exception:
             self._failed(Failure(), "start: the broker runs without it")
-            self._putAside()
+            self._disable()
 
-    def _putAside(self) -> None:
+    def _disable(self) -> None:
         self._inner = None
         self._context.release()
 
