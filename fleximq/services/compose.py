@@ -154,7 +154,6 @@ def _addReadiness(
 def _whole(
     reactor: Any, journal: Any, broker: Broker, abortStart: Callable[[str], NoReturn], wakeup: Wakeup
 ) -> MultiService:
-    """Return the service that holds all others."""
     if journal.onDisk:
         return JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
     return MultiService()

@@ -125,7 +125,6 @@ class ExtensionService(Service):
         self._inner = self.extension.makeService(self._context, self._configuration)
 
     def _try(self, step: Callable[[], object]) -> None:
-        """Run one step of the start; disable the extension if it fails."""
         try:
             step()
         except SettingError as error:

@@ -63,7 +63,6 @@ def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Ca
 
 
 def _rulesOf(settings: Settings) -> RetentionPolicy:
-    """Return the retention rules in these settings."""
     return RetentionPolicy(
         durable=anyOf((*settings.durable, *settings.retain)),
         retained=anyOf(settings.retain),

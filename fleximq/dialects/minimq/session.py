@@ -200,7 +200,6 @@ class MiniSession(StreamSession):
             self._replace(batch, first, indexes, NotRecorded(reason))
 
     def _replace(self, batch: list[bytes], first: int, indexes: Sequence[int], error: BrokerError) -> None:
-        """Replace the ids of these PRODUCEs of a run by an error."""
         line = renderError(error)
         for index in indexes:
             self.counted(error)
@@ -225,7 +224,6 @@ class MiniSession(StreamSession):
             self._repeated, self._topic, self._consumes = line, topic, 1
 
     def _answerConsumes(self) -> None:
-        """Answer the run of consecutive CONSUMEs of one topic."""
         count, self._consumes, self._repeated = self._consumes, 0, None
         if not count:
             return
@@ -284,7 +282,6 @@ class MiniSession(StreamSession):
         )
 
     def _loaded(self) -> None:
-        """Continue after a message was read from disk."""
         self._loading = False
         if self.state is not ConnectionState.OPEN:
             return

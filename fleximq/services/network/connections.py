@@ -98,7 +98,6 @@ class OpenConnections:
                 self._stopWaiting(session, now - self._done.setdefault(session, now))
 
     def _stopWaiting(self, session: Session, waited: float) -> None:
-        """Stop waiting for a peer whose output is complete."""
         if waited >= 2 * LAST:
             session.outbox.abort()
         elif waited >= LAST:

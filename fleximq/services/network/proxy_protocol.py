@@ -99,7 +99,6 @@ class ProxiedProtocol(Handover):
         return True
 
     def _leaveLater(self) -> None:
-        """Uncount the connection when the next protocol has lost it."""
         (leave, self._leave), before = (self._leave, None), self.whenLost
 
         def both() -> None:

@@ -151,7 +151,6 @@ class ChildService(Service):
         _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=id, pid=process.pid)
 
     def _restart(self, reason: str) -> None:
-        """Restart the program after the delay, unless the service stops."""
         if self._gone is not None:
             _log.info("{name} has gone: {reason}", name=self.title, reason=reason)
             gone, self._gone = self._gone, None
