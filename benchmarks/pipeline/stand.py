@@ -56,8 +56,8 @@ class Doing:
         """Return the session."""
         return self._spark
 
-    def say(self, text: str) -> None:
-        """Say nothing."""
+    def writeLine(self, text: str) -> None:
+        """Write nothing."""
 
     def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
         """Show nothing."""
