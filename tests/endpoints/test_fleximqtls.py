@@ -8,7 +8,7 @@ from twisted.internet.endpoints import quoteStringArgument, serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint, IStreamServerEndpointStringParser
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.logger import formatEvent
 from twisted.plugin import getPlugins
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -19,6 +19,7 @@ from fleximq.endpoints.tls_endpoint import LINGER, TlsEndpoint
 from fleximq.errors import SettingError
 from tests.certificates import Made, makeCertificate, revoke
 from tests.endpoints.tls_peers import Echo, TlsPeer
+from tests.log_observer import observeLog
 
 
 class FleximqtlsCase(SynchronousTestCase):
@@ -31,8 +32,7 @@ class FleximqtlsCase(SynchronousTestCase):
         self.made = makeCertificate(self.folder)
         self.reactor: Any = MemoryReactorClock()
         self.log: list[str] = []
-        globalLogPublisher.addObserver(self.observe)
-        self.addCleanup(globalLogPublisher.removeObserver, self.observe)
+        observeLog(self, self.observe)
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""

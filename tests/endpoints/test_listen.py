@@ -208,7 +208,7 @@ class UrlTests(SynchronousTestCase):
         for text in ("tls://127.0.0.1:1", "wss://127.0.0.1:1"):
             ((port, factory, backlog, interface),) = self.opened(text, certificate=str(made.both)).tcpServers
             self.assertEqual((port, backlog, interface), (1, BACKLOG, "127.0.0.1"))
-            self.assertIsInstance(factory, TlsFactory)
+            assert isinstance(factory, TlsFactory)
             self.assertIs(factory.wrappedFactory, self.factory)
             self.assertEqual(self.refused(text), f"{text[:3]}:// needs --tls-certificate and --tls-key")
             self.assertEqual(

@@ -47,7 +47,12 @@ class StandardStreamsTests(TestCase):
         self.factory = Factory.forProtocol(Echo)
         self.factory.noisy = False
         self.open = {*self.descriptors, self.stdin, self.stdout}
-        self.addCleanup(lambda: [os.close(each) for each in self.open])
+        self.addCleanup(self.closeAll)
+
+    def closeAll(self) -> None:
+        """Close what is still open."""
+        for each in self.open:
+            os.close(each)
 
     def close(self, descriptor: int) -> None:
         """Close one end of a pipe."""
@@ -59,6 +64,11 @@ class StandardStreamsTests(TestCase):
         streams: StandardStreams = await StandardStreamsEndpoint(reactor, self.descriptors).listen(self.factory)
         return streams
 
+    def protocolOf(self, streams: Any) -> Echo:
+        """Return the protocol of a connection, for which Twisted declares no attribute."""
+        protocol: Echo = streams.protocol
+        return protocol
+
     def test_interface(self) -> None:
         """It is an endpoint for servers; making one does nothing."""
         verifyObject(IStreamServerEndpoint, StandardStreamsEndpoint(None))
@@ -69,7 +79,7 @@ class StandardStreamsTests(TestCase):
         self.assertIsInstance(streams.getPeer(), PipeAddress)
         self.assertEqual(str(streams.getPeer()), "standard input")
         os.write(self.stdin, b"hello")
-        self.assertEqual(await streams.protocol.heard, b"hello")
+        self.assertEqual(await self.protocolOf(streams).heard, b"hello")
         self.assertEqual(await deferToThread(os.read, self.stdout, 100), b"hello")
         self.close(self.stdin)
         await streams.ended
@@ -105,7 +115,7 @@ class StandardStreamsTests(TestCase):
         """When the peer has closed what it reads from, closing takes no time, though it may still write."""
         streams = await self.connect()
         gone: Deferred[None] = Deferred()
-        half: Any = streams.protocol
+        half: Any = self.protocolOf(streams)
         half.readConnectionLost = lambda: None
         half.writeConnectionLost = lambda: gone.callback(None)
         directlyProvides(half, IHalfCloseableProtocol)
@@ -117,13 +127,13 @@ class StandardStreamsTests(TestCase):
     async def test_abort(self) -> None:
         """Aborting drops what waits, and tells the protocol once."""
         streams = await self.connect()
-        protocol = streams.protocol
+        protocol = self.protocolOf(streams)
         streams.write(MUCH)
         streams.abortConnection()
         streams.abortConnection()
         self.assertEqual(len(protocol.lost), 1)
         self.successResultOf(streams.ended)
-        self.successResultOf(streams.finish(Clock()))  # type: ignore[arg-type]
+        self.successResultOf(streams.finish(Clock()))
 
     async def test_badDescriptor(self) -> None:
         """A stream that is closed already is a failure."""

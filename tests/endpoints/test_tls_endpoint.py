@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.logger import formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -17,6 +17,7 @@ from fleximq.endpoints.tls_endpoint import PAUSE, RenewingCertificate, TlsFactor
 from fleximq.errors import SettingError
 from tests.certificates import Made, makeCertificate
 from tests.endpoints.tls_peers import Echo, TlsPeer
+from tests.log_observer import observeLog
 
 
 class RenewalTests(SynchronousTestCase):
@@ -33,8 +34,7 @@ class RenewalTests(SynchronousTestCase):
         self.reactor: Any = MemoryReactorClock()
         self.certificate = RenewingCertificate(self.files, self.reactor.seconds)
         self.log: list[str] = []
-        globalLogPublisher.addObserver(self.observe)
-        self.addCleanup(globalLogPublisher.removeObserver, self.observe)
+        observeLog(self, self.observe)
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""

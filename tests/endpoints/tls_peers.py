@@ -2,10 +2,11 @@
 
 import contextlib
 import ssl
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet.address import IPv4Address
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.testing import MemoryReactorClock, StringTransportWithDisconnection
 from twisted.python.failure import Failure
 
@@ -61,12 +62,12 @@ class Wire(StringTransportWithDisconnection):
 class TlsPeer:
     """One client of a listening factory; bytes go to and fro until neither side has any."""
 
-    def __init__(self, reactor: MemoryReactorClock, factory: Factory, context: ssl.SSLContext) -> None:
+    def __init__(self, reactor: MemoryReactorClock, factory: IProtocolFactory, context: ssl.SSLContext) -> None:
         self._reactor = reactor
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
         self.wire = Wire(reactor)
-        self.server: Any = factory.buildProtocol(PEER)
+        self.server = cast(Any, factory.buildProtocol(PEER))
         self.wire.protocol = self.server
         #: The server's protocol inside TLS.
         self.inner: Any = self.server.wrappedProtocol
@@ -119,4 +120,4 @@ class TlsPeer:
 
     def nameShown(self) -> str:
         """Do the handshake and return whose certificate it is."""
-        return dict(pair for ((pair),) in self.handshake()["subject"])["commonName"]
+        return str(dict(pair for (pair,) in self.handshake()["subject"])["commonName"])

@@ -14,7 +14,7 @@ from tests.wire.flexi_frames import Heard
 class Standard:
     """Carries a client's bytes over standard input and output."""
 
-    code = None
+    code: int | None = None
 
     def say(self, data: bytes) -> None:
         """Write these bytes."""
@@ -45,7 +45,7 @@ def main() -> int:
 
 def serve(client: FlexiClient, heard: Heard) -> bool:
     """Do what a REQ asks for; False if that is to leave."""
-    path = heard.header["routing"][0]["path"]
+    path: str = heard.header["routing"][0]["path"]
     id = heard.header["reqrep"]["id"]
     if path == "/double":
         client.reply(heard.sender, id, heard.value * 2)

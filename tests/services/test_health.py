@@ -1,6 +1,6 @@
 """What makes a broker ready, and alive."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
@@ -35,7 +35,7 @@ class HealthTests(SynchronousTestCase):
     def setUp(self) -> None:
         """A broker that is well."""
         self.clock: Any = Clock()
-        self.broker: Any = FakeBroker()
+        self.broker = cast(Any, FakeBroker())
         self.lag = LagService(self.clock)
         self.lag.startService()
         self.places = [Place("tcp:1", object()), Place("tcp:2", object())]

@@ -2,13 +2,13 @@
 
 import signal
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.logger import formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.settings import Settings
@@ -20,6 +20,7 @@ from fleximq.services.journal_service import CLEANING_INTERVAL, JournalService, 
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.state_records import ClientIdsReserved
 from tests.broker.parts import makeBroker
+from tests.log_observer import observeLog
 
 
 class Left(Exception):
@@ -115,15 +116,14 @@ class JournalServiceTests(SynchronousTestCase):
         self.steps: list[Any] = []
         self.signals: dict[int, Any] = {}
         self.texts: list[str] = []
-        self.reactor: Any = MemoryReactorClock()
+        self.reactor = cast(Any, MemoryReactorClock())
         self.reactor.callFromThread = lambda call: call()
 
         def observe(event: Any) -> None:
             if event.get("log_namespace") == "fleximq.services.journal":
                 self.texts.append(formatEvent(event))
 
-        globalLogPublisher.addObserver(observe)
-        self.addCleanup(globalLogPublisher.removeObserver, observe)
+        observeLog(self, observe)
 
     def service(self, restore: Callable[[Any], None] | None = None, **journal: Any) -> JournalService:
         """Return a service with a journal of steps and another service in it."""

@@ -8,7 +8,7 @@ from twisted.internet.interfaces import ILoggingContext
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
-from twisted.logger import LogEvent, globalLogPublisher
+from twisted.logger import LogEvent
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -27,6 +27,7 @@ from fleximq.services.network.connection_limit import (
     TOO_OFTEN,
     ConnectionLimit,
 )
+from tests.log_observer import observeLog
 
 LOST = Failure(ConnectionDone())
 LOCAL = IPv4Address("TCP", "127.0.0.1", 5000)
@@ -81,8 +82,7 @@ class GateTests(SynchronousTestCase):
         self.connects, self.flapping = connects, flapping
         self.doors = _Doors()
         self.factory: Any = self.connectionLimit.limited(self.doors)
-        globalLogPublisher.addObserver(self.said.append)
-        self.addCleanup(globalLogPublisher.removeObserver, self.said.append)
+        observeLog(self, self.said.append)
 
     def come(self, address: Any = LOCAL) -> tuple[Any, StringTransport]:
         """Connect from an address; return the protocol and its transport."""

@@ -16,7 +16,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.stdio import PipeAddress
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactor
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.logger import formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from fleximq.endpoints.endpoint_string import BACKLOG
@@ -28,6 +28,7 @@ from fleximq.services.network.listeners import (
     acceptFew,
     listeningAddress,
 )
+from tests.log_observer import observeLog
 
 
 class Left(Exception):
@@ -52,8 +53,7 @@ def logged(test: SynchronousTestCase) -> Callable[[], list[str]]:
         if event.get("log_namespace") == "fleximq.services.listeners":
             texts.append(formatEvent(event))
 
-    globalLogPublisher.addObserver(observe)
-    test.addCleanup(globalLogPublisher.removeObserver, observe)
+    observeLog(test, observe)
     return lambda: texts
 
 
@@ -126,7 +126,7 @@ class MemoryTests(SynchronousTestCase):
         for error, words in (
             (CannotListenError("", 5677, taken), "address already in use"),
             (CannotListenError("", 5677, PermissionError(errno.EACCES, "Permission denied")), "permission denied"),
-            (CannotListenError("", 5677, "Cannot acquire lock"), "cannot acquire lock"),  # type: ignore[arg-type]
+            (CannotListenError("", 5677, "Cannot acquire lock"), "cannot acquire lock"),
             (OverflowError("bind(): port must be 0-65535."), "bind(): port must be 0-65535"),
             (OSError("AF_UNIX path too long"), "AF_UNIX path too long"),
             (RuntimeError(), "RuntimeError"),

@@ -63,7 +63,7 @@ class ChildTests(SynchronousTestCase):
         self.protocol = Spoken()
         self.process = Process()
         self.child = Child(self.clock, "worker", self.protocol, self.ended.append)
-        self.child.makeConnection(self.process)  # type: ignore[arg-type]
+        self.child.makeConnection(self.process)
 
     def test_interfaces(self) -> None:
         """It is the protocol's transport."""

@@ -34,7 +34,7 @@ class Reactor(Clock):
             raise OSError("no more processes")
         self.spawned.append((child, program, words, environment))
         process = Process()
-        child.makeConnection(process)  # type: ignore[arg-type]
+        child.makeConnection(process)
         return process
 
 
@@ -60,7 +60,7 @@ class ChildServiceTests(SynchronousTestCase):
 
     def waits(self) -> float:
         """Return how many seconds go by until the next child is started, and start it."""
-        times = {call.getTime() - self.reactor.seconds() for call in self.reactor.getDelayedCalls()}
+        times: set[float] = {call.getTime() - self.reactor.seconds() for call in self.reactor.getDelayedCalls()}
         known = len(self.reactor.spawned)
         for seconds in sorted(times):
             self.reactor.advance(seconds)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+from twisted.logger import LogEvent, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.services.process.signals import STOP, SignalService
+from tests.log_observer import observeLog
 
 
 class Reactor(MemoryReactorClock):
@@ -89,8 +90,7 @@ class SignalServiceTests(SynchronousTestCase):
     def test_noJournal(self) -> None:
         """What is for a journal is a line of the log where there is none, and does not end the process."""
         said: list[LogEvent] = []
-        globalLogPublisher.addObserver(said.append)
-        self.addCleanup(globalLogPublisher.removeObserver, said.append)
+        observeLog(self, said.append)
         self.taken[signal.SIGUSR2](signal.SIGUSR2, None)
         self.assertIn("Received SIGUSR2, but no journal is configured", map(formatEvent, said))
         self.assertEqual((self.reactor.stops, self.killed), (0, []))

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.task import Clock
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.logger import formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.services.process.watchdog import WatchdogService, watchdogInterval
+from tests.log_observer import observeLog
 
 
 class PauseTests(SynchronousTestCase):
@@ -40,8 +41,7 @@ class WatchdogTests(SynchronousTestCase):
         self.fed = 0
         self.beats: list[Callable[[], None]] = []
         self.log: list[str] = []
-        globalLogPublisher.addObserver(self.observe)
-        self.addCleanup(globalLogPublisher.removeObserver, self.observe)
+        observeLog(self, self.observe)
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""
