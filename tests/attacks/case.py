@@ -50,7 +50,7 @@ class WellBehaved:
     """Publishes now and then, and waits for its own message; its medians are those of one round."""
 
     def __init__(self, address: tuple[str, int], header: object = None) -> None:
-        self._client = FlexiClient(Stream(address)).join(header)  # type: ignore[arg-type]
+        self._client = FlexiClient(Stream(address)).join(header)
         self._client.tell("SUB", {"topic": "own"})
         self._client.barrier()
 
@@ -126,7 +126,7 @@ class AttackCase(SynchronousTestCase):
 
     def counted(self, name: str) -> int:
         """Return how often the broker has counted something."""
-        client = FlexiClient(Stream(self.broker.address)).join(self.header)  # type: ignore[arg-type]
+        client = FlexiClient(Stream(self.broker.address)).join(self.header)
         try:
             return int(client.ask("/broker/about")["counts"].get(name, 0))
         finally:

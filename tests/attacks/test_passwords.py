@@ -19,6 +19,7 @@ from fleximq.security.authentication.attempt_delays import MAX_ADDRESSES, MAX_CO
 from fleximq.security.authentication.authenticator import WRONG
 from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import Token
+from fleximq.security.principal import Admitted
 from tests.attacks.case import AttackCase
 from tests.fuzz.run import resident
 from tests.nightly import nightly
@@ -40,13 +41,12 @@ class MemoryTests(SynchronousTestCase):
         self.file.chmod(0o600)
         self.attempts = AttemptDelays(self.clock)
         settings = Settings.of({"auth": [f"tokens:{self.file}"]})
-        security = AccessPolicy.of(settings, self.clock, attempts=self.attempts)  # type: ignore[arg-type]
+        security = AccessPolicy.of(settings, self.clock, attempts=self.attempts)
         self.admission = security.admissionFor(AnonymousAccess())
 
-    def guess(self, number: int, host: str) -> "Deferred[object]":
+    def guess(self, number: int, host: str) -> "Deferred[Admitted]":
         """Try one token from an address."""
-        found: Deferred[object] = self.admission.admit(Token(f"guess{number}"), IPv4Address("TCP", host, 1))
-        return found
+        return self.admission.admit(Token(f"guess{number}"), IPv4Address("TCP", host, 1))
 
     def test_oneAddress(self) -> None:
         """From one address, as fast as can be: few are looked at, the others refused at once, and nothing is left."""
@@ -86,6 +86,7 @@ class MemoryTests(SynchronousTestCase):
             self.guess(number, "192.0.2.1").addErrback(lambda failure: failure.trap(Unauthorized, NoCapacity))
         right = self.admission.admit(Token("right"), IPv4Address("TCP", "192.0.2.2", 1))
         admitted = self.successResultOf(right)
+        assert admitted.principal is not None
         self.assertEqual(admitted.principal.name, "anna")
 
 

@@ -68,7 +68,7 @@ class SuiteTests(SynchronousTestCase):
                 {"agent": each, "url": f"ws://127.0.0.1:{broker.port(n)}", "protocols": [each]}
                 for n, each in enumerate(dialects)
             ]
-            spec = {"outdir": str(folder), "servers": servers, "cases": list(cases)}
+            spec: dict[str, object] = {"outdir": str(folder), "servers": servers, "cases": list(cases)}
             spec |= {"exclude-cases": [], "exclude-agent-cases": {}}
             (folder / "spec.json").write_text(json.dumps(spec))
             command = [*words, "-m", "fuzzingclient", "-s", str(folder / "spec.json")]

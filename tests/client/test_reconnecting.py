@@ -5,6 +5,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
@@ -329,7 +330,7 @@ class Users(NetworkCase):
         """Whose flush fails by the loss is told by that, and not again."""
         self.publish(self.one, self.other)
         self.network.isSilent = True
-        flushing = [InThread(lambda user=each: self.flush(user)) for each in (self.one, self.other)]
+        flushing = [InThread(partial(self.flush, each)) for each in (self.one, self.other)]
         time.sleep(0.1)
         self.network.isSilent = False
         self.cut(self.client)
@@ -377,8 +378,9 @@ class Users(NetworkCase):
         subscription = self.direct().subscribe(self.topic)
         self.network.cutAfter = 8000
 
-        def work(user: User, first: int) -> list[int]:
-            confirmed = []
+        def work(first: int) -> list[int]:
+            user = self.user()
+            confirmed: list[int] = []
             for batch in range(first, first + 800, 40):
                 while True:
                     user.do(self.client, "publish_many", self.topic, range(batch, batch + 20))
@@ -389,7 +391,7 @@ class Users(NetworkCase):
                 confirmed += range(batch, batch + 40)
             return confirmed
 
-        working = [InThread(lambda n=n: work(self.user(), 1000 * n)) for n in range(3)]
+        working = [InThread(partial(work, 1000 * n)) for n in range(3)]
         confirmed = [number for each in working for number in each.result()]
         self.direct().publish(self.topic, "end")
         got = []

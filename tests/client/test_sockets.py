@@ -5,6 +5,7 @@ import os
 import socket
 import ssl
 import tempfile
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ class DialTests(SynchronousTestCase):
     def dial(self, url: str, **more: object) -> socket.socket:
         """Connect."""
         connected = dial(Url.parse(url), PATIENCE, **more)  # type: ignore[arg-type]
+        assert isinstance(connected, socket.socket)
         self.addCleanup(connected.close)
         return connected
 
@@ -129,7 +131,8 @@ class CertificateTests(SynchronousTestCase):
         self.listen()
         tls = self.made.trusting()
         tls.load_cert_chain(self.made.certificate, self.made.key)
-        with dial(self.url, PATIENCE, tls) as connected:
+        connected = dial(self.url, PATIENCE, tls)
+        with closing(connected):
             self.assertEqual(connected.recv(1), b"x")
         self.assertIn("subject", self.accepting.result())
 
@@ -138,7 +141,8 @@ class CertificateTests(SynchronousTestCase):
         self.listen()
 
         def read() -> None:
-            with dial(self.url, PATIENCE, self.made.trusting()) as connected:
+            connected = dial(self.url, PATIENCE, self.made.trusting())
+            with closing(connected):
                 connected.recv(1)
 
         self.assertRaises((ConnectionLost, OSError), read)

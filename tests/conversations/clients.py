@@ -65,7 +65,7 @@ class Carrier(Protocol):
 class Stream(Closing):
     """A connected socket."""
 
-    code = None
+    code: int | None = None
 
     def __init__(self, address: Address) -> None:
         if isinstance(address, socket.socket):

@@ -106,7 +106,7 @@ class CrashLoop:
 
     def _read(self, address: tuple[str, int], start: Any) -> list[Sent]:
         """Return FlexiMQ's messages from an offset on up to a mark that is published now."""
-        found = []
+        found: list[Sent] = []
         with FlexiClient(Stream(address)) as client:
             client.join()
             [mark] = self.ledger.next("mark", 1)

@@ -134,7 +134,8 @@ class PresenceTests(SocketCase):
             heard = self.watcher.hear()
             if heard.header["topic"] == path and wanted.items() <= heard.value.items():
                 self.assertEqual((heard.kind, heard.sender), ("PUB", 1))
-                return heard.value
+                value: dict[str, object] = heard.value
+                return value
 
     def watch(self, *topics: str) -> None:
         """Subscribe to topics of the broker."""

@@ -209,8 +209,10 @@ class HttpTests(CountedCase):
     def test_textForFlexi(self) -> None:
         """FlexiMQ takes binary messages only: 1003."""
         client = self.flexiWs()
-        client.carrier.webSocket.sendText("JOIN")
-        self.assertEqual((client.untilEnd(), client.carrier.code), ([], 1003))
+        carrier = client.carrier
+        assert isinstance(carrier, WebSocketStream)
+        carrier.webSocket.sendText("JOIN")
+        self.assertEqual((client.untilEnd(), carrier.code), ([], 1003))
         self.assertCounted("left: WebSocket error 1003")
 
     def test_binaryIgnored(self) -> None:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -258,11 +258,11 @@ WAYS: Mapping[str, Way] = {
     "greeting": Way(LeakTests.greeting),
     "channel": Way(LeakTests.channel, naming=True),
     **{
-        path.strip("/").replace("/", "_"): Way(lambda case, name, path=path: case.path(name, path))
+        path.strip("/").replace("/", "_"): Way(partial(LeakTests.path, path=path))
         for path in ("/broker/topics", "/journal/bounds", "/journal/read")
     },
     **{
-        path.strip("/").replace("/", "_").replace("-", "_"): Way(lambda case, name, path=path: case.http(name, path))
+        path.strip("/").replace("/", "_").replace("-", "_"): Way(partial(LeakTests.http, path=path))
         for path in ("/api/topics", "/api/queues", "/api/subscriptions")
     },
 }

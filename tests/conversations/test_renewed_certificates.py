@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from tests.broker_process import BrokerProcess
 from tests.certificates import Made, makeCertificate
@@ -40,8 +41,8 @@ class RenewedTests(TransportCase):
     def name(self, n: int) -> str:
         """Return whose certificate the nth listener shows."""
         with self.connect(n) as connected:
-            shown = connected.getpeercert() or {}
-            return str(dict(pair for ((pair),) in shown["subject"])["commonName"])  # type: ignore[misc, union-attr]
+            shown: Any = connected.getpeercert()
+            return str(dict(pair for (pair,) in shown["subject"])["commonName"])
 
     def eventually(self, n: int, name: str) -> None:
         """Connect until this certificate is shown; the broker looks once a second."""

@@ -14,7 +14,7 @@ NOBODY = 0xFFFFFFFE
 class VariantCase(SocketCase):
     """Clients of all variants; ``carriers`` names what carries the two of a pair."""
 
-    carriers = (("flexi", "flexi"),)
+    carriers: tuple[tuple[str, str], ...] = (("flexi", "flexi"),)
 
     def join(self, carrier: str, variant: Variant, header: Any = None) -> FlexiClient:
         """Return a client that has joined over TCP (``flexi``) or WebSocket (``flexiWs``)."""

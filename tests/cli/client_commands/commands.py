@@ -35,7 +35,7 @@ class Ran(NamedTuple):
 def ran(*words: str, input: bytes = b"") -> Ran:
     """Run a command in this process, to its end."""
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
-    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(input)))  # type: ignore[arg-type]
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(input)))
     with mock.patch.object(sys, "stdin", stdin), redirect_stdout(out), redirect_stderr(err):
         try:
             code = main(words)
@@ -43,7 +43,7 @@ def ran(*words: str, input: bytes = b"") -> Ran:
             code = end.code if isinstance(end.code, int) else 1
             err.write(str(end.code))
         out.flush()
-    return Ran(code, out.buffer.getvalue(), err.getvalue())  # type: ignore[attr-defined]
+    return Ran(code, out.buffer.getvalue(), err.getvalue())
 
 
 def started(*words: str, **more: object) -> "subprocess.Popen[bytes]":

@@ -428,7 +428,11 @@ class SubscriptionTests(ScriptedCase):
         first = threading.Event()
 
         def iterate() -> list[Delivery]:
-            return [each for each in subscription if first.set() is None]
+            found = []
+            for each in subscription:
+                first.set()
+                found.append(each)
+            return found
 
         iterating = InThread(iterate)
         first.wait(PATIENCE)
@@ -510,7 +514,7 @@ class RaceTests(ScriptedCase):
             between(client)
             return publication(*arguments)
 
-        said.publication = made  # type: ignore[method-assign]
+        self.patch(said, "publication", made)
         client.publish("a", 1)
         return client
 
@@ -657,7 +661,13 @@ class RequestTests(ScriptedCase):
         subscription = client.subscribe("a")
         iterating = InThread(lambda: [each.value for each in subscription])
         asking = [InThread(lambda n=n: [client.ask("/p", n) for _ in range(100)]) for n in range(4)]  # type: ignore[misc]
-        publishing = InThread(lambda: ([client.publish("a", n) for n in range(500)], client.flush()))
+
+        def publish() -> None:
+            for n in range(500):
+                client.publish("a", n)
+            client.flush()
+
+        publishing = InThread(publish)
         self.assertEqual([each.result() for each in asking], [[n] * 100 for n in range(4)])
         publishing.result()
         subscription.close()

@@ -10,7 +10,7 @@ from fleximq.errors import BrokerError
 from fleximq.wire.minimq_line import parseCommand
 from fleximq.wire.minimq_message import MiniMessage, parseProduce
 
-_FIELD = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
+_FIELD = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 class TalkTests(SynchronousTestCase):

@@ -362,7 +362,7 @@ class Networks(BlipCase):
         other.flush()
         self.network.cutAfter = 4000
         self.network.cut()
-        got = []
+        got: list[Any] = []
         while len(set(got)) < 600:
             delivery = subscription.next(SOON)
             self.assertIsNotNone(delivery)

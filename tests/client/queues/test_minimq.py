@@ -287,7 +287,7 @@ class Networks(MiniCase):
         consumer = one.consumer(self.topic, 5)
         self.network.cutAfter = 3000
         self.network.cut()
-        got = set()
+        got: set[Any] = set()
         while got < ids:
             message = consumer.next(SOON)
             self.assertIsNotNone(message)
