@@ -11,11 +11,11 @@
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import IAddress
+from twisted.internet.interfaces import IAddress, IProtocolFactory
 from twisted.internet.protocol import Factory
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -80,14 +80,14 @@ class Peer:
     :param piece: cut what is said into pieces of so many bytes; 0 leaves it whole.
     """
 
-    def __init__(self, factory: Factory, address: IAddress = HERE, piece: int = 0) -> None:
+    def __init__(self, factory: IProtocolFactory, address: IAddress = HERE, piece: int = 0) -> None:
         self.transport = StringTransport(peerAddress=address, lenient=True)
         self._piece = piece
         protocol: Any = factory.buildProtocol(address)
         self.protocol = protocol
         protocol.makeConnection(self.transport)
 
-    def say(self, data: bytes) -> "Peer":
+    def say(self, data: bytes) -> Self:
         """Let the protocol read this; nothing arrives after it has closed the connection."""
         for start in range(0, len(data), self._piece or len(data) or 1):
             if not self.closed:
@@ -105,6 +105,11 @@ class Peer:
         return self.say(data).heard()
 
     @property
+    def producer(self) -> Any:
+        """The producer of what is written to the peer: a peer that does not read pauses it."""
+        return self.transport.producer
+
+    @property
     def closed(self) -> bool:
         """Whether the protocol has closed the connection, or is closing it."""
         return self.transport.disconnecting
@@ -114,7 +119,7 @@ class Peer:
         """Whether the protocol has stopped reading."""
         return self.transport.producerState == "paused"
 
-    def endInput(self) -> "Peer":
+    def endInput(self) -> Self:
         """Say nothing more, and still listen."""
         self.protocol.readConnectionLost()
         return self

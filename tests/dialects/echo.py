@@ -79,7 +79,7 @@ class EchoCase(ConversationCase):
         self.context = makeContext(self.clock, **settings)
         return EchoFactory(self.context, Echo, lambda: LIMIT)
 
-    def peer(self, **fields: str) -> WebSocketPeer:
+    def peer(self, **fields: Any) -> WebSocketPeer:
         """Return a peer whose connection was upgraded."""
         return WebSocketPeer(self.factory(), piece=self.piece).upgrade(**fields)
 

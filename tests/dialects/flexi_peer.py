@@ -9,7 +9,7 @@
     [heard] = alice.messages()
 """
 
-from typing import Any
+from typing import Any, Self
 
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
@@ -26,10 +26,9 @@ from tests.wire.flexi_frames import Heard
 class FlexiPeer(FlexiVoice, Peer):
     """One FlexiMQ client over a string."""
 
-    def say(self, data: bytes) -> "FlexiPeer":
+    def say(self, data: bytes) -> Self:
         """Let the protocol read this."""
-        Peer.say(self, data)
-        return self
+        return Peer.say(self, data)
 
     def join(self, header: Any = None) -> "FlexiPeer":
         """JOIN, and take the id from the answer."""
@@ -87,6 +86,12 @@ class FlexiServer:
     def join(self, header: Any = None) -> FlexiPeer:
         """Return a new peer that has joined."""
         return self.connect().join(header)
+
+    def client(self, peer: FlexiPeer) -> ConnectedClient:
+        """Return the broker's client that a peer is."""
+        client = self.broker.clients.find(peer.id)
+        assert client is not None
+        return client
 
     def foreign(self, dialect: str = "minimq") -> ConnectedClient:
         """Return a client of another dialect, which takes no direct messages."""

@@ -57,13 +57,13 @@ class FlexiWebSocketCase(ConversationCase):
         self.context = makeContext(self.clock, **settings)
         self.factory = FlexiWebSocketFactory(self.context)
 
-    def arrive(self, **fields: str) -> FlexiWebSocketPeer:
+    def arrive(self, **fields: Any) -> FlexiWebSocketPeer:
         """Return a client that was upgraded."""
         peer = FlexiWebSocketPeer(self.factory, piece=self.piece)
         peer.upgrade(**fields)
         return peer
 
-    def client(self, **fields: str) -> FlexiWebSocketPeer:
+    def client(self, **fields: Any) -> FlexiWebSocketPeer:
         """Return a client that has joined."""
         return self.arrive(**fields).join()
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
@@ -38,7 +39,7 @@ class IdentityCase(ConversationCase):
         self.broker = self.context.broker
         self.factory = IdentityFactory(self.context)
 
-    def arrive(self, **fields: str) -> WebSocketPeer:
+    def arrive(self, **fields: Any) -> WebSocketPeer:
         """Return a new client that was upgraded, its greeting still unread."""
         return WebSocketPeer(self.factory, piece=self.piece).upgrade(**fields)
 
@@ -473,10 +474,11 @@ class AnyBytesTests(SynchronousTestCase):
         self.assertIsInstance(peer.protocol.session.outbox, WebSocketOutbox)
 
 
+@implementer(ISubscriber)
 class _Nobody:
     """A subscriber that takes nothing."""
 
-    form = None
+    form: Any = None
 
     def deliver(self, rendered: Any, count: int) -> None:
         """Drop it."""

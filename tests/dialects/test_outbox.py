@@ -80,7 +80,7 @@ class OutboxTests(SynchronousTestCase):
     def test_oneWriteATurn(self) -> None:
         """What one turn brought is written at once, joined; nothing before its end."""
         writes: list[bytes] = []
-        self.transport.write = writes.append  # type: ignore[method-assign]
+        self.patch(self.transport, "write", writes.append)
         self.turn.open = True
         for chunk in (b"a", b"bc", b""):
             self.outbox.take(chunk)
@@ -92,7 +92,7 @@ class OutboxTests(SynchronousTestCase):
     def test_sameObject(self) -> None:
         """A single chunk is not copied."""
         writes: list[bytes] = []
-        self.transport.write = writes.append  # type: ignore[method-assign]
+        self.patch(self.transport, "write", writes.append)
         chunk = b"x" * 90
         self.say(chunk)
         self.assertIs(writes[0], chunk)
@@ -278,7 +278,7 @@ class SocketTests(TestCase):
         factory.made = Deferred()
         factory.overflow = self.overflow
         self.overflows = 0
-        port = reactor.listenTCP(0, factory, interface="127.0.0.1")  # type: ignore[attr-defined]
+        port: Any = reactor.listenTCP(0, factory, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
         self.reader = socket.create_connection(("127.0.0.1", port.getHost().port))
         self.addCleanup(self.reader.close)
@@ -379,7 +379,7 @@ class SocketTests(TestCase):
             self.say(server, bytes(size))
             self.assertGreater(server.outbox.waiting, 0)
             yield self.read(lambda got: len(got) >= size)
-            while server.transport.producer is not None:  # type: ignore[attr-defined]
+            while server.transport.producer is not None:
                 yield deferLater(reactor, 0)
             self.say(server, b"now")
             self.assertEqual(self.reader.recv(100), b"now")

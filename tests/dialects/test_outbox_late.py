@@ -11,9 +11,10 @@ from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, DROPPED, Block, Drop
 from fleximq.dialects.outbox import Outbox
 from fleximq.interfaces import IForm
+from tests.broker.parts import OneByOne
 from tests.dialects.connection.test_slow_consumer import PolicyCase, Publisher
 
-ENVELOPE = Envelope(Topic("a"), ConnectedClient(1, "fleximq", "one"), None)
+ENVELOPE = Envelope(Topic("a"), ConnectedClient(1, "fleximq", "one"), OneByOne())
 
 
 @implementer(IForm)

@@ -21,14 +21,14 @@ class UnreadTests(ConversationCase):
         """Questions are answered up to the limit, then left unread, and no answer is lost."""
         peer = Peer(factory)
         peer.ask(greeting)
-        peer.transport.producer.pauseProducing()
+        peer.producer.pauseProducing()
         peer.say(question)
         self.assertFalse(peer.paused)
         while not peer.paused:
             peer.say(question)
         self.assertFalse(peer.closed)
         self.assertEqual(peer.heard(), b"")
-        peer.transport.producer.resumeProducing()
+        peer.producer.resumeProducing()
         self.assertFalse(peer.paused)
         answers = peer.heard()
         self.assertEqual(answers, answer * (len(answers) // len(answer)))
@@ -49,7 +49,7 @@ class UnreadTests(ConversationCase):
     def test_leaves(self) -> None:
         """Such a peer may go."""
         peer = Peer(MiniFactory(self.context()))
-        peer.say(b"PING:\n").transport.producer.pauseProducing()
+        peer.say(b"PING:\n").producer.pauseProducing()
         while not peer.paused:
             peer.say(b"PING:\n")
         peer.leave()
@@ -64,7 +64,7 @@ class CutOffTests(ConversationCase):
         super().setUp()
         self.context = makeContext(self.clock, limits=Limits(outboxBytes=1000))
         self.peer = Peer(MiniFactory(self.context))
-        self.peer.say(b"PING:\n").transport.producer.pauseProducing()
+        self.peer.say(b"PING:\n").producer.pauseProducing()
         while not self.peer.paused:
             self.peer.say(b"PING:\n" * 100)
 
@@ -89,7 +89,7 @@ class CutOffTests(ConversationCase):
 
     def test_takesAll(self) -> None:
         """One that takes all is waited for no longer."""
-        self.peer.transport.producer.resumeProducing()
+        self.peer.producer.resumeProducing()
         self.clock.advance(2 * READ_TIMEOUT)
         self.assertFalse(self.peer.closed)
 
@@ -114,19 +114,20 @@ class PortionsTests(ConversationCase):
         """What is asked while nothing is read is answered as far as there is room, and the rest later."""
         broker, outbox = self.context.broker, peer.protocol.outbox
         peer.heard()
-        peer.transport.producer.pauseProducing()
+        peer.producer.pauseProducing()
         peer.say(question)
         self.assertTrue(peer.paused)
         self.assertTrue(
             self.size * self.fit <= outbox.waiting <= self.size * self.fit + 2 * CHUNK_BYTES, outbox.waiting
         )
-        self.assertGreater(next(iter(broker.queues or broker.subscriptions)).depth, 0)
+        queue: Any = next(iter(broker.queues or broker.subscriptions))
+        self.assertGreater(queue.depth, 0)
         return self.read(peer)
 
     def read(self, peer: Peer) -> bytes:
         """Take all that waits for a peer, and all that comes then."""
         self.assertTrue(peer.protocol.session.suspended)
-        peer.transport.producer.resumeProducing()
+        peer.producer.resumeProducing()
         said = peer.heard()
         self.assertFalse(peer.closed)
         self.clock.advance(0)
@@ -186,7 +187,7 @@ class PortionsTests(ConversationCase):
         """A peer that says nothing more gets all its answers."""
         peer = self.blip(0)
         peer.heard()
-        peer.transport.producer.pauseProducing()
+        peer.producer.pauseProducing()
         peer.say(poll(1) * self.there).endInput()
         said = self.read(peer)
         self.assertEqual(len(said), self.there * len(publish("t", bytes(self.size + 2))))
@@ -195,7 +196,7 @@ class PortionsTests(ConversationCase):
     def test_leaves(self) -> None:
         """A peer may leave in the middle."""
         for peer in (self.blip(0), self.blip(1)):
-            peer.transport.producer.pauseProducing()
+            peer.producer.pauseProducing()
             peer.say(poll(1) * self.there)
             peer.leave()
             self.clock.advance(0)

@@ -8,7 +8,7 @@ import msgpack
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.endpoints import TCP4ClientEndpoint, UNIXClientEndpoint, connectProtocol
-from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.interfaces import IHalfCloseableProtocol, ITCPTransport
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.task import deferLater
 from twisted.internet.testing import StringTransport
@@ -109,7 +109,7 @@ class SlowConsumerTests(FlexiCase):
         self.slow, self.quick, self.busy = (self.server.join() for _ in range(3))
         for peer in (self.slow, self.quick):
             peer.subscribe("t")
-        self.slow.transport.producer.pauseProducing()
+        self.slow.producer.pauseProducing()
 
     def test_disconnected(self) -> None:
         """Over its budget it is aborted, with a counted reason; all others get everything."""
@@ -130,7 +130,7 @@ class SlowConsumerTests(FlexiCase):
             self.busy.publish("t", bytes(100), number=number)
         sent = self.quick.heard()
         self.assertEqual((self.slow.heard(), self.slow.closed), (b"", False))
-        self.slow.transport.producer.resumeProducing()
+        self.slow.producer.resumeProducing()
         self.assertEqual(self.slow.heard(), sent)
 
     def test_ownAnswersToo(self) -> None:
@@ -153,18 +153,18 @@ class LingerTests(FlexiCase):
     def test_takesThem(self) -> None:
         """Whoever takes them in time gets them, and is then closed."""
         peer = self.server.join()
-        peer.transport.producer.pauseProducing()
+        peer.producer.pauseProducing()
         peer.send("PUB", version=9)
         self.assertEqual((peer.closed, peer.heard()), (False, b""))
         self.clock.advance(LINGER - 0.1)
-        peer.transport.producer.resumeProducing()
+        peer.producer.resumeProducing()
         self.assertEqual(([each.status for each in peer.messages()], peer.closed), ([400], True))
         self.assertFalse(peer.transport.disconnected)
 
     def test_doesNot(self) -> None:
         """Whoever does not is aborted."""
         peer = self.server.join()
-        peer.transport.producer.pauseProducing()
+        peer.producer.pauseProducing()
         peer.send("PUB", version=9)
         self.clock.advance(LINGER + 0.1)
         self.assertTrue(peer.transport.disconnected)
@@ -181,9 +181,12 @@ class LingerTests(FlexiCase):
 
 
 class Client(Protocol):
-    """A FlexiMQ client on a real connection."""
+    """A FlexiMQ client on a real connection; ``id`` is its client id once it has joined."""
+
+    transport: ITCPTransport
 
     def __init__(self) -> None:
+        self.id = 0
         self.received = b""
         self.lost: Deferred[None] = Deferred()
         self._wanted: tuple[int, Deferred[bytes]] | None = None
@@ -219,10 +222,10 @@ class SocketTests(TestCase):
         self.clients: list[Client] = []
 
     @inlineCallbacks
-    def tearDown(self) -> Generator[Any, Any, None]:
+    def tearDown(self) -> Generator[Any, Any, None]:  # type: ignore[override]  # trial waits for the Deferred
         """Close what is open, and wait until the broker has seen it."""
         for client in self.clients:
-            client.transport.abortConnection()  # type: ignore[attr-defined]
+            client.transport.abortConnection()
             yield client.lost
         while len(self.context.broker.clients):
             yield deferLater(reactor, 0)
@@ -232,10 +235,11 @@ class SocketTests(TestCase):
         """Return a new client."""
         if unix:
             path = self.mktemp()[-90:].replace("/", "_")
-            port = reactor.listenUNIX(path, FlexiFactory(self.context))  # type: ignore[attr-defined]
+            port: Any = reactor.listenUNIX(path, FlexiFactory(self.context))  # type: ignore[attr-defined]
             endpoint: Any = UNIXClientEndpoint(reactor, path)
         else:
-            port = reactor.listenTCP(0, FlexiFactory(self.context), interface="127.0.0.1")  # type: ignore[attr-defined]
+            factory: Any = FlexiFactory(self.context)
+            port = reactor.listenTCP(0, factory, interface="127.0.0.1")
             endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", port.getHost().port)
         self.addCleanup(port.stopListening)
         client: Client = yield connectProtocol(endpoint, Client())
@@ -245,7 +249,7 @@ class SocketTests(TestCase):
     @inlineCallbacks
     def join(self, unix: bool = False) -> Generator[Any, Any, Client]:
         """Return a client that has joined, with what it heard taken away."""
-        client = yield self.connect(unix)
+        client: Client = yield self.connect(unix)
         client.transport.write(frame("JOIN"))
         [heard] = cut((yield client.when(44)))
         client.id = heard.sender

@@ -1,8 +1,14 @@
 """BlipMQ conversations: PUBLISH, SUBSCRIBE, POLL and ACK."""
 
-from fleximq.broker.envelope import Envelope
+from collections.abc import Sequence
+from typing import Any
+
+from zope.interface import implementer
+
+from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.queues.queue import DROPPED
 from fleximq.dialects.blipmq.messages import SOURCES
+from fleximq.interfaces import ISource
 from fleximq.limits import BLIP_FRAME_BYTES, Limits
 from fleximq.values.message import Content, Message
 from fleximq.wire.blipmq_frame import FrameType, encodeFrame
@@ -295,9 +301,13 @@ class OtherDialectsTests(BlipCase):
         self.assertEqual(self.deliver(Message(b"\x93\1\2\3", Content.MESSAGEPACK)), publish("t", b"\x93\1\2\3", 1, 1))
 
 
+@implementer(ISource)
 class _Single:
     def messages(self, body: Message) -> list[Message]:
         return [body]
+
+    def pick(self, body: Message, places: Sequence[int]) -> Message:
+        return body
 
 
 class EnvelopeTests(BlipCase):
@@ -309,7 +319,12 @@ class EnvelopeTests(BlipCase):
         asked: list[str] = []
         broker = self.context.broker
         find = broker.topicFor
-        self.patch(broker, "topicFor", lambda client, name: asked.append(name) or find(client, name))
+
+        def topicFor(client: ConnectedClient, name: str) -> Any:
+            asked.append(name)
+            return find(client, name)
+
+        self.patch(broker, "topicFor", topicFor)
         for _ in range(3):
             peer.say(publish("t", b"x", 0) + publish("t", b"x", 1))
         self.assertEqual(asked, ["t", "t"])

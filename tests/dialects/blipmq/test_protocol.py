@@ -16,7 +16,7 @@ _OPTION = getattr(socket, "TCP_QUICKACK", None)
 
 
 @implementer(ITCPTransport, ISystemHandle)
-class _Transport:
+class _Transport:  # type: ignore[misc]  # the rest of the two interfaces is not asked for
     """As much of a TCP transport as is asked for."""
 
     def __init__(self, handle: Any) -> None:

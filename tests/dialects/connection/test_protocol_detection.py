@@ -1,7 +1,7 @@
 """The first bytes of a connection and the dialect they choose."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -285,7 +285,7 @@ class Captured:
     """Collects what is logged as a warning or worse."""
 
     def __enter__(self) -> list[str]:
-        from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+        from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
 
         self.texts: list[str] = []
 
@@ -293,14 +293,14 @@ class Captured:
             if event.get("log_level", LogLevel.debug) >= LogLevel.warn:
                 self.texts.append(formatEvent(event))
 
-        self._observe = observe
-        globalLogPublisher.addObserver(observe)
+        self._observer = cast(ILogObserver, observe)
+        globalLogPublisher.addObserver(self._observer)
         return self.texts
 
     def __exit__(self, *ignored: object) -> None:
         from twisted.logger import globalLogPublisher
 
-        globalLogPublisher.removeObserver(self._observe)
+        globalLogPublisher.removeObserver(self._observer)
 
 
 class ClaimTests(SynchronousTestCase):

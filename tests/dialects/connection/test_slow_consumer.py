@@ -1,5 +1,7 @@
 """What happens to deliveries that a consumer does not read in time."""
 
+from typing import Any
+
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
@@ -26,7 +28,7 @@ class Publisher:
         self.listened: list[bool] = []
         self.transport = StringTransport()
         self.readPauses = ReadPauses(self.transport, self.listened.append)
-        self.outbox = outbox
+        self.outbox: Any = outbox
 
     @property
     def read(self) -> bool:

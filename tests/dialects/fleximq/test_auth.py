@@ -64,7 +64,7 @@ class ShownTests(AuthCase):
                 peer.variant = variant
                 peer.join({"auth": auth})
                 self.assertEqual(self.admission.asked.pop(), credentials)
-                client = self.server.broker.clients.find(peer.id)
+                client = self.server.client(peer)
                 self.assertEqual((client.principal, client.identity), ("alice", ALICE))
                 self.assertIs(client.rights, self.admission.rights)
                 self.assertIs(client.conversation, peer.protocol.session)
@@ -74,7 +74,7 @@ class ShownTests(AuthCase):
         self.assertRefused(self.server.connect().tell("JOIN"), 401)
         self.assertEqual(self.admission.asked, [None])
         self.admission.known[None] = None
-        self.assertIsNone(self.server.broker.clients.find(self.server.join().id).principal)
+        self.assertIsNone(self.server.client(self.server.join()).principal)
 
     def test_wrong(self) -> None:
         """Wrong credentials: 401, correlated, also where none are needed."""

@@ -316,6 +316,7 @@ class BrokerPathTests(DirectCase):
 
     def ask(self, path: str, *value: Any) -> Heard:
         """Ask the broker and return its answer."""
+        heard: Heard
         [heard] = self.alice.request(1, path, "B", *value).barrier()
         return heard
 
@@ -391,6 +392,7 @@ class BrokerPathTests(DirectCase):
 
     def test_badArguments(self) -> None:
         """Arguments that are no map, or have wrong types or values: 400."""
+        value: Any
         for value in (
             [],
             "x",

@@ -13,8 +13,19 @@ from tests.dialects.flexi_peer import FlexiCase, FlexiServer
 from tests.wire.flexi_frames import cut, frame
 
 #: Who takes which topics: FlexiMQ clients by number, a client of another dialect, a subscription that is polled.
-TOPICS = {"one": [0], "two": [1], "both": [0, 1], "same": [0, 1], "other": ["collector"], "mixed": [0, "collector"]}
-TOPICS |= {"polled": [0, "polled"], "none": [], "own": ["self"], "a.b": [], "a.c": [0]}
+TOPICS: dict[str, list[int | str]] = {
+    "one": [0],
+    "two": [1],
+    "both": [0, 1],
+    "same": [0, 1],
+    "other": ["collector"],
+    "mixed": [0, "collector"],
+    "polled": [0, "polled"],
+    "none": [],
+    "own": ["self"],
+    "a.b": [],
+    "a.c": [0],
+}
 PATTERNS = {1: "a.*"}
 
 

@@ -27,7 +27,7 @@ class CheckTests(FlexiCase):
         self, kind: str | int, header: Any, status: int, id: str | None = None, path: str = "", **more: Any
     ) -> Heard:
         """Send something wrong; check its one answer, and that the connection goes on."""
-        heard = self.peer.answer(kind, header, **more)
+        heard: list[Heard] = self.peer.answer(kind, header, **more)
         self.assertEqual(len(heard), 1, (kind, header, heard))
         self.assertError(heard[0], self.peer, status, id, path)
         self.assertFalse(self.peer.closed)

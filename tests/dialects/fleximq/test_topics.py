@@ -137,6 +137,7 @@ class NameTests(TopicCase):
 
     def test_wrongType(self) -> None:
         """A topic that is no string: 400 for all."""
+        topic: Any
         for topic in (None, 5, b"t", ["t"], {}):
             self.assertEqual([self.status(kind, topic) for kind in ("SUB", "PUB", "UNSUB")], [400] * 3, topic)
 

@@ -13,7 +13,12 @@ class WayTests(FlexiCase):
         """Publish once and return the calls up to the write; the way is printed."""
         way = Way()
         written = subscriber.transport.write
-        subscriber.transport.write = lambda data: (way.end(), written(data))  # type: ignore[method-assign]
+
+        def write(data: bytes) -> None:
+            way.end()
+            written(data)
+
+        subscriber.transport.write = write  # type: ignore[method-assign]
         with way:
             publisher.publish(topic, "hello")
             if journal is not None:

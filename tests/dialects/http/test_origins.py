@@ -38,15 +38,16 @@ class OriginsTests(SynchronousTestCase):
             ("http://[2001:DB8::1]:7890", "[2001:db8::1]:7890"),
         ):
             self.assertTrue(Origins().admit(origin, host), origin)
-        for origin, host in (
+        foreign: tuple[tuple[str, str | None], ...] = (
             ("http://10.0.0.1:7890", "10.0.0.1:7891"),
             ("http://10.0.0.1:7890", "10.0.0.2:7890"),
             ("https://10.0.0.1", "10.0.0.1:80"),
             ("http://10.0.0.1:7890", None),
             ("http://10.0.0.1:7890", ""),
             ("http://10.0.0.1:7890", "10.0.0.1:x"),
-        ):
-            self.assertFalse(Origins().admit(origin, host), (origin, host))
+        )
+        for page, asked in foreign:
+            self.assertFalse(Origins().admit(page, asked), (page, asked))
 
     def test_rebinding(self) -> None:
         """A name is no proof where only this machine is served: it may have been bent to point here."""

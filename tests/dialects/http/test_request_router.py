@@ -64,7 +64,7 @@ class DoorTests(SynchronousTestCase):
 
     security = AccessPolicy()
     origins = Origins()
-    offered = ("fleximq", "identity")
+    offered: tuple[str, ...] = ("fleximq", "identity")
 
     def setUp(self) -> None:
         """A door behind which everybody only records."""
@@ -95,7 +95,8 @@ class DoorTests(SynchronousTestCase):
         door, transport = self.connect(peer)
         door.dataReceived(data)
         self.assertEqual(bool(transport.value()), transport.disconnecting)
-        return transport.value()
+        answer: bytes = transport.value()
+        return answer
 
     def code(self, data: bytes, peer: object = LOCAL) -> int:
         """Return the status of an answer of the door, 0 if the request got through."""

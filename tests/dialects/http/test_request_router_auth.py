@@ -286,4 +286,6 @@ class LaterTests(DoorCase):
         self.assertFalse(transport.disconnecting)
         self.admission.decide()
         self.assertEqual(self.outcome(transport)[1].principal, ALICE)
-        self.assertTrue(self.behind["site"].built[0].ended)
+        [served] = self.behind["site"].built
+        assert isinstance(served, Told)
+        self.assertTrue(served.ended)

@@ -2,19 +2,23 @@
 
 from typing import Any
 
+from zope.interface import implementer
+
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity_ws import IdentityFactory
+from fleximq.interfaces import ISubscriber
 from fleximq.limits import KIBIBYTE, Limits
 from fleximq.security.permissions import Rights
 from tests.dialects.conversations import ConversationCase, inPieces, makeContext
 from tests.dialects.websocket_peer import TEXT, WebSocketPeer, decode
 
 
+@implementer(ISubscriber)
 class Silent:
     """A subscriber that takes nothing."""
 
-    form = None
+    form: Any = None
 
     def deliver(self, rendered: Any, count: int) -> None:
         """Drop it."""

@@ -117,7 +117,7 @@ class ClosingTests(EchoCase):
         """A peer that does not read what it asked for is dropped."""
         peer = WebSocketPeer(self.factory(limits=Limits(outboxBytes=1000)), piece=self.piece).upgrade()
         self.assertEqual(peer.askText(""), [""])
-        peer.transport.producer.pauseProducing()
+        peer.producer.pauseProducing()
         peer.sayText("x" * (markOf(1000) - 6))
         self.assertFalse(peer.aborted)
         peer.sayText("x")

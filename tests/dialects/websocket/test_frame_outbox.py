@@ -37,7 +37,7 @@ class OutboxCase(SynchronousTestCase):
     def written(self) -> bytes:
         """Return what one turn wrote."""
         self.turn.flush()
-        written = self.transport.value()
+        written: bytes = self.transport.value()
         self.transport.clear()
         return written
 
