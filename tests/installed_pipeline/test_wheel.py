@@ -133,7 +133,9 @@ class InstalledTests(SynchronousTestCase):
 
     def sql(self, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
         """Run the command ``fleximq-pipeline sql``."""
-        return self.run_("fleximq-pipeline", "sql", "--journal", self.journal, "--format", "csv", *words, **more)
+        return self.run_(
+            "fleximq-pipeline", "sql", "--journal", self.journal, "--format", "csv", *words, folder=None, **more
+        )
 
     def test_describe(self) -> None:
         """What needs no Spark works without any Java."""

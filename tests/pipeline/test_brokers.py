@@ -55,8 +55,8 @@ class LiveTests(SynchronousTestCase):
             for start in (0, 300):
                 if name == "path":
                     self.publish(*range(start, start + 300))
-                stream = self.spark.readStream.format("fleximq").options(**options, startingOffsets="earliest")
-                stream = stream.option("maxOffsetsPerTrigger", "200").load()
+                reader = self.spark.readStream.format("fleximq").options(**options, startingOffsets="earliest")
+                stream = reader.option("maxOffsetsPerTrigger", "200").load()
 
                 def keep(batch: Any, number: int, found: list[int] = found) -> None:
                     found += sorted(msgpack.unpackb(bytes(row.value)) for row in batch.select("value").collect())

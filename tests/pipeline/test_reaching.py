@@ -9,7 +9,8 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ class ReachingCase(SynchronousTestCase):
         rows = pa.record_batch({"topic": ["w"], "value": [b"x"]})
         sink.commit([sink.write(iter([rows]))])
 
-    def refused(self, kind: type[PipelineError], seconds: float = 10, **options: str) -> str:
+    def refused(self, kind: type[PipelineError], options: Mapping[str, str], seconds: float = 10) -> str:
         """Return the sentence that both ways end with, within so many seconds each."""
         said = set()
         for way in (self.read, self.write):
@@ -131,7 +132,7 @@ class TlsTests(ReachingCase):
         options = self.serving(self.made)
         other = self.certificate("localhost", "other")
         for more in ({"caFile": str(other.certificate)}, {}):
-            words = self.refused(BrokerRefused, **options, **more)
+            words = self.refused(BrokerRefused, options | more)
             self.assertTrue(
                 words.startswith(f"the broker at {options['url']} and the pipeline do not trust each other")
             )
@@ -141,7 +142,7 @@ class TlsTests(ReachingCase):
         """A certificate for another host is none for this one."""
         made = self.certificate("elsewhere.example")
         options = self.serving(made) | {"caFile": str(made.certificate)}
-        self.assertIn("certificate is not valid for 'localhost'", self.refused(BrokerRefused, **options))
+        self.assertIn("certificate is not valid for 'localhost'", self.refused(BrokerRefused, options))
 
     def test_clientCertificate(self) -> None:
         """A broker that wants a certificate is shown one."""
@@ -201,18 +202,23 @@ class AwayTests(ReachingCase):
         thread.start()
         self.addCleanup(thread.join, 30)
 
+    def startLater(self, port: int) -> None:
+        """Start a broker a moment from now."""
+        time.sleep(0.2)
+        self.start(port=port)
+
     def test_atStart(self) -> None:
         """It is waited for; both ways go on when it is there."""
         port = self.port()
         options = {"url": f"tcp://127.0.0.1:{port}"}
-        self.during(lambda: (time.sleep(0.2), self.start(port=port)))  # type: ignore[func-returns-value]
+        self.during(partial(self.startLater, port))
         self.write(options)
         self.assertEqual(len(self.read(options)), 1)
 
     def test_tooLong(self) -> None:
         """After ``brokerTimeout`` that is an error with the last reason."""
         url = f"tcp://127.0.0.1:{self.port()}"
-        words = self.refused(BrokerGone, 3, url=url, brokerTimeout="0.3")
+        words = self.refused(BrokerGone, {"url": url, "brokerTimeout": "0.3"}, 3)
         self.assertEqual(words, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
 
     def test_inTheMiddle(self) -> None:
@@ -235,7 +241,7 @@ class AwayTests(ReachingCase):
         for batch in readRemote(slice, Place.of(options), ("offset",), Selection(), self.fail):
             if not found:
                 broker.stop(9)
-                self.during(lambda: (time.sleep(0.2), self.start(port=port)))  # type: ignore[func-returns-value]
+                self.during(partial(self.startLater, port))
             found += batch.column("offset").to_pylist()
         self.assertEqual(found, list(range(1, ROWS + 1)))
 

@@ -62,16 +62,18 @@ class Written:
 
     def stage(self, query: str, batch: int, part: str, topic: str, *payloads: bytes) -> str:
         """Stage records and return their token."""
-        tokens: list[str] = []
+        tokens: list[str | None] = []
         self.journal.stage(
             query,
             batch,
             part,
             [(envelope(topic), list(payloads), len(payloads))],
             lambda token, _: tokens.append(token),
-        )  # type: ignore[arg-type]
+        )
         self.commit()
-        return tokens[0]
+        [token] = tokens
+        assert token is not None
+        return token
 
     def publishStaged(self, query: str, batch: int, *tokens: str) -> int:
         """Commit a transaction and return its first offset."""

@@ -19,6 +19,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client.blocking import connect
 from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.jobs import replay as jobs_replay
 from fleximq.pipeline.jobs import replay_source
 from fleximq.pipeline.jobs.replay import REPLAY
@@ -273,7 +274,7 @@ class LakeTests(JournalCase):
 
     def setUp(self) -> None:
         super().setUp()
-        rows = self.spark.read.format("fleximq").option("columns", ",".join(replay_source.ALL_COLUMNS))
+        rows = self.spark.read.format("fleximq").option("columns", ",".join(ALL_COLUMNS))
         table = rows.load(self.written.folder).toArrow()
         wrong = pa.array(["no map" if topic == "b" else None for topic in table["topic"].to_pylist()], pa.string())
         names = [f"{name}~dlq" if name == "b" else name for name in table["topic"].to_pylist()]

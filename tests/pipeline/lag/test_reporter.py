@@ -13,10 +13,9 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import NotJournalled, OptionRefused
 from fleximq.pipeline.lag import Reporter, forget, groups
-from fleximq.pipeline.lag import reporter as reporting
 from fleximq.pipeline.lag.reporter import groupName
 from fleximq.pipeline.lag.stream_progress import REPEAT_AFTER, StreamProgress
 from tests.broker_process import BrokerProcess
@@ -127,7 +126,7 @@ class BrokerTests(SynchronousTestCase):
             asked.append(arguments["groups"][0]["next"])
             return {"taken": 1}
 
-        self.patch(reporting.BrokerLink, "ask", ask)
+        self.patch(BrokerLink, "ask", ask)
         reporter.report({self.journal: 3})
         reporter.close(20)
         self.assertEqual(asked, [3])

@@ -45,7 +45,7 @@ class PublishingCase(SynchronousTestCase):
     def publish(self, number: int, start: int, end: int, publishing: Any = None, **more: Any) -> bool:
         """Stage and publish a batch."""
         found = self.stage(start, end, number)
-        return (publishing or self.publishing).publish(self.batch(number, start, end), found, {}, **more)  # type: ignore[no-any-return]
+        return (publishing or self.publishing).publish(self.batch(number, start, end), found, {}, **more)
 
 
 class PublishTests(PublishingCase):

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ if not skip:
     from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
     from fleximq.pipeline.lake.table.file_merge import groupsOf, lastListed, partsOf
     from fleximq.pipeline.lake.table.lock import compactorLock as locked
+    from fleximq.pipeline.lake.table.parquet_writer import Span, fileMetadata
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
 
@@ -116,8 +119,8 @@ class CompactTests(CompactCase):
             table = pq.read_table(path)
             with pq.ParquetWriter(path, BASE) as writer:
                 writer.write_table(table)
-                span = file_merge.Span(other, number + 1, number + 1, 1, self.batches)
-                writer.add_key_value_metadata(file_merge.fileMetadata([span], "t"))
+                span = Span(other, number + 1, number + 1, 1, self.batches)
+                writer.add_key_value_metadata(fileMetadata([span], "t"))
             self.publishing.publish(BatchRange(self.batches, {other: number + 1}, {other: number + 2}), found, {})
             self.batches += 1
         self.assertEqual([each[1:] for each in compact(self.table, AT_ONCE)], [(15, 2), (12, 1)])
@@ -193,7 +196,7 @@ class MeanwhileTests(CompactCase):
     def test_changed(self) -> None:
         """Where what was joined has gone meanwhile, nothing is exchanged."""
         victim = self.files()[0]
-        self.during(lambda: victim.exists() and victim.unlink())
+        self.during(partial(victim.unlink, missing_ok=True))
         self.assertEqual([each.partition[-2:] for each in compact(self.table, AT_ONCE)], ["15"])
         self.assertEqual(offsetsIn(self.table), [offset for offset in self.all if offset > 3])
 
@@ -241,13 +244,13 @@ class CrashTests(CompactCase):
 
     def crash(self, work: Any) -> bool:
         """Compact until it breaks; True if it did."""
-        remove = compaction.shutil.rmtree
+        remove: Any = shutil.rmtree
 
         def unlessBroken(path: str, **more: Any) -> None:
             if sys.exc_info()[0] is None:
                 remove(path, **more)
 
-        patched = self.patch(compaction.shutil, "rmtree", unlessBroken)
+        patched = self.patch(shutil, "rmtree", unlessBroken)
         try:
             work()
             return False
@@ -255,6 +258,10 @@ class CrashTests(CompactCase):
             return True
         finally:
             patched.restore()
+
+    def compactWith(self, files: "Failing") -> None:
+        """Compact through these files."""
+        list(compact(self.table, AT_ONCE, files))
 
     def after(self) -> None:
         """See that all is there, and that compacting goes on."""
@@ -268,7 +275,7 @@ class CrashTests(CompactCase):
         """At every change of the file system that is done through it."""
         for step in range(100):
             files = Failing(step)
-            broke = self.crash(lambda files=files: list(compact(self.table, AT_ONCE, files)))  # type: ignore[misc]
+            broke = self.crash(partial(self.compactWith, files))
             self.after()
             if not broke:
                 break
@@ -303,7 +310,7 @@ class CrashTests(CompactCase):
         def link(*arguments: Any) -> None:
             raise OSError(errno.ENOSPC, "it ends here")
 
-        patched = self.patch(compaction.os, "link", link)
+        patched = self.patch(os, "link", link)
         self.assertTrue(self.crash(lambda: list(compact(self.table, AT_ONCE))))
         patched.restore()
         self.after()

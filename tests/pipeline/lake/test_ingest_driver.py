@@ -13,6 +13,7 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     import msgspec
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
@@ -117,7 +118,7 @@ class StageTests(FeedCase):
     def test_full(self) -> None:
         """So is a disk that is full."""
         try:
-            writer = parquet_writer.pq.ParquetWriter("/dev/full", pa.schema([("a", pa.int64())]))
+            writer = pq.ParquetWriter("/dev/full", pa.schema([("a", pa.int64())]))
             writer.write_table(pa.table({"a": list(range(100_000))}))
             writer.close()
         except OSError as error:

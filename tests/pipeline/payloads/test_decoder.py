@@ -119,9 +119,10 @@ class NumberTests(TypeCase):
         for value in (True, False):
             self.fits("BOOLEAN", value, packed(value))
             self.fits("BOOLEAN", value, jsoned(value), format="json")
-        for value in (0, 1, "true", 1.0, []):
-            self.fails("BOOLEAN", packed(value))
-            self.fails("BOOLEAN", jsoned(value), format="json")
+        other: Any
+        for other in (0, 1, "true", 1.0, []):
+            self.fails("BOOLEAN", packed(other))
+            self.fails("BOOLEAN", jsoned(other), format="json")
 
     def test_decimal(self) -> None:
         """Digits fit if they all have a place; their number is that of the type."""
@@ -333,7 +334,7 @@ class PayloadTests(SynchronousTestCase):
         ):
             [row] = rowsOf(decode("messagepack", "a INT, b INT", payload))
             self.assertIsInstance(row, str, payload)
-            self.assertTrue(row.startswith("the payload is "), row)
+            self.assertTrue(str(row).startswith("the payload is "), row)
         for payload in (
             b"",
             b" ",
@@ -348,7 +349,7 @@ class PayloadTests(SynchronousTestCase):
         ):
             [row] = rowsOf(decode("json", "a INT, b INT", payload))
             self.assertIsInstance(row, str, payload)
-            self.assertTrue(row.startswith("the payload is "), row)
+            self.assertTrue(str(row).startswith("the payload is "), row)
 
     def test_bombs(self) -> None:
         """Nesting without end is an error where it is read or passed over, in either format."""
@@ -368,6 +369,7 @@ class PayloadTests(SynchronousTestCase):
         self.assertEqual(decoded.columns.field("a").to_pylist(), [1, None, 3, None, 5])
         self.assertEqual(decoded.columns.field("b").to_pylist(), [None, None, None, None, "y"])
         self.assertEqual(decoded.columns.is_valid().to_pylist(), [True, False, True, False, True])
+        assert decoded.errors is not None
         self.assertEqual(
             [error is not None for error in decoded.errors.to_pylist()], [False, True, False, False, False]
         )

@@ -61,6 +61,7 @@ class TypeTests(InferenceCase):
 
     def test_nothingYet(self) -> None:
         """What says nothing of its type is no column yet."""
+        value: Any
         for value in (None, [], {}, [None, []], {"b": None}):
             self.assertEqual(self.found({"a": value}), "")
             self.assertEqual(self.found({"a": value}, {"a": 1}), "a BIGINT")

@@ -86,8 +86,8 @@ class NearPlace:
     def _frames(self) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
 
-        def told(first: int, content: bytes, end: int) -> None:
-            found.append((first, content))
+        def told(first: int, content: bytes | memoryview, end: int) -> None:
+            found.append((first, bytes(content)))
 
         position = 0
         while not found or found[-1][1]:

@@ -14,6 +14,7 @@ if not skip:
     from fleximq.pipeline.reader.offsets import (
         EARLIEST,
         LATEST,
+        BatchLimit,
         Point,
         Points,
         RecordsMissing,
@@ -147,13 +148,17 @@ def advance(journal: str, start: int, end: int, records: int | None, size: int |
 class AdmittedTests(SynchronousTestCase):
     """How much of what waits is taken at once."""
 
+    def notAsked(self, *arguments: object) -> BatchLimit:
+        """Fail, as no journal is read without limits."""
+        raise AssertionError(f"asked for {arguments}")
+
     def test_everything(self) -> None:
         """Without limits it is all."""
-        self.assertEqual(batchEnd({"b": 1, "a": 5}, {"a": 7, "b": 3}, None, None, self.fail), {"a": 7, "b": 3})
+        self.assertEqual(batchEnd({"b": 1, "a": 5}, {"a": 7, "b": 3}, None, None, self.notAsked), {"a": 7, "b": 3})
 
     def test_ordered(self) -> None:
         """The ids are in order, for Spark compares JSON."""
-        self.assertEqual(json.dumps(batchEnd({}, {"b": 1, "a": 2}, None, None, self.fail)), '{"a": 2, "b": 1}')
+        self.assertEqual(json.dumps(batchEnd({}, {"b": 1, "a": 2}, None, None, self.notAsked)), '{"a": 2, "b": 1}')
         self.assertEqual(list(batchEnd({"b": 1, "a": 1}, {"b": 9, "a": 9}, 4, None, advance)), ["a", "b"])
         self.assertEqual(list(ordered({"z": 1, "a": 2})), ["a", "z"])
 

@@ -24,7 +24,7 @@ if not skip:
         StringStartsWith,
     )
 
-    from fleximq.pipeline.files.selection import Selection, Topics
+    from fleximq.pipeline.files.selection import FOREVER, NEVER, Selection, Topics
     from fleximq.pipeline.reader.batch_reader import BatchReader, pushed
     from fleximq.pipeline.reader.source_options import SourceOptions
 
@@ -50,10 +50,10 @@ class PushdownTests(SynchronousTestCase):
             (LessThan, None, 70),
             (LessThanOrEqual, None, 71),
         ]:
-            ends = {name: value for name, value in (("start", start), ("end", end)) if value is not None}
-            self.assertEqual(self.taken(kind(("offset",), 70)), Selection(**ends))
-            times = {{"start": "since", "end": "until"}[name]: value for name, value in ends.items()}
-            self.assertEqual(self.taken(kind(("timestamp",), MOMENT)), Selection(**times))
+            until = FOREVER if end is None else end
+            self.assertEqual(self.taken(kind(("offset",), 70)), Selection(start=start or 0, end=until))
+            since = NEVER if start is None else start
+            self.assertEqual(self.taken(kind(("timestamp",), MOMENT)), Selection(since=since, until=until))
 
     def test_together(self) -> None:
         """Filters narrow one after the other."""

@@ -16,6 +16,7 @@ if not skip:
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.iceberg import iceberg_compaction
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
+    from fleximq.pipeline.lake.table.file_merge import merge
     from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing
@@ -126,10 +127,9 @@ class ConflictTests(RewriteCase):
 
     def test_batchWhileJoining(self) -> None:
         """A batch that comes while files are joined stays."""
-        real = iceberg_compaction.merge
 
         def join(*arguments: Any) -> None:
-            real(*arguments)
+            merge(*arguments)
             self.publish()
 
         self.patch(iceberg_compaction, "merge", join)
@@ -139,10 +139,9 @@ class ConflictTests(RewriteCase):
 
     def test_expiredWhileJoining(self) -> None:
         """A day that expires while its files are joined does not come back."""
-        real = iceberg_compaction.merge
 
         def join(*arguments: Any) -> None:
-            real(*arguments)
+            merge(*arguments)
             expireDays(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0)
 
         self.patch(iceberg_compaction, "merge", join)
@@ -193,10 +192,9 @@ class ConflictTests(RewriteCase):
 
     def test_otherNumbers(self) -> None:
         """A file with other rows than were in it is never taken."""
-        real = iceberg_compaction.merge
 
         def join(folder: str, group: Any, path: str, schema: Any) -> None:
-            real(folder, group[:1], path, schema)
+            merge(folder, group[:1], path, schema)
 
         self.patch(iceberg_compaction, "merge", join)
         error = self.assertRaises(LakeRefused, self.compact)

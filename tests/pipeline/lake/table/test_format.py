@@ -85,7 +85,7 @@ class CommittedMixin:
     def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: Any = None) -> None:
         """Publish a batch of one topic."""
         schema = self.columns.schema
-        more = {name: list(range(start, end)) for name in self.columns.names}
+        more: dict[str, Any] = {name: list(range(start, end)) for name in self.columns.names}
         staged = stage(self.table, rows(range(start, end), topic, schema=schema, **more), batch=number, schema=schema)
         batch = BatchRange(number, {JOURNAL: start}, {JOURNAL: end})
         BatchCommit(self.table, files).publish(batch, staged, {})
@@ -125,7 +125,6 @@ class CommittedMixin:
     def test_again(self) -> None:
         """Wherever the process ends, also behind the commit, the batch is in once when it was done again."""
         self.publish(0, 1, 3)
-        real = batch_commit.writeLedger
 
         def ends(*_: Any) -> None:
             raise OSError("it ends here")
@@ -133,7 +132,6 @@ class CommittedMixin:
         patch = self.patch(batch_commit, "writeLedger", ends)  # type: ignore[attr-defined]
         self.assertRaises(LakeRefused, self.publish, 1, 3, 6)  # type: ignore[attr-defined]
         patch.restore()
-        self.assertIs(batch_commit.writeLedger, real)  # type: ignore[attr-defined]
         self.publishing.prepare()
         self.publish(1, 3, 6)
         for step in range(0, 16, 3):

@@ -111,7 +111,7 @@ class WriterTests(SynchronousTestCase):
                 self._real.close()
                 opened.discard(self)
 
-        self.patch(parquet_writer.pq, "ParquetWriter", Counted)
+        self.patch(pq, "ParquetWriter", Counted)
         found = self.write(*(rows([10 * turn + topic], f"t{topic}") for turn in range(60) for topic in range(10)))
         self.assertEqual((most[0], opened), (3, set()))
         self.assertGreater(len(found), 10)

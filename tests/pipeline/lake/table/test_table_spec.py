@@ -47,7 +47,7 @@ class WrittenTests(SynchronousTestCase):
             ({"name": "x", "topics": 5}, "table.topics is 5"),
             (5, "table is 5, but must be a text"),
         ):
-            error = self.assertRaises((OptionRefused, SettingError), tableOf, "table", written)  # type: ignore[arg-type]
+            error = self.assertRaises((OptionRefused, SettingError), tableOf, "table", written)
             self.assertIn(words, str(error))
 
 
