@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, settings
 from twisted.trial.reporter import Reporter, TreeReporter
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
             processes.enter_context(running(group, f"{options.temp_directory}-{number}"))
             for number, group in enumerate(groups)
         ]
-        result = TrialRunner(TreeReporter, workingDirectory=options.temp_directory).run(
+        result: Any = TrialRunner(TreeReporter, workingDirectory=options.temp_directory).run(
             TestLoader().loadByNames(here, recurse=True)
         )
     totals = sum(chain.from_iterable(others), Totals.of(result))

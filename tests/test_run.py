@@ -119,7 +119,8 @@ class MainTests(SynchronousTestCase):
     def run_(self, *names: str) -> tuple[int, str, str]:
         """Return the exit code, the last line printed and what stands in the file of totals."""
         path = Path(self.mktemp()).absolute()
-        command = [sys.executable, "-m", "tests.run", "--totals", path, "--temp-directory", f"{path}.trial", *names]
+        options = ["--totals", str(path), "--temp-directory", f"{path}.trial"]
+        command = [sys.executable, "-m", "tests.run", *options, *names]
         ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=60)
         return ended.returncode, ended.stdout.decode().splitlines()[-1], path.read_text()
 

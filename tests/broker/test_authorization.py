@@ -504,9 +504,9 @@ class LeakMachine(RuleBasedStateMachine):
         self.broker = makeBroker(Clock(), journal=self.journal, durable=("d.#", "$d.#"), retain=("d.a", "$d.a"))
         self.publisher = self.broker.join("any")
         self.reader = TopicReader()
-        self.reader.form = _FORM  # type: ignore[assignment]
+        self.reader.form = _FORM
         self.live = Collector(Topics())
-        self.reader.subscriber = self.live  # type: ignore[assignment]
+        self.reader.subscriber = self.live
         self.granted: tuple[str, ...] = ("d.#",)
         self.told = Told()
         self.client = self.broker.join("any", rights=Rights({"subscribe": self.granted}), conversation=self.told)

@@ -135,9 +135,9 @@ class RangeTests(SynchronousTestCase):
         for name in ("request-timeout", "subscription-grace", "consume-wait", "idempotence-window"):
             for value in (0, MAX_SECONDS):
                 Settings.of({name: value})
-            for value in (-0.5, MAX_SECONDS + 1):
-                error = self.assertRaises(SettingError, Settings.of, {name: value})
-                self.assertEqual(str(error), f"{name} is {value:g}, but must be between 0 and {MAX_SECONDS} seconds")
+            for wrong in (-0.5, MAX_SECONDS + 1):
+                error = self.assertRaises(SettingError, Settings.of, {name: wrong})
+                self.assertEqual(str(error), f"{name} is {wrong:g}, but must be between 0 and {MAX_SECONDS} seconds")
 
     def test_maxDeliveries(self) -> None:
         """At least one delivery, at most 2 to the 31st."""

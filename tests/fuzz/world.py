@@ -6,12 +6,12 @@ Nothing it does may raise: what is logged as a failure, or raised, is an error o
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock, StringTransport
-from twisted.logger import LogEvent, globalLogPublisher
+from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 from fleximq.config.settings import Settings
@@ -60,7 +60,8 @@ class World:
         self._factory: Any = self.reactor.tcpServers[0][1]
         self.lines: dict[tuple[str, int], _Line] = {}
         self._failures: list[str] = []
-        globalLogPublisher.addObserver(self._look)
+        self._observer = cast(ILogObserver, self._look)
+        globalLogPublisher.addObserver(self._observer)
 
     @property
     def folder(self) -> Path:
@@ -113,7 +114,7 @@ class World:
         self.quiet()
         self._service.stopService()
         self.reactor.advance(60)
-        globalLogPublisher.removeObserver(self._look)
+        globalLogPublisher.removeObserver(self._observer)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _look(self, event: LogEvent) -> None:
@@ -136,7 +137,7 @@ class _Line:
 
     def _idOf(self, tongue: Tongue) -> bytes:
         """Return the client id that was given, as it stands in the answer."""
-        answer = self.transport.value()
+        answer: bytes = self.transport.value()
         self.transport.clear()
         if tongue is FLEXI:
             return answer[2:6]

@@ -158,7 +158,8 @@ def everyKind(position: int = 0) -> list[Frame]:
 
 def chained(frames: Iterable[Frame], position: int = 0) -> list[bytes]:
     """Return frames as they stand one behind the other in a segment."""
-    found, previous = [], 0
+    found: list[bytes] = []
+    previous = 0
     for frame in frames:
         buffers, previous = seal(frame, SEGMENT, position, previous, not found)
         found.append(b"".join(buffers))

@@ -90,6 +90,10 @@ class Queues:
         """Nothing is held back."""
         return {}
 
+    def reading(self) -> dict[str, int]:
+        """There are no consumer groups."""
+        return {}
+
     def restore(self, found: Any) -> None:
         """Take what a journal found when it was opened."""
         if found.snapshot is not None:

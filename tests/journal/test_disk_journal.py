@@ -78,7 +78,11 @@ class RestartTests(JournalCase):
 
     def test_closeWritesWhatWaits(self) -> None:
         """A stop writes all that waits, and what comes of telling about it."""
-        self.journal.append(envelopeTo("a"), b"x", 1, lambda offset, reason: self.append(b"more") and None)
+
+        def appendMore(offset: int, reason: str | None) -> None:
+            self.append(b"more")
+
+        self.journal.append(envelopeTo("a"), b"x", 1, appendMore)
         self.append(b"y")
         self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.journal.close()

@@ -64,6 +64,7 @@ class SecurityTests(SynchronousTestCase):
         for address in (HERE, REMOTE):
             self.failureResultOf(admission.admit(None, address), Unauthorized)
         admitted = self.successResultOf(admission.admit(Token("good"), REMOTE))
+        assert admitted.principal is not None
         self.assertEqual((admitted.principal.name, admitted.principal.roles, admitted.rights),
                          ("alice", {"ops"}, EVERYTHING))  # fmt: skip
         self.failureResultOf(admission.admit(ApiKey("good"), HERE), AuthenticationFailed)
@@ -76,7 +77,9 @@ class SecurityTests(SynchronousTestCase):
         admission = self.locked(allowAnonymous=True).admissionFor(AnonymousAccess())
         self.assertFalse(admission.required)
         self.assertIsNone(self.successResultOf(admission.admit(None, REMOTE)).principal)
-        self.assertEqual(self.successResultOf(admission.admit(Token("good"), REMOTE)).principal.name, "alice")
+        principal = self.successResultOf(admission.admit(Token("good"), REMOTE)).principal
+        assert principal is not None
+        self.assertEqual(principal.name, "alice")
         wrong = admission.admit(Token("bad"), HERE)
         self.clock.advance(1)
         self.failureResultOf(wrong, Unauthorized)
@@ -129,6 +132,7 @@ class SecurityTests(SynchronousTestCase):
         """Its roles are those of today."""
         security = self.locked()
         who = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE)).principal
+        assert who is not None
         Path(self.path).write_text(f"alice:{hashOf('good')}:other\n")
         security.replace(self.locked())
         current = security.current(who)

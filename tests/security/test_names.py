@@ -40,5 +40,5 @@ class NameTests(SynchronousTestCase):
         """Letters, digits and a few signs, up to 64."""
         for name in ("a", "ops", "a.b-c_d", "7", "x" * 64):
             self.assertTrue(isRole(name), name)
-        for name in ("", "a b", "a,b", "a:b", "é", ".a", "x" * 65, "a\n", None, 7):
-            self.assertFalse(isRole(name), name)
+        for wrong in ("", "a b", "a,b", "a:b", "é", ".a", "x" * 65, "a\n", None, 7):
+            self.assertFalse(isRole(wrong), wrong)

@@ -1,5 +1,7 @@
 """What a journal knows of consumer groups, from snapshots and notes."""
 
+from typing import Any
+
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -25,6 +27,7 @@ class GroupsTests(SynchronousTestCase):
 
     def test_none(self) -> None:
         """A snapshot of a broker that knew of no groups has none."""
+        snapshot: Any
         for snapshot in (None, {}, {"groups": []}, []):
             self.assertEqual(groupsIn(snapshot), {})
 

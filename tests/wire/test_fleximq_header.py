@@ -180,7 +180,7 @@ class ShapeTests(SynchronousTestCase):
         reportsError(fields)
 
 
-VALUES = st.recursive(
+VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(1 << 63), (1 << 64) - 1)
@@ -219,6 +219,7 @@ class ReqrepTests(SynchronousTestCase):
 
     def test_malformed(self) -> None:
         """Anything but a map with two strings is refused with 400, in a JOIN too."""
+        bad: Any
         for kind in ("JOIN", "REQ", "REP"):
             name = "correlation" if kind == "REP" else "request"
             for bad in (
@@ -252,6 +253,7 @@ class TypeTests(SynchronousTestCase):
 
     def test_status(self) -> None:
         """A status is a whole number that is not negative."""
+        bad: Any
         for kind in ("REQ", "REP", "NOTIF", "BCAST", "PUB"):
             for bad in (None, "200", 200.0, True, -1, [], 1 << 32):
                 self.assertEqual(verdict(kind, {**smallest(kind), "status": bad}), 400, (kind, bad))
@@ -260,6 +262,7 @@ class TypeTests(SynchronousTestCase):
 
     def test_timestamp(self) -> None:
         """PING and PONG need a timestamp of 64 bits without a sign."""
+        bad: Any
         for kind in ("PING", "PONG"):
             for bad in (
                 None,
@@ -278,6 +281,7 @@ class TypeTests(SynchronousTestCase):
 
     def test_interval(self) -> None:
         """A PING's interval is a number of 32 bits without a sign."""
+        bad: Any
         for bad in (None, "30", -1, 1.5, True, 1 << 32):
             self.assertEqual(verdict("PING", {"keepalive": {"timestamp": 1, "interval": bad}}), 400, bad)
         for fine in (0, 30, 0xFFFFFFFF):
@@ -286,6 +290,7 @@ class TypeTests(SynchronousTestCase):
 
     def test_publicationKeys(self) -> None:
         """The optional keys of a PUB are strings, ``key`` may be bytes."""
+        bad: Any
         for name in ("message_id", "correlation_id", "reply_to", "key"):
             self.assertEqual(verdict("PUB", {"topic": "t", name: "text"}), 200)
             self.assertEqual(verdict("PUB", {"topic": "t", name: b"bytes"}), 200 if name == "key" else 400)
@@ -311,6 +316,7 @@ class AuthTests(SynchronousTestCase):
 
     def test_malformed(self) -> None:
         """No map, no type, an unknown type, a missing or wrong field."""
+        auth: Any
         for auth in (
             None,
             "token",
@@ -345,6 +351,7 @@ class RoutingTests(SynchronousTestCase):
 
     def test_malformed(self) -> None:
         """No array of maps, wrong types, empty."""
+        bad: Any
         entry = {"client_id": 1000, "path": "/x"}
         for kind in ("REQ", "REP", "NOTIF", "PUB"):
             for bad in (
@@ -447,12 +454,14 @@ class PeekTests(SynchronousTestCase):
 
     def test_id(self) -> None:
         """An id is found whatever else is wrong, if it is a string in a map."""
+        fields: Any
         self.assertEqual(peekId({"reqrep": {"id": "a", "type": 3}, "routing": 5}), "a")
         for fields in ({}, {"reqrep": None}, {"reqrep": []}, {"reqrep": {"id": 5}}, {"reqrep": {}}):
             self.assertIsNone(peekId(fields))
 
     def test_path(self) -> None:
         """The first entry's path is found, an empty one where there is none."""
+        routing: Any
         self.assertEqual(peekPath({"routing": [{"path": "/a"}, {"path": "/b"}]}), "/a")
         for routing in (None, [], [None], [{}], [{"path": 5}], {"path": "/x"}):
             self.assertEqual(peekPath({"routing": routing}), "")

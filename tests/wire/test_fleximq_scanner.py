@@ -152,7 +152,7 @@ class LimitTests(SynchronousTestCase):
 
     def refused(self, scanner: FlexiScanner, data: bytes) -> FrameTooLarge:
         """Return the error for what is too large."""
-        error = self.assertRaises(FrameTooLarge, lambda: list(scanner.feed(data)))
+        error: FrameTooLarge = self.assertRaises(FrameTooLarge, lambda: list(scanner.feed(data)))
         self.assertIsInstance(error, TooLarge)
         self.assertTrue(error.closes)
         return error
@@ -198,7 +198,7 @@ class LimitTests(SynchronousTestCase):
         """What came before is yielded, then the error is raised, whether the neighbours are alike or not."""
         good = frame("PUB", 1000, {"topic": "t"}, b"\x01")
         for other in (frame("PUB", 1000, {"topic": "t"}, bytes(5000)), frame("PUB", 1000, {"topic": "u"}, bytes(5000))):
-            found = []
+            found: list[int] = []
             scanner = FlexiScanner(4096)
 
             def work(scanner: FlexiScanner = scanner, other: bytes = other, found: list[int] = found) -> None:

@@ -3,6 +3,7 @@
 import time
 import tracemalloc
 from collections.abc import Iterable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,7 +104,8 @@ class LimitTests(SynchronousTestCase):
     def test_above(self) -> None:
         """A line over the limit is refused, after the lines before it."""
         for bad in (b"x" * 11 + b"\n", b"x" * 11 + b"\r\n", b"x" * 11, b"x" * 10 + b"\r\r", b"x" * 10 + b"\rx\n"):
-            scanner, seen = LineScanner(10), []
+            scanner = LineScanner(10)
+            seen: list[Any] = []
             with self.assertRaises(TooLarge):
                 seen.extend(scanner.feed(b"good\n"))
                 for line in scanner.feed(b"0123456789\r\ngood\n" + bad):

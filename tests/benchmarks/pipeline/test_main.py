@@ -1,9 +1,11 @@
 """The whole measurement, small: in a process of its own, for it ends its sessions."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +58,9 @@ class ProgramTests(SynchronousTestCase):
             raise Refused("a row was lost")
 
         def runs(stand: Any) -> Any:
-            return program.contextlib.nullcontext(lambda: {"rows/s": 1.0})
+            return contextlib.nullcontext(lambda: {"rows/s": 1.0})
 
-        scene = program.replace(scene, contenders={"fleximq": fails, "parquet": runs})
+        scene = replace(scene, contenders={"fleximq": fails, "parquet": runs})
         results: Results = program.measure(None, scene, 2)  # type: ignore[arg-type]
         self.assertEqual(results.refused, {"fleximq": "a row was lost"})
         self.assertEqual(results.values("parquet", "rows/s"), [1.0, 1.0])

@@ -337,6 +337,7 @@ class SinkTests(JournalPathCase):
     def test_malformed(self) -> None:
         """Whatever has a wrong type is refused."""
         good = {"query": "q", "batch": 1, "part": "0", "records": [{"topic": "t", "value": 1}]}
+        wrong: dict[str, Any]
         for wrong in ({"query": ""}, {"query": 1}, {"query": "q" * (NAME_BYTES + 1)}, {"batch": -1}, {"batch": "1"},
                       {"batch": None}, {"part": ""}, {"part": 0}, {"records": {}}, {"records": [1]},
                       {"records": [{"topic": "t"}]}, {"records": [{"value": 1}]},
@@ -346,6 +347,7 @@ class SinkTests(JournalPathCase):
                       {"records": [{"topic": "t", "value": 1, "headers": {"message_id": 1}}]},
                       {"records": [{"topic": "t", "value": 1, "headers": {"x": "x" * 65536}}]}):  # fmt: skip
             self.assertRaises(BadRequest, self.ask, "/sink/stage", **(good | wrong))
+        tokens: Any
         for tokens in (None, "1", [1], {}):
             self.assertRaises(BadRequest, self.ask, "/sink/commit", query="q", batch=1, tokens=tokens)
         self.assertRaises(BadRequest, self.ask, "/sink/abort", query="q")

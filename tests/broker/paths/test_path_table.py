@@ -112,9 +112,9 @@ class PathTests(SynchronousTestCase):
         for limit in (1, 2, 999, 1000):
             self.assertEqual(len(self.ask("/broker/topics", limit=limit)["topics"]), limit)
         self.assertEqual(len(self.ask("/broker/topics")["topics"]), 100)
-        for limit in (0, -1, 1001, "5", 1.0, True, None):
+        for wrong in (0, -1, 1001, "5", 1.0, True, None):
             self.assertRaises(
-                BadRequest, self.broker.ask, self.clients[0], "/broker/topics", {"limit": limit}, self.fail
+                BadRequest, self.broker.ask, self.clients[0], "/broker/topics", {"limit": wrong}, self.fail
             )
 
     def test_after(self) -> None:

@@ -26,7 +26,7 @@ MEMORY = 2 * NEAR * 257
 class KeptCase(QueueCase):
     """A queue in a journal that reads back when it is told to."""
 
-    queue: DurableQueue  # type: ignore[assignment]
+    queue: DurableQueue
 
     def make(self, **settings: Any) -> DurableQueue:
         self.journal = SlowJournal()

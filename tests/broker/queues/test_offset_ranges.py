@@ -16,7 +16,8 @@ RUNS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=30)
 
 def filled(runs: list[tuple[int, int]]) -> tuple[OffsetRanges, list[int]]:
     """Return offsets and a list of the same numbers."""
-    offsets, numbers, next = OffsetRanges(), [], 1
+    offsets, next = OffsetRanges(), 1
+    numbers: list[int] = []
     for gap, count in runs:
         offsets.append(next + gap, count)
         numbers += range(next + gap, next + gap + count)

@@ -40,7 +40,8 @@ class Reader(Collector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.subscriber = self
+        self.form: Any = self.form
+        self.subscriber: Any = self
         self.offsets: list[Any] = []
         self.failures: list[tuple[str, BrokerError]] = []
         self.full = False
@@ -102,7 +103,7 @@ class FeedMachine(RuleBasedStateMachine):
         self.publisher = self.broker.join("any")
         self.client = self.broker.join("fleximq")
         self.reader = Reader()
-        self.reader.form = _FORM  # type: ignore[assignment]
+        self.reader.form = _FORM
         self.ranges: dict[str, tuple[Callable[[str], bool], int]] = {}
         self.seen = 0
 
@@ -215,7 +216,7 @@ class FeedTests(SynchronousTestCase):
         readers = [Reader() for _ in range(3)]
         late = DeferredForm(form)
         for reader in readers:
-            reader.form = late  # type: ignore[assignment]
+            reader.form = late
             client = machine.broker.join("fleximq")
             machine.broker.follow(client, reader, "d.a", Start("first"))
         machine.publish("d.a", 2)
@@ -244,7 +245,7 @@ class FeedTests(SynchronousTestCase):
         def fail(*arguments: Any) -> None:
             raise BrokerError("broken")
 
-        machine.journal.read = fail  # type: ignore[method-assign]
+        self.patch(machine.journal, "read", fail)
         machine.follow("d.b", 0)
         machine.follow("d.a", 5)
         self.assertEqual(sorted(name for name, _ in machine.reader.failures), ["d.a", "d.b"])

@@ -6,10 +6,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from fleximq.broker.topics.names import PATTERN_LEVELS, checkName, isPattern
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import InvalidTopic
+from fleximq.interfaces import IGuard, ISubscriber
 from tests.broker.parts import AsMessages, Collector
 
 #: Pattern, names that match, names that do not (docs/reference/dialects.rst, "Topics").
@@ -32,6 +34,14 @@ MATCHES = [
     ("a.#.*", "a.#.b a/#/b", "a.b a.b.c a.#"),
     ("..*", "..a ./b .. //x", ". a..b ...a"),
 ]
+
+
+@implementer(IGuard, ISubscriber)
+class _Guard(Collector):
+    """A subscriber that may refuse, and does not."""
+
+    def admits(self, count: int, size: int) -> str | None:
+        return None
 
 
 def naive(pattern: str, name: str) -> bool:
@@ -372,12 +382,12 @@ class ChannelTests(TableCase):
 
     def test_guards(self) -> None:
         """While somebody who may refuse is subscribed, publications are careful."""
-        guard = Collector()
+        guard = _Guard()
         self.table.subscribe(Collector(), "t")
         topic = self.table.get("t")
         self.assertFalse(topic.needsSlowPath)
-        self.table.subscribe(guard, "t", guard=True)
+        self.table.subscribe(guard, "t", guard=guard)
         self.assertTrue(topic.needsSlowPath)
-        self.assertEqual(list(topic.guards), [guard])
+        self.assertEqual(topic.guards, {guard: guard})
         self.table.unsubscribe(guard, "t")
         self.assertFalse(topic.needsSlowPath)

@@ -59,7 +59,9 @@ class NotesTests(SynchronousTestCase):
 
     def test_offsets(self) -> None:
         """Offsets may be given as any numbers; they come back as an array."""
-        self.assertEqual(decoded(encodeNotes([QueueDelivered("k", 1, [4, 5])], 1, TIME))[0][2], array("Q", [4, 5]))
+        [note] = decoded(encodeNotes([QueueDelivered("k", 1, [4, 5])], 1, TIME))
+        assert isinstance(note, QueueDelivered)
+        self.assertEqual(note.again, array("Q", [4, 5]))
 
     def test_bytes(self) -> None:
         """An offset takes eight bytes, least first."""
@@ -77,6 +79,7 @@ class RefusalTests(SynchronousTestCase):
 
     def test_kinds(self) -> None:
         """A note is an array that begins with a kind that is known."""
+        note: Any
         for note in (5, {}, [], [7, 1], [-1, "k"], ["k"], [True, "k"], [None]):
             self.assertEqual(self.refusal(note), "a note must be an array that begins with its kind")
 

@@ -32,9 +32,9 @@ CODES = st.sampled_from(sorted(CONTENTS))
 def runs(draw: st.DrawFn, most: int = 6) -> Run:
     """Draw a run of at least one message, with one header and content for all or one for each."""
     payloads = draw(st.lists(st.binary(max_size=6), min_size=1, max_size=most))
-    each = {"min_size": len(payloads), "max_size": len(payloads)}
-    headers = draw(st.binary(max_size=4) | st.lists(st.binary(max_size=4), **each))
-    return Run(headers, payloads, draw(CODES | st.lists(CODES, **each)))
+    count = len(payloads)
+    headers = draw(st.binary(max_size=4) | st.lists(st.binary(max_size=4), min_size=count, max_size=count))
+    return Run(headers, payloads, draw(CODES | st.lists(CODES, min_size=count, max_size=count)))
 
 
 APPENDED = st.lists(

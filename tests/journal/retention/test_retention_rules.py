@@ -29,7 +29,8 @@ class Row(NamedTuple):
 
 def filled(*segments: Sequence[Sequence[Row]]) -> tuple[list[Segment], list[list[StoredBatch]]]:
     """Return segments with these frames of records, and the frames' batches."""
-    offset, made, batches = 1, [], []
+    offset, made = 1, []
+    batches: list[list[StoredBatch]] = []
     for base, frames in enumerate(segments):
         segment = Segment(base, base)
         batches.append([])

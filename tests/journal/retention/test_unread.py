@@ -6,6 +6,7 @@ from fleximq.config.journal_options import RetentionRule
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
+from tests.journal.recorder import Recorder
 from tests.journal.retention.test_segment_removal import FOLDER, RULES, SECOND, RetentionCase
 
 
@@ -27,7 +28,7 @@ class UnreadTests(RetentionCase):
         self.records: list[int] = []
         self.before: list[int] = []
 
-    def begin(self, disk: Files) -> None:
+    def begin(self, disk: Recorder) -> None:
         """Open the journal, and make one retention for all passes."""
         super().begin(disk)
         self.retention = self.retentionWith(RULES)

@@ -62,7 +62,12 @@ class GroupTests(GroupCase):
         made.append(b"a")
         seen: list[object] = []
         sync = self.files.sync
-        self.patch(self.files, "sync", lambda descriptor: (seen.append(list(made.told)), sync(descriptor)))
+
+        def watched(descriptor: int) -> None:
+            seen.append(list(made.told))
+            sync(descriptor)
+
+        self.patch(self.files, "sync", watched)
         made.steps.all()
         self.assertEqual((seen, len(made.told)), ([[]], 1))
 
@@ -270,7 +275,12 @@ class CrowdedTests(GroupCase):
         made = self.made
         made.append(b"a" * 5)
         called: list[str] = []
-        made.group.whenRelieved(lambda: (called.append("one"), made.append(b"b" * 5)))
+
+        def fillAgain() -> None:
+            called.append("one")
+            made.append(b"b" * 5)
+
+        made.group.whenRelieved(fillAgain)
         made.group.whenRelieved(lambda: called.append("two"))
         made.steps.step()
         self.assertEqual(called, ["one"])
@@ -396,10 +406,19 @@ class RollTests(GroupCase):
     def test_waitsForTheTelling(self) -> None:
         """The snapshot is taken when all were told of what stands before it, also if they append themselves."""
         made = self.made
-        made.group.append(envelopeTo("a"), b"a", 1, lambda offset, reason: made.append(b"b"))
+
+        def appendMore(offset: int, reason: str | None) -> None:
+            made.append(b"b")
+
+        made.group.append(envelopeTo("a"), b"a", 1, appendMore)
         made.append(b"c")
         done = made.steps.work[0][1]
-        made.steps.work[0] = (made.steps.work[0][0], lambda: (setattr(made, "rollDue", True), done()))
+
+        def doneAndDue() -> None:
+            made.rollDue = True
+            done()
+
+        made.steps.work[0] = (made.steps.work[0][0], doneAndDue)
         made.steps.step()
         opening = made.group._writing.opening  # type: ignore[union-attr]
         assert opening is not None

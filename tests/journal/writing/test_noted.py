@@ -67,7 +67,7 @@ class NotedTests(SynchronousTestCase):
 
     def test_orderAroundOpenedAndClosed(self) -> None:
         """What came before a queue was closed or opened stays before it."""
-        notes = [
+        notes: list[StateRecord] = [
             acknowledged("q:a", 1),
             QueueClosed("q:a"),
             OPENED,

@@ -1,5 +1,7 @@
 """What others say of a principal."""
 
+from typing import Any
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.rights import Action
@@ -43,6 +45,7 @@ class ClaimsTests(SynchronousTestCase):
 
     def test_noGrants(self) -> None:
         """Anything else is wrong."""
+        said: Any
         for said in (7, [], "x", {"fly": ["a"]}, {"publish": 7}, {"publish": [7]}, {"publish": [""]},
                      {"publish": ["x" * 1025]}, {"publish": ["a"] * (MAX_ITEMS + 1)}, {7: ["a"]}):  # fmt: skip
             self.assertRaises(WrongClaim, grantsOf, said)

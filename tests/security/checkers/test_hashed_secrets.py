@@ -1,5 +1,6 @@
 """Tokens and API keys."""
 
+import hmac
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from zope.interface.verify import verifyObject
 
 from fleximq.errors import SettingError
 from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
-from fleximq.security.checkers import hashed_secrets
 from fleximq.security.checkers.hashed_secrets import LONGEST, apiKeys, hashOf, tokens
 from fleximq.security.credentials import ApiKey, IApiKey, IToken, Token
 from tests.security.secrets_on_disk import secretFile
@@ -82,6 +82,6 @@ class HashedSecretsTests(SynchronousTestCase):
     def test_constantTime(self) -> None:
         """What decides is a comparison that takes the same time whatever is compared."""
         compared: list[Any] = []
-        self.patch(hashed_secrets.hmac, "compare_digest", lambda *two: compared.append(two))
+        self.patch(hmac, "compare_digest", lambda *two: compared.append(two))
         self.assertRaises(UnauthorizedLogin, tokens(self.path).requestAvatarId, Token("one"))
         self.assertEqual(compared, [(hashOf("one"), hashOf("one"))])

@@ -216,7 +216,8 @@ class RealTests(TestCase):
         """It is asked, and answers yes and no."""
         from twisted.internet import reactor
 
-        port: Any = reactor.listenTCP(0, Site(Door()), interface="127.0.0.1")  # type: ignore[attr-defined]
+        site: Any = Site(Door())
+        port: Any = reactor.listenTCP(0, site, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
         checker = webService(f"http://127.0.0.1:{port.getHost().port}/check")
         checker.useReactor(reactor)
