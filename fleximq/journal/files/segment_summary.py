@@ -156,8 +156,7 @@ def addFrame(
     segment.end = position + frame.length
     next = base
     if kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
-        addCounts(segment.counts, tally, base)
-        next = base + max(bounds.last for bounds in tally.values()) + 1 if tally else base
+        next = addCounts(segment.counts, tally, base)
         segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
     elif kind == FrameKind.NOTES:
         _noteClientIds(segment, whole)

@@ -73,12 +73,14 @@ def shifted(tally: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]
     }
 
 
-def addCounts(counts: dict[str, Count], tally: Mapping[str, TopicBounds], by: int = 0) -> None:
+def addCounts(counts: dict[str, Count], tally: Mapping[str, TopicBounds], by: int = 0) -> int:
     """Add what else there is, with offsets that are larger by so much.
 
-    A transaction may be counted when all around it has been.
+    A transaction may be counted when all around it has been. Returns the offset behind the last, ``by`` for no topic.
     """
+    next = by
     for topic, (first, last, firstTime, lastTime, count, size) in tally.items():
+        next = max(next, last + by + 1)
         known = counts.get(topic)
         if known is None:
             counts[topic] = [first + by, last + by, firstTime, lastTime, count, size]
@@ -89,3 +91,4 @@ def addCounts(counts: dict[str, Count], tally: Mapping[str, TopicBounds], by: in
             known[3] = max(known[3], lastTime)
             known[4] += count
             known[5] += size
+    return next

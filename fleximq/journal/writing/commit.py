@@ -42,9 +42,6 @@ class MergedStateRecords:
         self._acknowledged: dict[str, tuple[int, array[int]]] = {}
         self._words: dict[str, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._notes)
-
     def add(self, note: StateRecord) -> None:
         """Take one more; an array that is in it may be changed by its owner afterwards."""
         if type(note) is QueueAcknowledged:
@@ -200,7 +197,7 @@ Call = tuple[Callable[..., None], int, int]
 class Commit:
     """``last`` is the number of the last run in it, ``next`` the offset behind its last message, ``size`` its bytes.
 
-    ``opening``: it goes into a new segment. ``closing``: behind it the journal is closed. After it was carried out
+    ``calls`` are empty if there are only state records, for which nobody waits. ``opening``: it goes into a new segment. ``closing``: behind it the journal is closed. After it was carried out
     ``written`` has every frame with its position, ``end`` is the position behind them, ``length`` that of the
     segment, ``seconds`` how long it took, and ``begun`` its position and id where it is new; or ``reason`` says why
     nothing of this may be believed.
@@ -211,7 +208,7 @@ class Commit:
     time: int = 0
     size: int = 0
     parts: list[CommitPart] = field(default_factory=list)
-    noted: MergedStateRecords = field(default_factory=MergedStateRecords)
+    noted: MergedStateRecords | None = None
     calls: list[Call] = field(default_factory=list)
     opening: SegmentOpening | None = None
     closing: Snapshot | None = None
@@ -224,11 +221,6 @@ class Commit:
     reason: str | None = None
     error: Exception | None = None
 
-    @property
-    def waits(self) -> bool:
-        """Whether anything in it is waited for: more than notes."""
-        return bool(self.parts or self.calls or self.opening or self.closing)
-
     def frames(self, position: int) -> list[Frame]:
         """Encode all that is in it, to be written from this position on."""
         frames: list[Frame] = []
@@ -236,9 +228,8 @@ class Commit:
             frames += self.opening.frames(position)
         for part in self.parts:
             frames += part.frames()
-        notes = self.noted.take()
-        if notes:
-            frames.append(encodeNotes(notes, self.next, self.time))
+        if self.noted is not None:
+            frames.append(encodeNotes(self.noted.take(), self.next, self.time))
         if self.closing is not None:
             frames += self.closing.frames(position + sum(frame.length for frame in frames), clean=True)
         return frames

@@ -8,11 +8,12 @@ once made no difference that showed.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fleximq.errors import NotKept
 from fleximq.journal.format.column_builder import AppendedRun
-from fleximq.journal.writing.commit import Commit, CommitPart, RecordsPart, SegmentOpening, Snapshot
+from fleximq.journal.writing.commit import Commit, CommitPart, MergedStateRecords, RecordsPart, SegmentOpening, Snapshot
 from fleximq.journal.writing.writer_thread import CommitWriter, Worker, reasonOf
 from fleximq.values.records import dialectCode, runOf
 from fleximq.values.state_records import StateRecord
@@ -121,7 +122,10 @@ class GroupCommit:
     def appendState(self, event: StateRecord) -> None:
         """See :class:`fleximq.interfaces.IJournal`; while nothing can be kept a later checkpoint says it all."""
         if self.readOnly is None:
-            self._pending.noted.add(event)
+            pending = self._pending
+            if pending.noted is None:
+                pending.noted = MergedStateRecords()
+            pending.noted.add(event)
             if self._writing is None:
                 self.handOver()
 
@@ -137,7 +141,7 @@ class GroupCommit:
 
     def _lastWith(self) -> Commit | None:
         pending = self._pending
-        return pending if pending.waits or pending.noted else self._writing or self._telling
+        return pending if pending.calls or pending.noted else self._writing or self._telling
 
     def _commitOf(self, number: int) -> Commit | None:
         if number <= self.decided:
@@ -163,7 +167,7 @@ class GroupCommit:
     def idle(self) -> bool:
         """Whether nothing waits, is written or being told."""
         pending = self._pending
-        return not (pending.waits or pending.noted or self._writing or self._telling)
+        return not (pending.calls or pending.noted or self._writing or self._telling)
 
     # -- handing over ------------------------------------------------------------------------------
 
@@ -175,21 +179,24 @@ class GroupCommit:
         pending = self._pending
         if self._writing is not None or self.readOnly is not None or self._worker is None or self._opening:
             return
-        if not pending.waits and not notes:
+        if not pending.calls and not notes:
             if pending.noted and not self._reminded:
                 self._reminded = True
                 self._worker.remind(STATE_RECORDS_WAIT, self._reminderCame)
             return
-        if not (pending.waits or pending.noted) or (self._telling is not None and self._rollDue()):
-            # What a roll's snapshot says is what all were told; in the middle of that it has to wait.
+        if not (pending.calls or pending.noted):
             return
-        if pending.opening is None and self._rollDue():
-            # Whoever is asked for a snapshot may note something meanwhile, which comes behind it.
-            self._opening = True
-            try:
-                pending.opening = self._open()
-            finally:
-                self._opening = False
+        if self._rollDue():
+            if self._telling is not None:
+                # What a roll's snapshot says is what all were told; in the middle of that it has to wait.
+                return
+            if pending.opening is None:
+                # Whoever is asked for a snapshot may note something meanwhile, which comes behind it.
+                self._opening = True
+                try:
+                    pending.opening = self._open()
+                finally:
+                    self._opening = False
         self._hand(pending)
 
     def _reminderCame(self) -> None:
@@ -202,7 +209,7 @@ class GroupCommit:
         commit.time = self._now()
         self._pending = Commit(last=commit.last, next=commit.next)
         self._writing = commit
-        self._worker.hand(lambda: log.carryOut(commit), lambda: self._done(commit))
+        self._worker.hand(partial(log.carryOut, commit), partial(self._done, commit))
 
     def roll(self) -> None:
         """Let there be a next commit, even if there is nothing to write, so that a segment that is due can begin."""
@@ -224,7 +231,7 @@ class GroupCommit:
     def closeWith(self, snapshot: Snapshot) -> None:
         """Let the last commit end with this checkpoint, and take nothing behind it."""
         self._pending.closing = snapshot
-        self.handOver()
+        self.roll()
         self.stop()
 
     def stop(self) -> None:
@@ -247,11 +254,11 @@ class GroupCommit:
             self.refuse(commit.reason, commit)
             return
         self._bytes -= commit.size
-        if not self._rollDue():
-            # The disk is busy again while we tell.
-            self.handOver()
+        self._telling = commit
+        self.handOver()  # the disk is busy again while we tell
         self._tell(commit, None)
-        self._makeRoom()
+        if self.overloaded:
+            self._makeRoom()
         self.handOver()
 
     def refuse(self, reason: str, commit: Commit | None = None) -> None:
