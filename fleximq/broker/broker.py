@@ -1,14 +1,14 @@
-"""The one door to the broker's rules.
+"""The broker's facade: the operations that dialects, the web pages and extensions call.
 
-Dialects call these few methods; each returns or raises a :class:`fleximq.errors.BrokerError`, none waits. What the
-broker has to say unasked goes through the interfaces in :mod:`fleximq.interfaces`. It never learns which dialect
-it speaks to.
+Each method returns at once or raises a :class:`fleximq.errors.BrokerError`; results that arrive later are passed to
+callbacks. The broker never learns which dialect a client speaks. :mod:`fleximq.broker.assembly` makes its parts and
+connects them.
 """
 
-import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from fleximq.broker.authorization import permit
 from fleximq.broker.clients import Clients
@@ -17,156 +17,138 @@ from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
 from fleximq.broker.consumers.queue_admin import QueueAdmin
-from fleximq.broker.consumers.state_log import OpeningLog, StateLog
 from fleximq.broker.consumers.subscription_access import SubscriptionAccess, reasonOf
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
-from fleximq.broker.paths import path_table
-from fleximq.broker.paths.arguments import SortedNames
 from fleximq.broker.pending_requests import PendingRequests
-from fleximq.broker.presence import Presence
-from fleximq.broker.publishing.deduplication import Deduplication, idempotenceOf
+from fleximq.broker.publishing.deduplication import Deduplication, RecentIds
 from fleximq.broker.publishing.fan_out import FanOut
 from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
-from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.rules import BrokerRules, TimesToLive
-from fleximq.broker.topics.names import isOwn
-from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
+from fleximq.broker.topics.names import SortedNames, isOwn
+from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
-from fleximq.values.message import Message
-from fleximq.values.patterns import anyOf
 
-_NOBODY: tuple[None, None] = (None, None)
+_NO_PEER: tuple[None, None] = (None, None)
 
 
-def _nothingToRead() -> None:
+class IPathTable(Protocol):
+    """Answers the broker's own request paths, such as ``/broker/about``."""
+
+    def argumentBytes(self, client: ConnectedClient, path: str) -> int:
+        """See :meth:`Broker.argumentBytes`."""
+
+    def answer(
+        self, broker: "Broker", client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]
+    ) -> None:
+        """See :meth:`Broker.ask`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The connected parts of a broker.
+
+    ``channelsChanged`` are the callbacks for changes of the list of topics with subscribers. ``dialects`` are the names
+    of all installed dialects, as ``/broker/about`` lists them.
+    """
+
+    clock: Clock
+    journal: IJournal
+    rules: BrokerRules
+    itself: ConnectedClient
+    paths: IPathTable
+    dialects: Sequence[str]
+    counts: Counts
+    observers: Observers
+    recordWatchers: RecordWatchers
+    traffic: TrafficTotals
+    channelsChanged: list[Callable[[], None]]
+    clients: Clients
+    topics: TopicTable
+    timesToLive: TimesToLive
+    taps: Taps
+    deadlines: Deadlines
+    requests: PendingRequests
+    fanOut: FanOut
+    transactions: Transactions
+    pendingCommits: PendingCommits
+    slowPath: SlowPath
+    recentIds: RecentIds
+    deduplication: Deduplication
+    replays: Replays
+    clientSubscriptions: ClientSubscriptions
+    subscriptionAccess: SubscriptionAccess
+    workQueueAccess: WorkQueueAccess
+    deadLetters: DeadLetters
+    admin: QueueAdmin
+    groups: ConsumerGroups
+    checkpointer: Checkpointer
+
+
+def _noSettings() -> None:
     raise NotImplementedByBroker("this broker has no settings to read again")
 
 
 class Broker:
-    """Clients, topics, queues and requests, and what happens between them.
+    """Clients, topics, queues and requests; :func:`fleximq.broker.assembly.assemble` makes one."""
 
-    :param clock: seconds and timers (Twisted's IReactorTime, or a test's clock).
-    :param journal: where durable publications go before they are delivered.
-    :param randomHex: returns that many random hexadecimal digits.
-    :param idOf: returns the id a message has in a work queue, a new one where it brought none.
-    :param onError: is given what an observer or a timed action raised.
-    :param afterwards: called after timed actions have run, so that what they said can be sent.
-    :param publishing: is told whose publications are brought after their commit, and None behind them.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        journal: IJournal,
-        randomHex: Callable[[int], str],
-        idOf: Callable[[Message], str],
-        onError: Callable[[Exception], None],
-        rules: BrokerRules | None = None,
-        afterwards: Callable[[], None] = lambda: None,
-        publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
-    ) -> None:
-        self.clock = clock
-        self.journal = journal
-        self.rules = rules = rules or BrokerRules()
-        self.started = clock.seconds()
-        self.itself = ConnectedClient(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
-        self.counts = Counts()
-        self.observers = Observers(onError)
-        self.observers.add(self.counts)
-        self.traffic = TrafficTotals()
-        #: The topics that the journal has, in order.
-        self.keptNames = SortedNames()
-        #: Those who are told what goes through the journal.
-        self.records = RecordWatchers(onError)
-        self.channelsChanged: list[Callable[[], None]] = []
-        #: Reads the settings again, and returns what is answered to ``/broker/reload``.
-        self.reload: Callable[[], Any] = _nothingToRead
-        self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
-        durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
-        self.topics = TopicTable(rules.limits.topics, self._topicCreated, self._channelsChanged, durable)
-        self.timesToLive = TimesToLive(rules.messageTtl)
-        self._taps = Taps(self.topics, onError)
-        self._deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
-        self._requests = PendingRequests(self._deadlines, rules.requestTimeout, rules.limits.requests)
-        self._beginPublishing(publishing)
-        self._beginListening()
-        self._beginQueues(idOf, durable)
-
-    def _beginPublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
-        journal, counted = self.journal, self.observers.counted
-        delivering = FanOut(self.topics, self.clients)
-        self._deliver = delivering.deliver
-        self.transactions = Transactions(journal, self.topics, self._deliver, self._unread)
-        self._recording = PendingCommits(
-            journal, self.topics, self.transactions.deliver, counted, publishing, self.records
-        )
-        self._publishing = SlowPath(journal, delivering, self.transactions, self._recording)
-        self.idempotence = idempotenceOf(self.rules, self.clock.seconds, counted)
-        self._once = Deduplication(self.rules.idempotenceWindow > 0, self.idempotence, delivering, self._publishing)
-        self.observers.add(Presence(self.topics, self.itself, self._deliver))
-
-    def _beginListening(self) -> None:
-        self._replays = Replays(
-            self.journal,
-            self.topics,
-            anyOf(self.rules.retain),
-            self.timesToLive,
-            self.transactions.waits,
-            lambda: time.time_ns() // 1000,
-            self.unsubscribe,
-        )
-        self._listening = ClientSubscriptions(self.topics, self._replays, self.rules.limits.subscriptions)
-
-    def _beginQueues(self, idOf: Callable[[Message], str], lasts: Callable[[str], bool]) -> None:
-        rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
-        self._deadLetters = DeadLetters(
-            self.itself,
-            topics,
-            self._publishing,
-            lambda name: self._workQueues.ensure(name),
-            self._deadlines,
-            rules.redelivery,
-            counted,
-        )
-        noting = StateLog(journal, self._deadlines, self._deadLetters.deadLetter)
-        makeQueue = QueueFactory(
-            deadlines=self._deadlines,
-            retryAfter=rules.redelivery,
-            maxDeliveries=rules.maxDeliveries,
-            maxMessages=rules.limits.queueMessages,
-            maxBytes=rules.limits.queueBytes,
-            onDead=self._deadLetters.add,
-            counted=counted,
-            livesOf=self.timesToLive.seconds,
-            keeping=noting if journal.onDisk else None,
-            memory=rules.limits.queueMemory,
-        )
-        openings = OpeningLog(journal)
-        self._polling = SubscriptionAccess(rules, journal, topics, openings, makeQueue)
-        self._workQueues = WorkQueueAccess(rules, journal, topics, openings, makeQueue, idOf, lasts)
-        self.subscriptions = self._polling.subscriptions
-        self.queues = self._workQueues.queues
-        #: What an operator does to queues.
-        self.admin = QueueAdmin(self.itself, topics, self._workQueues, self._publishing, self._deadlines)
-        #: How far the pipeline's consumer groups are with the journal.
-        self.groups = ConsumerGroups(journal, noting.wall)
-        #: Brings queues and groups over a restart; the journal asks it for snapshots.
-        self.keeper = Checkpointer(
-            noting, openings, topics, self.subscriptions, self.queues, self.idempotence, self.timesToLive, self.groups
-        )
+    def __init__(self, parts: Parts) -> None:
+        self.clock = parts.clock
+        self.journal = parts.journal
+        self.rules = parts.rules
+        self.dialects = parts.dialects
+        #: Seconds of the clock at which the broker was made.
+        self.started = parts.clock.seconds()
+        #: The client that publishes the broker's own messages.
+        self.itself = parts.itself
+        self.counts = parts.counts
+        self.observers = parts.observers
+        self.recordWatchers = parts.recordWatchers
+        self.traffic = parts.traffic
+        #: Callbacks for changes of the list of topics with subscribers.
+        self.channelsChanged = parts.channelsChanged
+        #: Reads the settings again and returns the answer to ``/broker/reload``.
+        self.reload: Callable[[], Any] = _noSettings
+        self.clients = parts.clients
+        self.topics = parts.topics
+        self.timesToLive = parts.timesToLive
+        #: The topics of the journal in order, for pages of ``/journal/bounds``.
+        self.journalTopics = SortedNames()
+        self.transactions = parts.transactions
+        self.recentIds = parts.recentIds
+        self.subscriptions = parts.subscriptionAccess.subscriptions
+        self.queues = parts.workQueueAccess.queues
+        #: Purges queues and returns dead letters for an operator.
+        self.admin = parts.admin
+        #: Progress of the pipeline's consumer groups.
+        self.groups = parts.groups
+        #: Saves and restores queues and groups; the journal asks it for snapshots.
+        self.checkpointer = parts.checkpointer
+        self._paths = parts.paths
+        self._taps = parts.taps
+        self._deadlines = parts.deadlines
+        self._requests = parts.requests
+        self._deliver = parts.fanOut.deliver
+        self._pendingCommits = parts.pendingCommits
+        self._slowPath = parts.slowPath
+        self._deduplication = parts.deduplication
+        self._replays = parts.replays
+        self._clientSubscriptions = parts.clientSubscriptions
+        self._subscriptionAccess = parts.subscriptionAccess
+        self._workQueueAccess = parts.workQueueAccess
+        self._deadLetters = parts.deadLetters
 
     def changeRules(self, rules: BrokerRules) -> None:
         """Go by other rules from now on, as far as they can change.
@@ -178,8 +160,8 @@ class Broker:
         limits = rules.limits
         self.clients.maximum = limits.clients
         self._requests.timeout, self._requests.maximum = rules.requestTimeout, limits.requests
-        self._listening.most = limits.subscriptions
-        self._polling.limits = limits
+        self._clientSubscriptions.most = limits.subscriptions
+        self._subscriptionAccess.limits = limits
         self.queues.maxQueues = limits.queues
 
     def stop(self) -> None:
@@ -220,8 +202,8 @@ class Broker:
         Subscriptions that it may not have any more end; what is polled waits for their grace time whether it gets the
         right again. Its conversation is told the names of those that ended, and forgets what was allowed before.
         """
-        lost = self._listening.changeRights(client, rights)
-        self._polling.narrow(client)
+        lost = self._clientSubscriptions.changeRights(client, rights)
+        self._subscriptionAccess.narrow(client)
         if client.conversation is not None:
             client.conversation.rightsChanged(lost)
 
@@ -240,7 +222,7 @@ class Broker:
         """
         if not self.clients.remove(client):
             return
-        self._listening.leave(client)
+        self._clientSubscriptions.leave(client)
         self.subscriptions.leave(client)
         self._requests.leave(client)
         self.observers.clientLeft(client, reason)
@@ -273,7 +255,7 @@ class Broker:
         :raises NotRecorded: the journal takes nothing at present; nobody got anything.
         """
         if envelope.topic.needsSlowPath or envelope.durable:
-            self._publishing.publish(envelope, body, count, kept)
+            self._slowPath.publish(envelope, body, count, kept)
         else:
             self._deliver(envelope, body, count)
 
@@ -284,14 +266,14 @@ class Broker:
 
         :param ids: one for each message.
         """
-        self._once.publish(envelope, body, ids, kept, self.publish)
+        self._deduplication.publish(envelope, body, ids, kept, self.publish)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
         """Bring a run only to those of its subscribers who take direct messages and have one of these ids.
 
         It is not kept anywhere, but does not overtake what was published to the topic before.
         """
-        self._publishing.narrowed(envelope, body, count, audience)
+        self._slowPath.narrowed(envelope, body, count, audience)
 
     def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
         """Let a client's subscriber take what is published to a name or, unless ``literal``, a pattern.
@@ -302,7 +284,7 @@ class Broker:
         :raises NotPermitted: the client may not subscribe to it, or to nothing that the pattern matches.
         :raises SubscriptionFailed: the client has as many subscriptions as it may.
         """
-        self._listening.subscribe(client, subscriber, name, literal)
+        self._clientSubscriptions.subscribe(client, subscriber, name, literal)
 
     def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
         """Let a client have what the journal has of a name or pattern from a place on, and all that comes, in order.
@@ -316,7 +298,7 @@ class Broker:
             this topic goes there.
         :raises NoLongerKept: the journal has nothing as old.
         """
-        self._listening.follow(client, outlet, name, start)
+        self._clientSubscriptions.follow(client, outlet, name, start)
 
     def recall(
         self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
@@ -335,11 +317,11 @@ class Broker:
         :raises NotPermitted: as for :meth:`subscribe`.
         :raises SubscriptionFailed: the client has as many subscriptions as it may.
         """
-        self._listening.check(client, name, literal)
+        self._clientSubscriptions.check(client, name, literal)
 
     def unsubscribe(self, client: ConnectedClient, name: str) -> None:
         """Take a subscription back, named as it was given; nothing happens where there is none."""
-        self._listening.unsubscribe(client, name)
+        self._clientSubscriptions.unsubscribe(client, name)
 
     def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
         """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
@@ -352,7 +334,7 @@ class Broker:
             client.consumed = False
         if consumed and self.queues.whenLearnt(partial(self.whenCommitted, call)):
             return
-        self.keeper.flush()
+        self.checkpointer.flush()
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
     def whenPublicationsDecided(self, call: Callable[[], None], client: ConnectedClient) -> None:
@@ -370,14 +352,14 @@ class Broker:
     @property
     def overloaded(self) -> bool:
         """Whether so much waits, for the disk or a transaction, that those who publish such should not be read."""
-        return self.transactions.overloaded or self._recording.overloaded
+        return self.transactions.overloaded or self._pendingCommits.overloaded
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when it is worth looking again whether it is ``overloaded``."""
         if self.transactions.overloaded:
             self.transactions.whenRelieved(call)
         else:
-            self._recording.whenRelieved(call)
+            self._pendingCommits.whenRelieved(call)
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
         """Bring a copy of what is published to topics that match to somebody who is no client, see :class:`Taps`.
@@ -430,7 +412,7 @@ class Broker:
             if target != BROKER_ID:
                 permit(sender, Action.NOTIFY, path or "")
         for target in dict.fromkeys(target for target, _ in ways):
-            _, peer = self.clients.peers.get(target, _NOBODY)
+            _, peer = self.clients.peers.get(target, _NO_PEER)
             if peer is not None:
                 peer.forward(message)
 
@@ -458,7 +440,7 @@ class Broker:
         :raises NotFound: the broker does not answer this path.
         :raises NotPermitted: not to this client.
         """
-        return path_table.argumentBytes(client, path)
+        return self._paths.argumentBytes(client, path)
 
     def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
         """Give the broker's own answer to a path, see :mod:`fleximq.broker.paths.path_table`; perhaps before this
@@ -468,7 +450,7 @@ class Broker:
         :param answer: given a value for MessagePack, or the :class:`~fleximq.errors.BrokerError` that stands for it.
         :raises BrokerError: there is no such path, or its arguments are wrong; ``answer`` is not called then.
         """
-        path_table.answer(self, client, path, arguments, answer)
+        self._paths.answer(self, client, path, arguments, answer)
 
     def journalHealth(self) -> dict[str, Any] | None:
         """Return how the journal is, see :meth:`fleximq.interfaces.IJournal.health`; None if all lives in memory."""
@@ -485,7 +467,7 @@ class Broker:
         :raises SubscriptionFailed: the client has as many as it may.
         :raises NoCapacity: there are as many as there may be, those included that outlive their connection.
         """
-        return self._polling.open(client, owner, name, qos)
+        return self._subscriptionAccess.open(client, owner, name, qos)
 
     def journalRefusal(self) -> str | None:
         """Return why the journal keeps nothing at present; None if it does."""
@@ -500,14 +482,14 @@ class Broker:
         :raises NotFound: there is no such subscription, or it is another owner's.
         :raises NotPermitted: the client may not subscribe to its topic any more.
         """
-        return self._polling.poll(client, owner, id, number, most)
+        return self._subscriptionAccess.poll(client, owner, id, number, most)
 
     def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
         """Return the subscription if its next message cannot be polled before it was read from the journal.
 
         :raises NotFound: there is no such subscription, or it is another owner's.
         """
-        return self._polling.loading(owner, id)
+        return self._subscriptionAccess.loading(owner, id)
 
     def acknowledge(self, owner: str | None, id: int, tag: int, client: ConnectedClient | None = None) -> bool:
         """Be done with a message taken from a subscription; False if the tag is unknown.
@@ -516,7 +498,7 @@ class Broker:
         :raises NotFound: there is no such subscription, or it is another owner's.
         :raises NotPermitted: the client may not subscribe to its topic any more.
         """
-        return self._polling.acknowledge(owner, id, tag, client)
+        return self._subscriptionAccess.acknowledge(owner, id, tag, client)
 
     def produce(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None = None) -> None:
         """Publish a run of ``count`` messages to a topic that has a work queue from now on.
@@ -526,10 +508,10 @@ class Broker:
             subscription that loses nothing is full, see :meth:`publish`.
         :raises NoCapacity: there are as many queues as there may be.
         """
-        queue = self._workQueues.ensure(envelope.topic.name)
+        queue = self._workQueueAccess.ensure(envelope.topic.name)
         if envelope.topic.gone:
             envelope = envelope._replace(topic=self.topics.get(queue.name))
-        reason = self._workQueues.refusal(queue, envelope, body, count)
+        reason = self._workQueueAccess.refusal(queue, envelope, body, count)
         if reason is not None:
             raise NotKept(reason, range(count))
         self.publish(envelope, body, count, kept)
@@ -541,8 +523,8 @@ class Broker:
 
         :param ids: one for each message.
         """
-        self._workQueues.ensure(envelope.topic.name)
-        self._once.publish(envelope, body, ids, kept, self.produce)
+        self._workQueueAccess.ensure(envelope.topic.name)
+        self._deduplication.publish(envelope, body, ids, kept, self.produce)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
         """Let a topic have a work queue from now on, so that a reply is kept that comes before its first CONSUME.
@@ -550,7 +532,7 @@ class Broker:
         Nothing happens for a topic where only the broker publishes, one from which the client may not consume, one that
         is too long, or when there are as many queues as there may be.
         """
-        self._workQueues.expectReplies(client, name)
+        self._workQueueAccess.expectReplies(client, name)
 
     def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
         """Take the next message of a topic's work queue, which exists from now on; None if there is none.
@@ -561,25 +543,25 @@ class Broker:
         :raises NotPermitted: the client may not consume from it.
         :raises NoCapacity: there are as many queues as there may be.
         """
-        return self._workQueues.consume(client, name)
+        return self._workQueueAccess.consume(client, name)
 
     def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
         """Take up to ``number`` messages; as :meth:`consume` for each, with the same errors.
 
         :param most: no more are taken when these cost so many bytes.
         """
-        return self._workQueues.consumeMany(client, name, number, most)
+        return self._workQueueAccess.consumeMany(client, name, number, most)
 
     def loadingQueue(self, name: str) -> WorkQueue | None:
         """Return a topic's work queue if its next message cannot be consumed before it was read from the journal."""
-        return self._workQueues.loading(name)
+        return self._workQueueAccess.loading(name)
 
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a topic's work queue has something to take; returns what takes the wish back.
 
         The errors are those of :meth:`consume`.
         """
-        return self._workQueues.whenAvailable(client, name, call)
+        return self._workQueueAccess.whenAvailable(client, name, call)
 
     def acknowledgeMessage(self, id: str, client: ConnectedClient | None = None) -> None:
         """Be done with a message taken from a work queue, by its id; unknown ids are ignored.
@@ -588,7 +570,7 @@ class Broker:
 
         :param client: whose :meth:`whenCommitted` says when that is on disk.
         """
-        self._workQueues.acknowledge(id, client)
+        self._workQueueAccess.acknowledge(id, client)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -597,16 +579,3 @@ class Broker:
         if found is None:
             raise ClientNotFound(f"there is no client {id} that takes this message")
         return found
-
-    def _unread(self) -> None:
-        """A transaction could not be read back; those who follow the journal look for it themselves."""
-        self.observers.counted("not brought: the journal could not be read", 1)
-        self._replays.readAgain()
-
-    def _topicCreated(self, topic: Topic) -> None:
-        if not topic.name.startswith(SYSTEM):
-            self.observers.topicCreated(topic.name)
-
-    def _channelsChanged(self) -> None:
-        for call in self.channelsChanged:
-            call()

@@ -24,6 +24,7 @@ from zope.interface import implementer
 
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, IForm, IRecordWatcher, ISubscriber
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: So many publications in a row may fail before a tap is taken off.
 MAX_FAILURES = 10
@@ -195,11 +196,11 @@ class Counts:
 
     def clientJoined(self, client: Any) -> None:
         """Count joins by dialect."""
-        self.events[f"joined: {client.dialect}"] += 1
+        self.events[CountedEvent(EventFamily.JOINED, client.dialect)] += 1
 
     def clientLeft(self, client: Any, reason: str) -> None:
         """Count leaves by reason."""
-        self.events[f"left: {reason}"] += 1
+        self.events[CountedEvent(EventFamily.LEFT, reason)] += 1
 
     def topicCreated(self, name: str) -> None:
         """Count new topics."""

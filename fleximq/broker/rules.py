@@ -49,18 +49,21 @@ class TimesToLive:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRules:
-    """Times are in seconds.
+    """Settings of the broker; times are in seconds.
 
-    ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``: how long a message handed
-    out stays hidden while it is not acknowledged. ``maxDeliveries``: after so many it becomes a dead letter.
-    ``grace``: how long a subscription outlives its last connection. ``queueExpiry``: how long a work queue lives
+    ``requestTimeout``: an unanswered REQ is failed with 504 after it (0: never). ``redelivery``: how long a delivered
+    message stays hidden while it is not acknowledged. ``maxDeliveries``: deliveries before a message becomes a dead
+    letter. ``grace``: how long a subscription outlives its last connection. ``queueExpiry``: how long a work queue
+    lives
     without a consumer. ``echoBroadcast``: a BCAST reaches its sender too.
 
-    ``durable``: patterns of the topics whose messages are all kept. ``retain``: patterns of those that are kept too,
-    and whose latest message a new subscriber gets. ``messageTtl``: patterns, and after how long their messages are not
-    delivered any more. ``idempotenceWindow``: how long a message's id is remembered; ``minimqIdempotent``: that of a
-    MiniMQ message too. ``durableGrace``: how long a durable subscription outlives its last use. ``history``: how many
-    messages of the past a new Identity subscriber gets.
+    ``durable``: patterns of topics whose messages are all stored. ``retain``: patterns of topics whose messages are
+    stored too, and whose latest message new subscribers get. ``messageTtl``: patterns, and the seconds after which
+    their
+    messages expire. ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the
+    dialects
+    whose records in the journal have ids to remember. ``durableGrace``: how long a durable subscription outlives its
+    last use. ``history``: how many past messages a new Identity subscriber gets.
     """
 
     requestTimeout: float = 0.0
@@ -73,7 +76,7 @@ class BrokerRules:
     retain: tuple[str, ...] = ()
     messageTtl: tuple[tuple[str, float], ...] = ()
     idempotenceWindow: float = 120.0
-    minimqIdempotent: bool = False
+    deduplicatedDialects: tuple[str, ...] = ("fleximq",)
     durableGrace: float = 86400.0
     history: int = 0
     limits: Limits = field(default_factory=Limits)

@@ -14,16 +14,16 @@ from enum import Enum
 from typing import Any
 
 from fleximq.cli.command import Command
-from fleximq.config.option_values import read, size, spelledSize
-from fleximq.config.permission_options import Granted
-from fleximq.config.rate_options import Rate, byteRate, spelledByteRate
+from fleximq.config.option_values import formattedSize, read, size
+from fleximq.config.permission_options import PermissionTable
+from fleximq.config.rate_options import Rate, byteRate, formattedByteRate
 from fleximq.config.settings import OPTIONS, TABLES, Option, Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.rights import Action
 from fleximq.security.authentication.schemes import shown, warnings
 from fleximq.startup.configuration_check import faults
-from fleximq.startup.setting_changes import Difference, dangers, difference
+from fleximq.startup.setting_changes import Difference, difference, lostProtections
 
 #: An option of an extension by such a name is not shown.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
@@ -49,7 +49,7 @@ def asToml(settings: Settings) -> list[str]:
     return lines
 
 
-def _granted(table: Granted) -> Iterator[str]:
+def _granted(table: PermissionTable) -> Iterator[str]:
     if table.roles:
         yield f"roles = {spelled(table.roles)}"
     for action, patterns in table.grants:
@@ -62,9 +62,9 @@ def _key(name: str) -> str:
 
 def _shown(option: Option, value: Any) -> str:
     if option.read is size:
-        return spelled(spelledSize(value))
+        return spelled(formattedSize(value))
     if isinstance(value, Rate):
-        return spelled(spelledByteRate(value) if option.read is byteRate else str(value))
+        return spelled(formattedByteRate(value) if option.read is byteRate else str(value))
     return spelled(value)
 
 
@@ -130,7 +130,7 @@ def _run(arguments: Namespace) -> int:
     if _isEmpty(arguments.file):
         refused = [f"{arguments.file} is empty"]
     else:
-        refused = list(dangers(running, settings))
+        refused = list(lostProtections(running, settings))
     _complain(refused)
     if not refused:
         _foresee(difference(running, settings))

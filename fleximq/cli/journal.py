@@ -14,7 +14,7 @@ from typing import Any
 
 from fleximq.cli.command import Command
 from fleximq.config.journal_options import checkPattern
-from fleximq.config.option_values import spelledSize
+from fleximq.config.option_values import formattedSize
 from fleximq.errors import JournalError, SettingError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import Lock, readIdentity
@@ -56,7 +56,7 @@ def stat(arguments: Namespace) -> int:
     """Show the files, what there is of each topic, and how far consumer groups are."""
     survey = _survey(arguments.folder)
     print(f"journal {readIdentity(Files(), arguments.folder)}")
-    print(f"{_many(len(survey.files), 'file')}, {spelledSize(survey.bytes)} bytes")
+    print(f"{_many(len(survey.files), 'file')}, {formattedSize(survey.bytes)} bytes")
     topics: dict[str, TopicBounds] = {}
     for batch in survey.batches():
         for topic, bounds in topicCountsOf(batch).items():

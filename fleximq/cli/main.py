@@ -21,7 +21,7 @@ from fleximq.cli.client_commands.top import TOP
 from fleximq.cli.command import Command
 from fleximq.cli.credential_files import APIKEY, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
-from fleximq.config.argument_parser import Words
+from fleximq.config.argument_parser import CommandParser
 
 #: What shtab writes scripts for.
 SHELLS = ("bash", "zsh", "tcsh")
@@ -46,9 +46,9 @@ def completion(parser: Callable[[], ArgumentParser]) -> Command:
     return Command("completion", words, prepare, run)
 
 
-def parser() -> Words:
+def parser() -> CommandParser:
     """Return the parser of all words behind ``fleximq``."""
-    parser = Words(
+    parser = CommandParser(
         prog="fleximq",
         description="Tools beside the broker, which itself is run by twistd -n fleximq.",
     )

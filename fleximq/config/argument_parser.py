@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 _GREEDY = (argparse.PARSER, argparse.REMAINDER)
 
 
-class Words(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """Says in one sentence what it cannot understand, and ends with 1 like every other mistake.
 
     Options may stand before, between and behind the other words.

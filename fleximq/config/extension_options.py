@@ -16,14 +16,14 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 _COMMA = re.compile(r"(?<!\\),")
 
 
-class Chosen(NamedTuple):
+class EnabledExtension(NamedTuple):
     """One extension that is turned on, and its options as they were written."""
 
     name: str
     options: Mapping[str, object] = MappingProxyType({})
 
 
-def extensions(name: str, value: object) -> tuple[Chosen, ...]:
+def extensions(name: str, value: object) -> tuple[EnabledExtension, ...]:
     """Read the extensions that are turned on: texts, or tables by name.
 
     :raises SettingError: it is neither, an option has no name, or one is there twice.
@@ -40,14 +40,14 @@ def extensions(name: str, value: object) -> tuple[Chosen, ...]:
     return chosen
 
 
-def _ofTable(name: str, extension: str, options: object) -> Chosen:
+def _ofTable(name: str, extension: str, options: object) -> EnabledExtension:
     if not isinstance(options, Mapping):
         raise SettingError(f"{name}.{extension} is {options!r}, but must be a table: [{name}.{extension}]")
-    return Chosen(extension, dict(options))
+    return EnabledExtension(extension, dict(options))
 
 
-def _chosen(name: str, value: object) -> Chosen:
-    if not isinstance(value, Chosen):
+def _chosen(name: str, value: object) -> EnabledExtension:
+    if not isinstance(value, EnabledExtension):
         raise _neither(name, value)
     return value
 
@@ -56,7 +56,7 @@ def _neither(name: str, value: object) -> SettingError:
     return SettingError(f"{name} is {value!r}, but must be NAME[:key=value,...] or a table for each: [{name}.NAME]")
 
 
-def _ofText(name: str, text: str) -> Chosen:
+def _ofText(name: str, text: str) -> EnabledExtension:
     extension, colon, rest = text.partition(":")
     options: dict[str, object] = {}
     for each in _COMMA.split(rest) if colon else ():
@@ -66,4 +66,4 @@ def _ofText(name: str, text: str) -> Chosen:
         if key in options:
             raise SettingError(f"{name} is {text!r}, but names {key} twice")
         options[key] = value.replace("\\,", ",") if equals else True
-    return Chosen(extension, options)
+    return EnabledExtension(extension, options)

@@ -12,9 +12,9 @@ from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES
 
 #: No age that can be set is longer, in seconds: a hundred years.
-OLDEST = 100 * 366 * 24 * 3600
+MAX_AGE = 100 * 366 * 24 * 3600
 #: The longest time between two syncs, in milliseconds.
-INTERVAL_MOST = 60_000
+MAX_INTERVAL = 60_000
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 _RETENTION = re.compile(r"(.*)=(?:([0-9]{1,12})([smhdw])(?:,([^,]+))?|([^,]+))", re.ASCII | re.DOTALL)
@@ -74,7 +74,7 @@ def retentionOf(line: str) -> RetentionRule:
         retention = RetentionRule(pattern, int(number) * _UNITS[unit], size("retention", most))
     except SettingError:
         raise _noRetention(line) from None
-    if retention.age > OLDEST or not (retention.age or retention.bytes):
+    if retention.age > MAX_AGE or not (retention.age or retention.bytes):
         raise _noRetention(line)
     checkPattern("retention", line, pattern)
     return retention
@@ -86,10 +86,10 @@ def timeToLiveOf(line: str) -> TimeToLive:
     :raises SettingError: it is none; the sentence says what it must be.
     """
     pattern, equals, rest = line.rpartition("=")
-    if not equals or not _SECONDS.fullmatch(rest) or not 0 < float(rest) <= OLDEST:
+    if not equals or not _SECONDS.fullmatch(rest) or not 0 < float(rest) <= MAX_AGE:
         raise SettingError(
             f"message-ttl is {line!r}, but must be PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to "
-            f"{OLDEST}"
+            f"{MAX_AGE}"
         )
     checkPattern("message-ttl", line, pattern)
     return TimeToLive(pattern, float(rest))
@@ -103,9 +103,9 @@ def fsyncOf(written: str) -> Fsync:
     if written in ("always", "never"):
         return Fsync(written)
     found = _INTERVAL.fullmatch(written)
-    if not found or not 1 <= int(found[1]) <= INTERVAL_MOST:
+    if not found or not 1 <= int(found[1]) <= MAX_INTERVAL:
         raise SettingError(
-            f"fsync is {written!r}, but must be always, never, or interval: and 1 to {INTERVAL_MOST} milliseconds"
+            f"fsync is {written!r}, but must be always, never, or interval: and 1 to {MAX_INTERVAL} milliseconds"
         )
     return Fsync("interval", int(found[1]))
 

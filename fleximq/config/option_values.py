@@ -73,7 +73,7 @@ def size(name: str, value: object) -> int:
     raise SettingError(f"{name} is {value!r}, but must be a number of bytes, e.g. 65536, 64KiB, 16MiB or 1GiB")
 
 
-def spelledSize(number: int) -> str:
+def formattedSize(number: int) -> str:
     """Return a number of bytes as an operator would write it, with the largest unit that divides it."""
     for name in ("GiB", "MiB", "KiB"):
         unit = _UNITS[name.lower()]

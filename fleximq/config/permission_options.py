@@ -25,7 +25,7 @@ _ROLES = "roles"
 _ACTIONS = tuple(action.value for action in Action)
 
 
-class Granted(NamedTuple):
+class PermissionTable(NamedTuple):
     """One table: whose it is, pairs of an action and the patterns for which it is granted, and the roles named."""
 
     name: str
@@ -33,7 +33,7 @@ class Granted(NamedTuple):
     roles: tuple[str, ...] = ()
 
 
-def tables(name: str, value: object) -> tuple[Granted, ...]:
+def tables(name: str, value: object) -> tuple[PermissionTable, ...]:
     """Read all tables below ``roles`` or ``principals``.
 
     :raises SettingError: something in them is wrong; the sentence is the first of :func:`faultsOf`.
@@ -47,7 +47,7 @@ def tables(name: str, value: object) -> tuple[Granted, ...]:
 
 def faultsOf(name: str, value: object) -> Iterator[str]:
     """Yield a sentence for everything that is wrong with these tables."""
-    if isinstance(value, tuple) and all(isinstance(each, Granted) for each in value):
+    if isinstance(value, tuple) and all(isinstance(each, PermissionTable) for each in value):
         return
     if not isinstance(value, Mapping):
         yield f"{name} is {value!r}, but must be a table for each: [{name}.NAME]"
@@ -63,7 +63,9 @@ def faultsOf(name: str, value: object) -> Iterator[str]:
                 yield from _faultsOfKey(name, place, key, given)
 
 
-def unknownRoles(roles: tuple[Granted, ...] | None, principals: tuple[Granted, ...] | None) -> Iterator[str]:
+def unknownRoles(
+    roles: tuple[PermissionTable, ...] | None, principals: tuple[PermissionTable, ...] | None
+) -> Iterator[str]:
     """Yield a sentence for every role that a principal has and nobody has described."""
     known = {EVERYONE, AUTHENTICATED, *(each.name for each in roles or ())}
     for principal in principals or ():
@@ -101,9 +103,9 @@ def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
         yield f"{place} has {pattern!r}, but braces can only stand in {PRINCIPAL}"
 
 
-def _granted(name: str, table: Mapping[str, object]) -> Granted:
+def _granted(name: str, table: Mapping[str, object]) -> PermissionTable:
     grants = tuple((key, _patterns(value)) for key, value in table.items() if key != _ROLES)
-    return Granted(name, grants, tuple(table.get(_ROLES, ())))  # type: ignore[arg-type]
+    return PermissionTable(name, grants, tuple(table.get(_ROLES, ())))  # type: ignore[arg-type]
 
 
 def _patterns(value: object) -> tuple[str, ...]:

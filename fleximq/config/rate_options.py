@@ -10,11 +10,11 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from fleximq.config.option_values import size, spelledSize
+from fleximq.config.option_values import formattedSize, size
 from fleximq.errors import SettingError
 
 #: No rate that can be set is higher, in whatever it counts.
-MOST = 1e15
+MAX_RATE = 1e15
 
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
 
@@ -77,9 +77,9 @@ def overRate(name: str, value: object) -> OverRate:
         raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
 
 
-def spelledByteRate(rate: Rate) -> str:
+def formattedByteRate(rate: Rate) -> str:
     """Return a rate of bytes as an operator would write it."""
-    return ",".join(spelledSize(int(part)) for part in map(float, str(rate).split(",")))
+    return ",".join(formattedSize(int(part)) for part in map(float, str(rate).split(",")))
 
 
 def _parts(value: object) -> list[object]:
@@ -107,6 +107,6 @@ def _rateOf(numbers: list[float]) -> Rate | None:
     perSecond, burst = numbers
     if perSecond == 0:
         return None
-    if not (1e-6 <= perSecond <= MOST and 1 <= burst <= MOST):
+    if not (1e-6 <= perSecond <= MAX_RATE and 1 <= burst <= MAX_RATE):
         raise ValueError
     return Rate(perSecond, burst)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from fleximq.config.extension_options import Chosen, extensions
+from fleximq.config.extension_options import EnabledExtension, extensions
 from fleximq.config.journal_options import checkPattern, fsyncOf, retentionOf, timeToLiveOf
 from fleximq.config.option_values import count, flag, seconds, size, text, texts
-from fleximq.config.permission_options import Granted, tables
+from fleximq.config.permission_options import PermissionTable, tables
 from fleximq.config.rate_options import OverRate, Rate, byteRate, overRate, rate
 from fleximq.errors import SettingError
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
@@ -44,11 +44,11 @@ def logFormat(name: str, value: object) -> LogFormat:
 
 
 #: No time that can be set is longer, in seconds.
-LONGEST = 366 * 24 * 3600
+MAX_SECONDS = 366 * 24 * 3600
 #: The smallest and the largest file of the journal, in bytes.
 SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE
 #: The longest history of a channel, in messages.
-HISTORY_MOST = 10_000
+MAX_HISTORY = 10_000
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
 
@@ -118,7 +118,7 @@ class Settings:
     ipcDir: str = "/tmp"
     tlsCertificate: str | None = None
     tlsKey: str | None = None
-    extension: tuple[Chosen, ...] = ()
+    extension: tuple[EnabledExtension, ...] = ()
     journal: str | None = None
     durable: tuple[str, ...] = ()
     fsync: str = "always"
@@ -142,8 +142,8 @@ class Settings:
     joinRate: Rate | None = None
     maxDisconnects: int = 0
     flappingWait: float = 300.0
-    roles: tuple[Granted, ...] | None = None
-    principals: tuple[Granted, ...] | None = None
+    roles: tuple[PermissionTable, ...] | None = None
+    principals: tuple[PermissionTable, ...] | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -180,7 +180,7 @@ class Settings:
         for line in self.messageTtl:
             timeToLiveOf(line)
         within("journal-segment", self.journalSegment, *SEGMENT_BYTES)
-        within("history", self.history, 0, HISTORY_MOST)
+        within("history", self.history, 0, MAX_HISTORY)
         if self.journalMaxBytes:
             within("journal-max-bytes", self.journalMaxBytes, 2 * SEGMENT_BYTES[0], 1 << 60, "0, or ")
 
@@ -206,13 +206,13 @@ def _unknown(name: str) -> str:
 
 
 def _mustLast(name: str, seconds: float) -> None:
-    if not 0 < seconds <= LONGEST:
-        raise SettingError(f"{_spelt(name)} is {seconds:g}, but must be over 0 and at most {LONGEST} seconds")
+    if not 0 < seconds <= MAX_SECONDS:
+        raise SettingError(f"{_spelt(name)} is {seconds:g}, but must be over 0 and at most {MAX_SECONDS} seconds")
 
 
 def _mayLast(name: str, seconds: float) -> None:
-    if not 0 <= seconds <= LONGEST:
-        raise SettingError(f"{_spelt(name)} is {seconds:g}, but must be between 0 and {LONGEST} seconds")
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise SettingError(f"{_spelt(name)} is {seconds:g}, but must be between 0 and {MAX_SECONDS} seconds")
 
 
 def _spelt(name: str) -> str:

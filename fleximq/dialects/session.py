@@ -36,6 +36,7 @@ from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: Seconds that a closing connection has for taking its last answers.
 LINGER = 10.0
@@ -370,7 +371,7 @@ class Session(metaclass=ABCMeta):
             self.broker.leave(self.client, reason)
             self._flapped(self.client)
         else:
-            self.broker.observers.counted(f"not let in: {reason}", 1)
+            self.broker.observers.counted(CountedEvent(EventFamily.NOT_LET_IN, reason), 1)
         self.left()
         self._logLeft(reason)
 

@@ -37,7 +37,7 @@ LONGEST_PATH = 107
 _STDIO, _SYSTEMD = "stdio", "systemd"
 
 
-class Ground(NamedTuple):
+class ListenDefaults(NamedTuple):
     """What listeners build on: where relative ``ipc://`` paths begin, the PEM files for TLS, which dialects exist."""
 
     ipcDir: str = "/tmp"
@@ -46,7 +46,7 @@ class Ground(NamedTuple):
     dialects: tuple[str, ...] = DIALECTS
 
     @classmethod
-    def of(cls, settings: Settings, dialects: Iterable[str] = DIALECTS) -> "Ground":
+    def of(cls, settings: Settings, dialects: Iterable[str] = DIALECTS) -> "ListenDefaults":
         """Return what an operator has set, and installed."""
         return cls(settings.ipcDir, settings.tlsCertificate, settings.tlsKey, tuple(dialects))
 
@@ -57,7 +57,7 @@ class Ground(NamedTuple):
 
 
 #: What holds where nothing was set.
-USUAL = Ground()
+NO_DEFAULTS = ListenDefaults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Listen:
 
     dialect: str | None
     endpoint: str
-    ground: Ground = USUAL
+    ground: ListenDefaults = NO_DEFAULTS
 
     def __post_init__(self) -> None:
         if self.dialect is not None and self.dialect not in self.ground.dialects:
@@ -90,7 +90,7 @@ class Listen:
             raise SettingError(f"listen is {str(self)!r}, but {' '.join(reason.split())}") from error
 
     @classmethod
-    def parse(cls, text: str, ground: Ground = USUAL) -> "Listen":
+    def parse(cls, text: str, ground: ListenDefaults = NO_DEFAULTS) -> "Listen":
         """Read ``[DIALECT+]ENDPOINT``.
 
         :raises SettingError: as the class does.
@@ -190,7 +190,7 @@ class Listen:
         return [layer.kind.lower() for layer in self._layers]
 
 
-def isPassed(text: str) -> bool:
+def isPassedBySystemd(text: str) -> bool:
     """Say whether the socket of ``[DIALECT+]ENDPOINT`` is one that systemd makes and passes to the broker."""
     found = _FORM.fullmatch(text)
     endpoint = found[2] if found else text

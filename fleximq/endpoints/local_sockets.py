@@ -65,7 +65,7 @@ def makeFolder(path: str) -> None:
         os.mkdir(os.path.dirname(path))
 
 
-def sweep(path: str) -> None:
+def removeStaleSocket(path: str) -> None:
     """Remove a stale socket and its lock; touch nothing else.
 
     :raises OSError: EADDRINUSE if somebody listens there, or if something other than a socket is in the way.

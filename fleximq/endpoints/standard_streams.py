@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 #: Seconds that a closing connection has for sending what waits.
-PATIENCE = 2.0
+CLOSE_TIMEOUT = 2.0
 
 
 class StandardAddress(PipeAddress):
@@ -54,10 +54,11 @@ class StandardStreams(StandardIO):
         self.connectionLost(Failure(ConnectionAborted()))
 
     def finish(self, clock: IReactorTime) -> "Deferred[None]":
-        """Send what waits, for :data:`PATIENCE` seconds at most, then close; the result fires when that is done."""
+        """Send what waits, for :data:`CLOSE_TIMEOUT` seconds at most, then close; the result fires when that is
+        done."""
         if not self.disconnected:
             self.loseConnection()
-            late = clock.callLater(PATIENCE, self.abortConnection)
+            late = clock.callLater(CLOSE_TIMEOUT, self.abortConnection)
             self.ended.addCallback(lambda _: late.cancel() if late.active() else None)
         return self.ended
 

@@ -33,6 +33,7 @@ from fleximq.journal.writing.group_commit import GroupCommit
 from fleximq.journal.writing.staged_records import StagingArea
 from fleximq.journal.writing.writer_thread import CommitWriter, Worker, WriterThread, reasonOf
 from fleximq.limits import MEBIBYTE
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, TopicBounds
@@ -150,10 +151,10 @@ class DiskJournal:
             self._newCleaner(),
             self._rollNow,
             self._now,
-            lambda freed: self._onEvent("journal: bytes freed", freed),
+            lambda freed: self._onEvent(CountedEvent(EventFamily.JOURNAL, "bytes freed"), freed),
         )
-        self._count("journal: torn tail", len(found.torn))
-        self._count("journal: lost range", len(found.lost))
+        self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
+        self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
         return found
 
     def _newCleaner(self) -> CleanerThread | None:
@@ -178,13 +179,13 @@ class DiskJournal:
             self._onEvent(event, number)
 
     def _goesUnread(self, sentence: str, records: int) -> None:
-        self._count("journal: expired unread", records)
+        self._count(CountedEvent(EventFamily.JOURNAL, "expired unread"), records)
         self._say(sentence)
 
     def _foundLost(self, lost: LostRange, why: str) -> None:
         sentence = sentenceOf(lost, f"damaged ({why})")
         self._found.lost.append(sentence)
-        self._count("journal: lost range", 1)
+        self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), 1)
         self._say(sentence)
 
     def begin(self) -> None:
@@ -329,7 +330,7 @@ class DiskJournal:
             self._worker.hand(_nothing, answered)
 
     def _failed(self, commit: Commit) -> None:
-        self._onEvent("journal: read-only", 1)
+        self._onEvent(CountedEvent(EventFamily.JOURNAL, "read-only"), 1)
         self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
         if commit.error is not None and not isinstance(commit.error, OSError):
             self._onError(commit.error)

@@ -26,7 +26,7 @@ from fleximq.pipeline.errors import (
 )
 from fleximq.status import Status
 from fleximq.values.urls import Url
-from fleximq.wire.large_value import unpackedApart
+from fleximq.wire.large_value import unpackLarge
 
 #: Seconds for which a broker that is away, or keeps nothing at the moment, is waited for.
 PATIENCE = 30.0
@@ -197,7 +197,7 @@ class BrokerLink:
 
     def askLarge(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """Do the same; a large last value of the map that is answered is a view, not a copy, of what came."""
-        return unpackedApart(self._again(lambda client: client.ask_packed(path, arguments)))
+        return unpackLarge(self._again(lambda client: client.ask_packed(path, arguments)))
 
     def _again(self, use: Callable[[Client], T]) -> T:
         deadline, pause = self._now() + self.place.patience, _PAUSE

@@ -21,7 +21,7 @@ from typing import Any
 
 from fleximq import __version__
 from fleximq.config import option_values
-from fleximq.config.argument_parser import Words
+from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.command.job import INSTEAD, Job, option
 from fleximq.pipeline.command.job_run import JobRun
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: for words that cannot be understood (1), and after help or version were shown (0).
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    parser = Words(prog=PROGRAM, description="Jobs on Spark over what the broker's journal keeps.")
+    parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over what the broker's journal keeps.")
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
     jobs = parser.add_subparsers(metavar="JOB", required=True)
     for name, does in JOBS.items():
@@ -141,7 +141,7 @@ def _run(name: str, words: Sequence[str]) -> int:
     verbose = "--verbose" in words
     try:
         job = jobOf(name)
-        parser = Words(prog=f"{PROGRAM} {name}", description=job.words)
+        parser = CommandParser(prog=f"{PROGRAM} {name}", description=job.words)
         job.prepare(parser)
         _addCommon(parser)
         chosen = choose(parser, name, tuple(JOBS), words)

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from zope.interface import implementer
 
-from fleximq.config.permission_options import AUTHENTICATED, EVERYONE, PRINCIPAL, Granted
+from fleximq.config.permission_options import AUTHENTICATED, EVERYONE, PRINCIPAL, PermissionTable
 from fleximq.interfaces import IRights
 from fleximq.rights import EVERYTHING, Action
 from fleximq.security.principal import ANONYMOUS, Principal
 from fleximq.values.patterns import anyOf, overlap
 
 #: So many answers are remembered for all together, and only for names of so many characters.
-ANSWERS, NAME_CHARACTERS = 16_384, 256
+MAX_ANSWERS, NAME_CHARACTERS = 16_384, 256
 
 #: Actions on paths, whose first slash does not count.
 _ON_PATHS = frozenset({Action.REQUEST, Action.NOTIFY, Action.READ, Action.ADMIN})
@@ -58,7 +58,7 @@ class Rights:
             matches = self._matches.get(action)
             answer = matches is not None and matches(_bare(action, name))
             if len(name) <= NAME_CHARACTERS:
-                if len(self._answers) >= ANSWERS:
+                if len(self._answers) >= MAX_ANSWERS:
                     self._answers.clear()
                 self._answers[key] = answer
         return answer
@@ -77,7 +77,7 @@ def _bare(action: str, name: str) -> str:
 
 
 #: Of so many principals the rights are remembered, so that their connections share them.
-REMEMBERED = 4096
+MAX_PRINCIPALS = 4096
 
 _Key = tuple[str, bool, frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]]
 _SPECIAL = re.compile(r"[./*#$%]")
@@ -90,7 +90,9 @@ class Permissions:
     :param principals: the tables of principals; None: there are none.
     """
 
-    def __init__(self, roles: Iterable[Granted] | None = None, principals: Iterable[Granted] | None = None) -> None:
+    def __init__(
+        self, roles: Iterable[PermissionTable] | None = None, principals: Iterable[PermissionTable] | None = None
+    ) -> None:
         self.configured = not (roles is None and principals is None)
         self._roles = {each.name: each for each in roles or ()}
         self._principals = {each.name: each for each in principals or ()}
@@ -110,17 +112,21 @@ class Permissions:
         key = _keyOf(principal, grants)
         rights = self._known.get(key)
         if rights is None:
-            if len(self._known) >= REMEMBERED:
+            if len(self._known) >= MAX_PRINCIPALS:
                 self._known.clear()
             rights = self._known[key] = self._made(key)
         return rights
 
     def _made(self, key: _Key) -> Rights:
         name, authenticated, roles, grants = key
-        own = self._principals.get(name, Granted(name))
+        own = self._principals.get(name, PermissionTable(name))
         held = {EVERYONE, *own.roles, *roles} | ({AUTHENTICATED} if authenticated else set())
-        tables = [own, Granted("", grants), *(self._roles[role] for role in sorted(held) if role in self._roles)]
-        spelt = spelling(name)
+        tables = [
+            own,
+            PermissionTable("", grants),
+            *(self._roles[role] for role in sorted(held) if role in self._roles),
+        ]
+        spelt = escapedName(name)
         found: dict[str, list[str]] = {}
         for table in tables:
             for action, patterns in table.grants:
@@ -129,7 +135,7 @@ class Permissions:
         return Rights(found, self._answers)
 
 
-def spelling(name: str) -> str:
+def escapedName(name: str) -> str:
     """Return what stands for a principal's name in patterns: always one level, and never a wildcard.
 
     The characters ``. / * # $ %`` in it are written ``%2E``, ``%2F`` and so on, so that no two names are spelt alike.

@@ -50,7 +50,7 @@ class Admitted(NamedTuple):
 
 
 #: Names may have so many characters.
-LONGEST_NAME = 256
+MAX_NAME_CHARACTERS = 256
 #: Before the names of programs that the broker runs itself; nobody else is called so.
 SPAWN = "spawn:"
 
@@ -61,12 +61,13 @@ _ROLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 def isName(name: object) -> bool:
     """Say whether somebody may have this name.
 
-    It is a text of 1 to :data:`LONGEST_NAME` characters without control characters and without spaces at its ends,
+    It is a text of 1 to :data:`MAX_NAME_CHARACTERS` characters without control characters and without spaces at its
+    ends,
     neither that of those who show nothing nor one of a program that the broker runs.
     """
     return (
         isinstance(name, str)
-        and 0 < len(name) <= LONGEST_NAME
+        and 0 < len(name) <= MAX_NAME_CHARACTERS
         and name == name.strip()
         and not _FORBIDDEN.search(name)
         and name != ANONYMOUS

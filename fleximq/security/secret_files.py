@@ -18,7 +18,7 @@ from fleximq.limits import MEBIBYTE
 from fleximq.security.principal import isName, isRole
 
 #: A file with secrets may have so many bytes.
-LARGEST = 64 * MEBIBYTE
+MAX_FILE_BYTES = 64 * MEBIBYTE
 
 
 class SecretFile(NamedTuple):
@@ -39,12 +39,12 @@ def read(path: str, public: bool = False) -> SecretFile:
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            content = file.read(LARGEST + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         words = error.strerror or str(error)
         raise SettingError(f"{path} cannot be read: {words[:1].lower()}{words[1:]}") from error
-    if len(content) > LARGEST:
-        raise SettingError(f"{path} has more than {LARGEST} bytes")
+    if len(content) > MAX_FILE_BYTES:
+        raise SettingError(f"{path} has more than {MAX_FILE_BYTES} bytes")
     others = not public and mode & (stat.S_IRWXG | stat.S_IRWXO) and not _isCredential(path)
     return SecretFile(content, (f"{path} is open to others than its owner: chmod 600 {path}",) if others else ())
 

@@ -1,7 +1,7 @@
 """The broker as a service: made from the settings, stopped with the process."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import BrokerRules
 from fleximq.config.journal_options import timeToLiveOf
@@ -25,9 +26,14 @@ from fleximq.wire.ulids import newUlid
 _log = Logger("fleximq.services.broker")
 
 
-def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal) -> Broker:
-    """Return a broker that follows these settings."""
-    return Broker(
+def makeBroker(
+    clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
+) -> Broker:
+    """Return a broker that follows these settings.
+
+    :param dialects: names of the installed dialects.
+    """
+    return assemble(
         clock,
         journal,
         randomHex=_randomHex,
@@ -36,6 +42,7 @@ def makeBroker(clock: IReactorTime, settings: Settings, turn: WriteTurn, journal
         rules=rulesOf(settings),
         afterwards=turn.flush,
         publishing=turn.publishing,
+        dialects=dialects,
     )
 
 
@@ -52,7 +59,7 @@ def rulesOf(settings: Settings) -> BrokerRules:
         retain=settings.retain,
         messageTtl=tuple(timeToLiveOf(line) for line in settings.messageTtl),
         idempotenceWindow=settings.idempotenceWindow,
-        minimqIdempotent=settings.minimqIdempotent,
+        deduplicatedDialects=("fleximq", "minimq") if settings.minimqIdempotent else ("fleximq",),
         durableGrace=settings.durableGrace,
         history=settings.history,
         limits=settings.limits,

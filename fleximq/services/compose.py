@@ -15,7 +15,7 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
-from fleximq.endpoints.listen import Ground, Listen, WebListen
+from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.services.broker_service import BrokerService, makeBroker
@@ -71,7 +71,7 @@ def compose(
     registry = registry or installed()
     reload = reload or Reload(settings, lambda: settings)
     contexts: list[Context] = []
-    ground = Ground.of(settings, registry.dialects)
+    ground = ListenDefaults.of(settings, registry.dialects)
     departure = StartupFailure({})
     abortStart = abortStart or departure
     abortRun = abortRun or departure.duringRun

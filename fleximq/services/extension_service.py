@@ -57,8 +57,8 @@ class ExtensionContext:
 
     def watch(self, watcher: IRecordWatcher) -> None:
         """Tell a watcher what goes through the journal, until the extension stops."""
-        self.broker.records.add(watcher)
-        self._undo.append(lambda: self.broker.records.remove(watcher))
+        self.broker.recordWatchers.add(watcher)
+        self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
 
     def release(self) -> None:
         """Take back all that was registered."""

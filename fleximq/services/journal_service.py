@@ -167,8 +167,8 @@ class JournalService(MultiService):
 
 def restore(broker: Broker, journal: "DiskJournal", found: "RecoveredJournal") -> None:
     """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
-    journal.keeper = broker.keeper
-    broker.keeper.restore(found)
+    journal.keeper = broker.checkpointer
+    broker.checkpointer.restore(found)
     broker.clients.goOn(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 

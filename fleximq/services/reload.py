@@ -22,7 +22,7 @@ from fleximq.errors import Conflict, SettingError, Unauthorized
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
-from fleximq.startup.setting_changes import Difference, Refused, dangers, difference, merged
+from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
 
 #: Checks new settings, or raises SettingError; returns what makes a part of the broker follow them, and never fails.
 Participant = Callable[[Settings], Callable[[], None]]
@@ -53,16 +53,16 @@ class Reload:
         self.onBegin()
         try:
             return self._take(self._again())
-        except Refused as refused:
+        except SettingsRefused as refused:
             for sentence in refused.sentences:
                 _log.error("The settings stay as they are: {sentence}", sentence=sentence)
             raise
         except SettingError as error:
             _log.error("The settings stay as they are: {sentence}", sentence=error)
-            raise Refused([str(error)]) from error
+            raise SettingsRefused([str(error)]) from error
         except Exception as error:
             _log.failure("The settings stay as they are")
-            raise Refused(["internal error, see the log"]) from error
+            raise SettingsRefused(["internal error, see the log"]) from error
         finally:
             self.onEnd()
 
@@ -70,7 +70,7 @@ class Reload:
         """Reload for somebody who reads the log."""
         try:
             self.reload()
-        except Refused:
+        except SettingsRefused:
             pass
 
     def asked(self) -> dict[str, Any]:
@@ -80,24 +80,24 @@ class Reload:
         """
         try:
             found = self.reload()
-        except Refused as refused:
+        except SettingsRefused as refused:
             raise Conflict(str(refused)) from refused
         return {"changed": list(found.changed), "restart": list(found.waiting)}
 
     def _take(self, wanted: Settings) -> Difference:
-        sentences = list(dangers(self.settings, wanted))
+        sentences = list(lostProtections(self.settings, wanted))
         found = difference(self.settings, wanted)
         settings = merged(self.settings, wanted)
         steps: list[Callable[[], None]] = []
         for participant in self.participants:
             try:
                 steps.append(participant(settings))
-            except Refused as refused:
+            except SettingsRefused as refused:
                 sentences += refused.sentences
             except SettingError as error:
                 sentences.append(str(error))
         if sentences:
-            raise Refused(sentences)
+            raise SettingsRefused(sentences)
         self.settings = settings
         for step in steps:
             try:

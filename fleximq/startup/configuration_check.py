@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fleximq.config.extension_options import Chosen
+from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.permission_options import faultsOf, unknownRoles
 from fleximq.config.settings import TABLES, Settings
 from fleximq.dialects.registry import Registry
-from fleximq.endpoints.listen import Ground, Listen, WebListen, isPassed
+from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen, isPassedBySystemd
 from fleximq.errors import SettingError
 from fleximq.security.authentication import schemes
 
@@ -45,7 +45,7 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
         yield from _faultsOfExtensions(settings, registry)
 
 
-def configurationOf(chosen: Chosen, registry: Registry) -> Any:
+def configurationOf(chosen: EnabledExtension, registry: Registry) -> Any:
     """Return the options of an extension, checked by itself.
 
     :raises SettingError: it is not installed, cannot be loaded, or finds something wrong with its options.
@@ -63,10 +63,10 @@ def configurationOf(chosen: Chosen, registry: Registry) -> Any:
 
 
 def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) -> Iterator[str]:
-    ground = Ground.of(settings, registry.dialects)
+    ground = ListenDefaults.of(settings, registry.dialects)
     onStdio = []
     for text in settings.listen:
-        if elsewhere and isPassed(text):
+        if elsewhere and isPassedBySystemd(text):
             continue
         try:
             if Listen.parse(text, ground).isStdio:
@@ -74,7 +74,7 @@ def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) 
         except SettingError as error:
             yield str(error)
     for text in settings.http:
-        if not (elsewhere and isPassed(text)):
+        if not (elsewhere and isPassedBySystemd(text)):
             try:
                 WebListen.parse(text, ground)
             except SettingError as error:

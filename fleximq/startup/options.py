@@ -11,12 +11,12 @@ from twisted.python import usage
 
 from fleximq import __version__
 from fleximq.config.extension_options import extensions
-from fleximq.config.option_values import flag, read, size, spelledSize, texts
+from fleximq.config.option_values import flag, formattedSize, read, size, texts
 from fleximq.config.settings import OPTIONS, Option, Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.startup.configuration_check import faults
-from fleximq.startup.setting_changes import Refused
+from fleximq.startup.setting_changes import SettingsRefused
 
 _INTRODUCTION = """
 A message broker that speaks four dialects over one space of topics. Unless
@@ -103,7 +103,7 @@ class Options(usage.Options):
             raise SettingError(f"{path} is empty")
         sentences = list(self._faults(written))
         if sentences:
-            raise Refused(sentences)
+            raise SettingsRefused(sentences)
         return Settings.of({**written, **self._given()})
 
     def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
@@ -143,7 +143,7 @@ def _described(option: Option) -> str:
 def _shown(option: Option) -> str:
     default = option.default
     if option.read is size:
-        return spelledSize(default)
+        return formattedSize(default)
     if isinstance(default, Enum):
         return str(default.value)
     return f"{default:g}" if isinstance(default, float) else str(default)

@@ -59,7 +59,7 @@ _PLACES = {option.name: (option.field, option.isLimit) for option in OPTIONS} | 
 }
 
 
-class Refused(SettingError):
+class SettingsRefused(SettingError):
     """New settings that are not taken; ``sentences`` say all that is wrong with them."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ def merged(old: Settings, new: Settings) -> Settings:
     return replace(new, **kept, limits=limits)
 
 
-def dangers(old: Settings, new: Settings) -> Iterator[str]:
+def lostProtections(old: Settings, new: Settings) -> Iterator[str]:
     """Yield a sentence for each door that the new settings would take away altogether.
 
     A file that has lost its end, or all that was in it, still reads well; so this wants a restart.

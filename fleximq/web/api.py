@@ -17,9 +17,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import listing, number, page, text
-from fleximq.broker.paths.rows import overview
+from fleximq.broker.paths.rows import clientRow, overview, topicRow
 from fleximq.broker.queues.queue import Queue
 from fleximq.config.settings import OPTIONS, Settings
 from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -118,34 +117,13 @@ class Api:
         if "after" in arguments:
             arguments["after"] = numberOf(arguments["after"])
         after, limit = page(arguments, int, 0)
-        return jsonReply(listing("clients", self._broker.clients, lambda each: each.id, after, limit, self._client))
-
-    def _client(self, client: ConnectedClient) -> dict[str, Any]:
-        return {
-            "client_id": client.id,
-            "dialect": client.dialect,
-            "name": client.name,
-            "principal": client.principal,
-            "address": client.address,
-            "connected": round(self._broker.clock.seconds() - client.joined, 3),
-            "subscriptions": len(client.patterns) + self._broker.subscriptions.heldBy(client),
-        }
+        return jsonReply(
+            listing("clients", self._broker.clients, lambda each: each.id, after, limit, clientRow(self._broker))
+        )
 
     async def topics(self, visit: Visit) -> HttpReply:
         """List the topics by name."""
-        queues = self._broker.queues
-
-        def row(topic: Any) -> dict[str, Any]:
-            queue = queues.get(topic.name)
-            return {
-                "topic": topic.name,
-                "subscribers": topic.subscribers,
-                "published": topic.published,
-                "durable": topic.durable,
-                "queued": None if queue is None else queue.depth,
-            }
-
-        return self._named(visit, "topics", self._broker.topics, lambda topic: topic.name, row)
+        return self._named(visit, "topics", self._broker.topics, lambda topic: topic.name, topicRow(self._broker))
 
     async def queues(self, visit: Visit) -> HttpReply:
         """List the work queues by topic, those of dead letters among them."""

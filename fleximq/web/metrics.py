@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
+from fleximq.values.counted_event import SLOW_CONSUMER, CountedEvent, EventFamily
 from fleximq.values.histogram import Histogram
 from fleximq.web.metric_table import METRICS, PREFIX, MetricKind
 from fleximq.web.queue_survey import QueueSurvey, QueueSurveyor
@@ -26,23 +27,23 @@ from fleximq.web.request import HttpReply, Visit
 MAX_REASONS = 100
 REST = "others"
 
-#: What is counted under a name that begins so -> which metric it is, labelled with what is behind it.
-_BEGINNINGS = (
-    ("joined: ", "joins"),
-    ("left: ", "leaves"),
-    ("not let in: ", "not_let_in"),
-    ("error: ", "errors"),
-    ("dropped: ", "dropped_messages"),
-    ("journal: ", "journal_events"),
-    ("refused: journal", "refused_messages"),
-    ("refused: ", "refused_connections"),
-    ("expired: ", "expired_messages"),
-    ("lost: ", "lost_messages"),
-    ("redelivered", "redelivered_messages"),
-    ("dead letters that could not be kept", "other_events"),
-    ("dead letters", "dead_letters"),
-    ("repeated publications", "repeated_messages"),
-)
+#: The metric that counts the events of each family; all other events are in ``other_events``.
+_FAMILIES = {
+    EventFamily.JOINED: "joins",
+    EventFamily.LEFT: "leaves",
+    EventFamily.NOT_LET_IN: "not_let_in",
+    EventFamily.ERROR: "errors",
+    EventFamily.DROPPED: "dropped_messages",
+    EventFamily.JOURNAL: "journal_events",
+    EventFamily.REFUSED_MESSAGES: "refused_messages",
+    EventFamily.REFUSED_CONNECTIONS: "refused_connections",
+    EventFamily.EXPIRED: "expired_messages",
+    EventFamily.LOST: "lost_messages",
+    EventFamily.REDELIVERED: "redelivered_messages",
+    EventFamily.DEAD_LETTERS: "dead_letters",
+    EventFamily.REPEATED: "repeated_messages",
+}
+_SLOW_CONSUMERS = CountedEvent(EventFamily.LEFT, SLOW_CONSUMER)
 _TABLE = {metric.name: metric for metric in METRICS}
 
 
@@ -190,13 +191,14 @@ def _added(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, .
 
 def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], float]]:
     """Return what was counted, by metric."""
-    found: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for _, name in _BEGINNINGS}
-    found["slow_consumers"] = Counter({(): events.get("left: slow consumer", 0)})
+    found: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in (*_FAMILIES.values(), "other_events")}
+    found["slow_consumers"] = Counter({(): events.get(_SLOW_CONSUMERS, 0)})
     for event, number in sorted(events.items(), key=lambda item: -item[1]):
-        beginning, name = next((each for each in _BEGINNINGS if event.startswith(each[0])), ("", "other_events"))
+        name, label = "other_events", event
+        if isinstance(event, CountedEvent):
+            name, label = _FAMILIES[event.family], event.label
         labels: tuple[str, ...] = ()
         if _TABLE[name].labels:
-            label = event if name == "other_events" else event[len(beginning) :]
             full = len(found[name]) >= MAX_REASONS and (label,) not in found[name]
             labels = (REST if full else label,)
         found[name][labels] += number

@@ -39,7 +39,7 @@ class FrameType(IntEnum):
 
 
 #: ``(type, head, correlations, messages)``, as described above.
-Run = tuple[FrameType, bytes, list[int], list[bytes]]
+BlipRun = tuple[FrameType, bytes, list[int], list[bytes]]
 
 _HEADER = Struct(">IBQ")
 _HEADER_BYTES = 13
@@ -70,7 +70,7 @@ class BlipScanner:
         """The number of bytes of an unfinished frame that wait for the rest."""
         return self._buffer.buffered
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[BlipRun]:
         """Yield the runs that ``data`` completes, in order. Iterate to the end before feeding again.
 
         Errors come after everything that stands before the bad frame. A length is refused on its four bytes and a
@@ -98,7 +98,7 @@ class BlipScanner:
             yield run
         self._keep(buffer, offset)
 
-    def _published(self, buffer: bytes, offset: int, end: int, correlation: int) -> tuple[Run, int]:
+    def _published(self, buffer: bytes, offset: int, end: int, correlation: int) -> tuple[BlipRun, int]:
         """Return the run of PUBLISHes that begins at ``offset``, and where it ends."""
         start = offset + _HEADER_BYTES
         width = 3 + int.from_bytes(buffer[start + 1 : start + 3], "big")
@@ -121,7 +121,7 @@ class BlipScanner:
             offset = end
         return run, offset
 
-    def _alike(self, buffer: bytes, offset: int, end: int) -> tuple[Run, int]:
+    def _alike(self, buffer: bytes, offset: int, end: int) -> tuple[BlipRun, int]:
         """Return the run of frames that are the same but for the correlation id, and where it ends."""
         width = end - offset
         unpack, last = _withHead(width - _HEADER_BYTES), len(buffer) - width

@@ -22,7 +22,7 @@ _NAMED_ENTRY = ("client_name", "path", "client_id")
 _STATUS = {"".join(word.capitalize() for word in status.name.split("_")): int(status) for status in Status}
 
 
-def isPositional(envelope: bytes) -> bool:
+def isArrayHeader(envelope: bytes) -> bool:
     """Tell whether an envelope's header is an array."""
     if len(envelope) == FIXED_BYTES:
         return False
@@ -30,7 +30,7 @@ def isPositional(envelope: bytes) -> bool:
     return 0x90 <= marker <= 0x9F or marker in (0xDC, 0xDD)
 
 
-def withMap(envelope: bytes) -> bytes:
+def withMapHeader(envelope: bytes) -> bytes:
     """Return a positional envelope with its header written anew as a map; one that cannot be read as it is."""
     try:
         values = msgpack.unpackb(envelope[FIXED_BYTES:], strict_map_key=False, timestamp=1)

@@ -15,7 +15,7 @@ _RESERVED = slice(6, 22)
 _NO_RESERVED = bytes(16)
 
 
-class Beginning(NamedTuple):
+class FramePrefix(NamedTuple):
     """The first fields of an envelope."""
 
     version: int
@@ -23,9 +23,9 @@ class Beginning(NamedTuple):
     client_id: int
 
 
-def readBeginning(envelope: bytes) -> Beginning:
+def readPrefix(envelope: bytes) -> FramePrefix:
     """Return the first fields of an envelope."""
-    return Beginning(*_beginning.unpack_from(envelope))
+    return FramePrefix(*_beginning.unpack_from(envelope))
 
 
 def encodeFrame(kind: int, client_id: int, header: bytes = b"", payload: bytes = b"") -> bytes:
@@ -40,7 +40,7 @@ def encodeMessage(kind: MessageType, client_id: int, fields: dict[str, Any], pay
     return encodeFrame(kind, client_id, packHeader(fields), payload)
 
 
-def encodeHead(kind: MessageType, client_id: int, fields: dict[str, Any], payloadBytes: int) -> bytes:
+def encodeFrameHead(kind: MessageType, client_id: int, fields: dict[str, Any], payloadBytes: int) -> bytes:
     """Return one frame whose header is this map, without its payload, which has so many bytes."""
     return encodeFrame(kind, client_id, packHeader(fields))[: -_payloadLength.size] + _payloadLength.pack(payloadBytes)
 
@@ -50,12 +50,12 @@ def words(text: str) -> bytes:
     return msgpack.packb(text)  # type: ignore[no-any-return]
 
 
-def isStamped(envelope: bytes) -> bool:
+def hasZeroReserved(envelope: bytes) -> bool:
     """Tell whether the reserved bytes are zero, as they must be when a frame is sent on."""
     return envelope[_RESERVED] == _NO_RESERVED
 
 
-def restamped(frame: bytes) -> bytes:
+def withZeroReserved(frame: bytes) -> bytes:
     """Return a frame with its reserved bytes set to zero."""
     return frame[: _RESERVED.start] + _NO_RESERVED + frame[_RESERVED.stop :]
 
@@ -67,14 +67,14 @@ def payloadOf(frame: bytes, envelopeBytes: int) -> bytes:
 
 __all__ = [
     "FIXED_BYTES",
-    "Beginning",
+    "FramePrefix",
     "MessageType",
     "encodeFrame",
-    "encodeHead",
+    "encodeFrameHead",
     "encodeMessage",
-    "isStamped",
+    "hasZeroReserved",
     "payloadOf",
-    "readBeginning",
-    "restamped",
+    "readPrefix",
+    "withZeroReserved",
     "words",
 ]

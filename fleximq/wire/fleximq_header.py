@@ -36,24 +36,24 @@ class MessageType(IntEnum):
     PONG = 9
 
 
-class Rule(NamedTuple):
+class HeaderRule(NamedTuple):
     """The fields a type requires and forbids, in the order of the document; all others are optional."""
 
     required: tuple[str, ...]
     forbidden: tuple[str, ...]
 
 
-RULES: dict[int, Rule] = {
-    MessageType.JOIN: Rule((), ("routing", "topic", "keepalive", "status")),
-    MessageType.REQ: Rule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
-    MessageType.REP: Rule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
-    MessageType.NOTIF: Rule(("routing",), ("reqrep", "topic", "auth", "keepalive")),
-    MessageType.BCAST: Rule((), ("routing", "reqrep", "topic", "auth", "keepalive")),
-    MessageType.PUB: Rule(("topic",), ("reqrep", "auth", "keepalive")),
-    MessageType.SUB: Rule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
-    MessageType.UNSUB: Rule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
-    MessageType.PING: Rule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
-    MessageType.PONG: Rule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
+RULES: dict[int, HeaderRule] = {
+    MessageType.JOIN: HeaderRule((), ("routing", "topic", "keepalive", "status")),
+    MessageType.REQ: HeaderRule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
+    MessageType.REP: HeaderRule(("routing", "reqrep"), ("topic", "auth", "keepalive")),
+    MessageType.NOTIF: HeaderRule(("routing",), ("reqrep", "topic", "auth", "keepalive")),
+    MessageType.BCAST: HeaderRule((), ("routing", "reqrep", "topic", "auth", "keepalive")),
+    MessageType.PUB: HeaderRule(("topic",), ("reqrep", "auth", "keepalive")),
+    MessageType.SUB: HeaderRule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
+    MessageType.UNSUB: HeaderRule(("topic",), ("routing", "reqrep", "status", "auth", "keepalive")),
+    MessageType.PING: HeaderRule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
+    MessageType.PONG: HeaderRule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
 }
 
 
@@ -76,7 +76,7 @@ _EXTENSIONS: dict[str, tuple[type, ...]] = {
 _CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key": ("api_key",)}
 
 
-class From(NamedTuple):
+class StartPosition(NamedTuple):
     """Where a subscription begins: ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``.
 
     ``number`` is the offset, or the time in milliseconds since 1970.
@@ -86,7 +86,7 @@ class From(NamedTuple):
     number: int = 0
 
 
-class Entry(NamedTuple):
+class RoutingEntry(NamedTuple):
     """One routing entry; ``path`` is None where there is none."""
 
     client_id: int
@@ -103,10 +103,10 @@ class Header(NamedTuple):
     fields: Mapping[Any, Any]
     topic: str = ""
     id: str | None = None
-    routing: tuple[Entry, ...] = ()
+    routing: tuple[RoutingEntry, ...] = ()
     timestamp: int = 0
     interval: int | None = None
-    start: From | None = None
+    start: StartPosition | None = None
 
 
 def peek(raw: bytes) -> Mapping[Any, Any]:
@@ -234,18 +234,18 @@ def _auth(fields: Mapping[Any, Any]) -> None:
             raise AuthenticationFailed(f"credentials of type {kind!r} must have the string {name!r}")
 
 
-def _from(fields: Mapping[Any, Any]) -> From:
+def _from(fields: Mapping[Any, Any]) -> StartPosition:
     value = fields["from"]
     if isinstance(value, str) and value in ("first", "last"):
-        return From(value)
+        return StartPosition(value)
     if isinstance(value, int) and _isNumber(value, _U64):
-        return From("offset", value)
+        return StartPosition("offset", value)
     if isinstance(value, dict) and value.keys() == {"time"} and _isNumber(value["time"], _U64):
-        return From("time", value["time"])
+        return StartPosition("time", value["time"])
     raise BadRequest('\'from\' must be "first", "last", an offset or a map {time: milliseconds}')
 
 
-def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[Entry, ...]:
+def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[RoutingEntry, ...]:
     routing = fields["routing"]
     if not isinstance(routing, list) or not routing:
         raise InvalidRouting("'routing' must be an array of at least one entry")
@@ -256,7 +256,7 @@ def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[Entry, ...]:
     return tuple(_entry(kind, entry) for entry in routing)
 
 
-def _entry(kind: MessageType, entry: Any) -> Entry:
+def _entry(kind: MessageType, entry: Any) -> RoutingEntry:
     if not isinstance(entry, dict):
         raise InvalidRouting("a routing entry must be a map")
     target = entry.get("client_id")
@@ -267,7 +267,7 @@ def _entry(kind: MessageType, entry: Any) -> Entry:
         raise InvalidRouting("'path' of a routing entry must be a string")
     if path is None and kind in _PATHS:
         raise InvalidRouting(f"a routing entry of a {kind.name} must have a 'path'")
-    return Entry(target, path)
+    return RoutingEntry(target, path)
 
 
 def _isNumber(value: Any, most: int) -> bool:

@@ -12,7 +12,7 @@ from struct import Struct
 
 from fleximq.errors import BadFraming
 from fleximq.limits import BASE_BYTES, HEADER_BYTES
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, FlexiScanner, FrameTooLarge, Run, Span
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, FlexiRun, FlexiScanner, FrameTooLarge, Span
 from fleximq.wire.receive_buffer import ReceiveBuffer
 
 _headerLength = Struct(">22xI").unpack_from
@@ -27,7 +27,7 @@ class Layout(Enum):
     B = "before the header"
 
 
-class LayoutScanner:
+class LayoutDetector:
     """Cuts frames out of a stream whose layout is not known yet, and goes on in the one it finds.
 
     ``layout`` is None until a frame with a header has begun. Frames are yielded in layout A.
@@ -47,7 +47,7 @@ class LayoutScanner:
         """How many bytes of an unfinished frame are held."""
         return self._buffer.buffered if self.settled is None else self.settled.buffered
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[FlexiRun]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
         for envelope, source, start, end, count in self.spans(data):
             yield envelope, source[start:end], count
@@ -80,7 +80,7 @@ class LayoutScanner:
             if not frames:
                 self._buffer.keep(buffer[start:], end - start)
                 return
-            yield from wholes(iter(frames))
+            yield from asSpans(iter(frames))
             start = end
         self._buffer.keep(buffer[start:], FIXED_BYTES)
 
@@ -100,7 +100,7 @@ class LayoutBScanner:
         """How many bytes of an unfinished frame are held."""
         return self._buffer.buffered
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[FlexiRun]:
         """Yield runs as :meth:`FlexiScanner.feed` does, with the same errors."""
         buffer = self._buffer.take(data)
         if buffer is None:
@@ -121,7 +121,7 @@ class LayoutBScanner:
 
     def spans(self, data: bytes) -> Iterator[Span]:
         """Yield spans as :meth:`FlexiScanner.spans` does, each run a source of its own."""
-        return wholes(self.feed(data))
+        return asSpans(self.feed(data))
 
     def _checked(self, buffer: bytes, start: int) -> tuple[int, int]:
         """Return the lengths of header and payload."""
@@ -137,7 +137,7 @@ class LayoutBScanner:
         return header, payload
 
 
-def wholes(runs: Iterator[Run]) -> Iterator[Span]:
+def asSpans(runs: Iterator[FlexiRun]) -> Iterator[Span]:
     """Yield runs as spans of themselves."""
     for envelope, frames, count in runs:
         yield envelope, frames, 0, len(frames), count
@@ -156,7 +156,7 @@ def toLayoutB(frames: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def fittingLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int]:
+def framesWithinLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     """Return how many bytes, and how many frames, end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):

@@ -95,7 +95,7 @@ _OFFSET_BYTES = 8
 _SHORT = 1024
 
 
-def prefixWith(publisher: int, header: bytes, topic: str) -> bytes:
+def prefixWithOffset(publisher: int, header: bytes, topic: str) -> bytes:
     """Return all of a PUB's frame that stands before its offset.
 
     :param header: a MessagePack map without the topic; no bytes for an empty one.
@@ -103,7 +103,7 @@ def prefixWith(publisher: int, header: bytes, topic: str) -> bytes:
     return (_prefixWith if len(header) <= _SHORT else _prefixWith.__wrapped__)(publisher, header, topic)
 
 
-def prefixWithout(publisher: int, header: bytes, topic: str) -> bytes:
+def prefixWithoutOffset(publisher: int, header: bytes, topic: str) -> bytes:
     """Return all of a PUB's frame that stands before the length of its payload, without an offset."""
     return (_prefixWithout if len(header) <= _SHORT else _prefixWithout.__wrapped__)(publisher, header, topic)
 
@@ -120,17 +120,17 @@ def _prefixWithout(publisher: int, header: bytes, topic: str) -> bytes:
     return _fixed(VERSION, MessageType.PUB, publisher, len(head)) + head
 
 
-def framesWith(prefix: bytes, offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
+def framesWithOffsets(prefix: bytes, offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
     """Return the frames of payloads that share this prefix, each with its offset."""
-    return mixedWith([prefix] * len(payloads), offsets, payloads)
+    return mixedFramesWithOffsets([prefix] * len(payloads), offsets, payloads)
 
 
-def framesWithout(prefix: bytes, payloads: Sequence[bytes]) -> bytes:
+def framesWithoutOffsets(prefix: bytes, payloads: Sequence[bytes]) -> bytes:
     """Return the frames of payloads that share this prefix, without offsets."""
-    return mixedWithout([prefix] * len(payloads), payloads)
+    return mixedFramesWithoutOffsets([prefix] * len(payloads), payloads)
 
 
-def mixedWith(prefixes: Iterable[bytes], offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
+def mixedFramesWithOffsets(prefixes: Iterable[bytes], offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
     """Return the frames of payloads each of which has a prefix of its own, and its offset."""
     pack = _offsetAndLength
     pieces: list[bytes] = []
@@ -139,7 +139,7 @@ def mixedWith(prefixes: Iterable[bytes], offsets: Iterable[int], payloads: Seque
     return b"".join(pieces)
 
 
-def mixedWithout(prefixes: Iterable[bytes], payloads: Sequence[bytes]) -> bytes:
+def mixedFramesWithoutOffsets(prefixes: Iterable[bytes], payloads: Sequence[bytes]) -> bytes:
     """Return the frames of payloads each of which has a prefix of its own, without offsets."""
     pieces: list[bytes] = []
     for prefix, payload in zip(prefixes, payloads, strict=True):

@@ -28,7 +28,7 @@ _FEW = 8
 #: Longer headers are not kept to compare the next with: every connection has one.
 _REPEATED = 4096
 
-Run = tuple[bytes, bytes, int]
+FlexiRun = tuple[bytes, bytes, int]
 Span = tuple[bytes, bytes, int, int, int]
 
 
@@ -60,7 +60,7 @@ class FlexiScanner:
         """How many bytes of an unfinished frame are held."""
         return self._buffer.buffered
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[FlexiRun]:
         """Yield ``(envelope, frames, count)`` for each run that is complete, in order.
 
         ``frames`` are ``count`` whole frames as they were received. A run ends where the input ends, and the first
@@ -169,7 +169,7 @@ def _allAlike(frames: bytes, envelopeBytes: int, stride: int) -> bool:
     )
 
 
-def singles(frames: bytes, envelopeBytes: int) -> list[bytes]:
+def singleFrames(frames: bytes, envelopeBytes: int) -> list[bytes]:
     """Return the frames of a run one by one."""
     found: list[bytes] = []
     start = 0
@@ -181,7 +181,7 @@ def singles(frames: bytes, envelopeBytes: int) -> list[bytes]:
     return found
 
 
-def fitting(frames: bytes | memoryview, room: int) -> tuple[int, int]:
+def framesWithin(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     """Return how many bytes, and how many frames, of any envelopes end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):

@@ -20,7 +20,7 @@ _bin32 = Struct(">BI")
 _NOTHING = memoryview(b"")
 
 
-def packedApart(value: Any) -> tuple[bytes, memoryview]:
+def packLarge(value: Any) -> tuple[bytes, memoryview]:
     """Return a value as MessagePack in two pieces; the second is empty but where a map's last value is a large view."""
     last = next(reversed(value.values()), None) if isinstance(value, dict) else None
     if not isinstance(last, memoryview) or not LARGE <= last.nbytes <= _U32:
@@ -35,7 +35,7 @@ def packedApart(value: Any) -> tuple[bytes, memoryview]:
     return packer.bytes() + _bin32.pack(_BIN32, last.nbytes), last
 
 
-def unpackedApart(packed: bytes | memoryview) -> Any:
+def unpackLarge(packed: bytes | memoryview) -> Any:
     """Return the value that these bytes are; the last value of a map is a view of them where it is large.
 
     :raises ValueError: they are no MessagePack.

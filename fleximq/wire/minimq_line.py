@@ -86,7 +86,7 @@ class CommandKind(Enum):
     PING = b"PING"
 
 
-class Command(NamedTuple):
+class MiniCommand(NamedTuple):
     """One line of a client. ``payload`` is what follows the first colon."""
 
     kind: CommandKind
@@ -98,7 +98,7 @@ _ACK = CommandKind.ACK
 _CONSUME = CommandKind.CONSUME
 
 
-def parseCommand(line: bytes) -> Command:
+def parseCommand(line: bytes) -> MiniCommand:
     """Return the command of a line. The topic of a CONSUME has been checked, the message of a PRODUCE has not.
 
     Nothing that begins with ``ACK:`` raises, since an ACK has no answer; if it is not UTF-8 its payload is empty,
@@ -117,11 +117,11 @@ def parseCommand(line: bytes) -> Command:
         payload = decodeText(encoded)
     except BadRequest:
         if kind is _ACK:
-            return Command(kind, "")
+            return MiniCommand(kind, "")
         raise
     if kind is _CONSUME:
         checkTopic(payload)
-    return Command(kind, payload)
+    return MiniCommand(kind, payload)
 
 
 def decodeText(encoded: bytes) -> str:

@@ -1,7 +1,8 @@
 """WebSocket frames (RFC 6455, section 5): what a server writes, and a quick way in for what clients mostly send. Hot.
 
 Most of what a client sends are whole data frames, masked, not fragmented and shorter than 64 KiB.
-:func:`readWhole` takes as many of them as stand together, 0.7 us for each of 100 bytes, and stops at the first that
+:func:`readSmallFrames` takes as many of them as stand together, 0.7 us for each of 100 bytes, and stops at the first
+that
 is anything else or breaks a rule; that one belongs to a parser that knows everything. Frames to clients are not
 masked, so what :func:`encodeTexts` makes serves all of them.
 """
@@ -59,7 +60,7 @@ def isUtf8(payload: bytes) -> bool:
     return True
 
 
-def readWhole(
+def readSmallFrames(
     data: bytes, offset: int, kinds: Collection[int], limit: int, onlyText: bool, take: Callable[[bytes], object]
 ) -> int:
     """Take the payloads of whole small frames and return where the first frame begins that is none.
@@ -108,7 +109,7 @@ def endOfFrame(data: bytes | memoryview, offset: int) -> int:
     return body + width + (int.from_bytes(head[2 : 2 + width], "big") if width else length)
 
 
-def fittingFrames(frames: bytes | memoryview, room: int) -> tuple[int, int]:
+def webSocketFramesWithin(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     """Return how many bytes, and how many of these unmasked frames, end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):

@@ -15,7 +15,7 @@ from fleximq.config.settings import Settings
 from fleximq.errors import NoCapacity, Unauthorized
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import AnonymousAccess
-from fleximq.security.authentication.attempt_delays import AT_ONCE, LONGEST_DELAY, MOST_PLACES, AttemptDelays
+from fleximq.security.authentication.attempt_delays import MAX_ADDRESSES, MAX_CONCURRENT, MAX_DELAY, AttemptDelays
 from fleximq.security.authentication.authenticator import WRONG
 from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import Token
@@ -60,22 +60,22 @@ class MemoryTests(SynchronousTestCase):
             else:
                 guess.addErrback(lambda failure: failure.trap(Unauthorized))
                 outcomes["waiting"] += 1
-        self.assertLessEqual(outcomes["waiting"], AT_ONCE)
+        self.assertLessEqual(outcomes["waiting"], MAX_CONCURRENT)
         self.assertEqual(outcomes["refused"] + outcomes["waiting"], GUESSES)
-        self.clock.pump([LONGEST_DELAY] * (AT_ONCE + 1))
+        self.clock.pump([MAX_DELAY] * (MAX_CONCURRENT + 1))
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertLess(resident() - before, 16 * MEBIBYTE)
 
     def test_manyAddresses(self) -> None:
         """From more addresses than are remembered: no more are, and each guess is answered late."""
         before = resident()
-        for number in range(2 * MOST_PLACES):
+        for number in range(2 * MAX_ADDRESSES):
             guess = self.guess(number, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
             guess.addErrback(lambda failure: failure.trap(Unauthorized, NoCapacity))
             if not number % 1000:
-                self.clock.advance(LONGEST_DELAY)
-        self.clock.advance(LONGEST_DELAY)
-        self.assertLessEqual(len(self.attempts), MOST_PLACES)
+                self.clock.advance(MAX_DELAY)
+        self.clock.advance(MAX_DELAY)
+        self.assertLessEqual(len(self.attempts), MAX_ADDRESSES)
         self.assertEqual(self.clock.getDelayedCalls(), [])
         gc.collect()
         self.assertLess(resident() - before, 32 * MEBIBYTE)

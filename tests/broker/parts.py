@@ -7,6 +7,7 @@ import msgpack
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
+from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.rules import BrokerRules
@@ -39,13 +40,14 @@ def makeBroker(
 ) -> Broker:
     """Return a broker on this clock; further keywords are fields of its rules."""
     numbers = iter(range(1 << 30))
-    return Broker(
+    return assemble(
         clock,
         journal if journal is not None else MemoryJournal(),
         randomHex=lambda digits: f"{next(numbers):0{digits}x}",
         idOf=lambda message: message.message_id or f"id-{next(numbers)}",
         onError=onError,
         rules=BrokerRules(**rules),
+        dialects=("fleximq", "blipmq", "minimq", "identity"),
     )
 
 

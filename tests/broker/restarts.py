@@ -49,7 +49,7 @@ class LoggedJournal(SlowJournal):
 
     def roll(self, broker: Broker) -> None:
         """Take a snapshot."""
-        self.checkpoint = msgpack.packb(broker.keeper.snapshot()), len(self.log)
+        self.checkpoint = msgpack.packb(broker.checkpointer.snapshot()), len(self.log)
 
     @property
     def snapshot(self) -> Mapping[str, Any] | None:
@@ -95,7 +95,7 @@ class Restarts:
         self.journal = self.journal.killed()
         self.journal.patient, self.journal.clean = patient, clean
         self.begin()
-        self.broker.keeper.restore(self.journal)
+        self.broker.checkpointer.restore(self.journal)
         self.journal.roll(self.broker)
         self.clock.advance(0)
 
@@ -107,7 +107,7 @@ class Restarts:
 
     def commit(self) -> None:
         """Let all be safe that happened so far."""
-        self.broker.keeper.flush()
+        self.broker.checkpointer.flush()
         self.journal.commit()
 
     def settle(self) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.check_config import asToml, spelled
-from fleximq.config.extension_options import Chosen
+from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.settings import Settings
 
 VALUES = st.recursive(
@@ -43,7 +43,10 @@ class AsTomlTests(SynchronousTestCase):
 
     def test_extensions(self) -> None:
         """Extensions are tables; what may be a secret is not shown."""
-        chosen = (Chosen("a"), Chosen("b", {"path": "/x", "n": 3, "api-token": "hush", "a b": True}))
+        chosen = (
+            EnabledExtension("a"),
+            EnabledExtension("b", {"path": "/x", "n": 3, "api-token": "hush", "a b": True}),
+        )
         lines = asToml(Settings(extension=chosen))
         self.assertEqual(
             lines,

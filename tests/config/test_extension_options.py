@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.extension_options import Chosen, extensions
+from fleximq.config.extension_options import EnabledExtension, extensions
 from fleximq.errors import SettingError
 
 
@@ -16,25 +16,27 @@ class ExtensionsTests(SynchronousTestCase):
     def test_text(self) -> None:
         """A name, and behind it options; a key without a value is on."""
         read = {
-            "audit": Chosen("audit"),
-            "audit:path=/var/log/a=b:c": Chosen("audit", {"path": "/var/log/a=b:c"}),
-            "audit:path=/x,payloads": Chosen("audit", {"path": "/x", "payloads": True}),
-            "audit:path=/a\\,b,n=": Chosen("audit", {"path": "/a,b", "n": ""}),
+            "audit": EnabledExtension("audit"),
+            "audit:path=/var/log/a=b:c": EnabledExtension("audit", {"path": "/var/log/a=b:c"}),
+            "audit:path=/x,payloads": EnabledExtension("audit", {"path": "/x", "payloads": True}),
+            "audit:path=/a\\,b,n=": EnabledExtension("audit", {"path": "/a,b", "n": ""}),
         }
         for text, chosen in read.items():
             self.assertEqual(extensions("extension", text), (chosen,))
 
     def test_several(self) -> None:
         """They add up in their order, and what was read already stays as it is."""
-        self.assertEqual(extensions("extension", ["b", "a:x=1"]), (Chosen("b"), Chosen("a", {"x": "1"})))
-        self.assertEqual(extensions("extension", (Chosen("b"),)), (Chosen("b"),))
+        self.assertEqual(
+            extensions("extension", ["b", "a:x=1"]), (EnabledExtension("b"), EnabledExtension("a", {"x": "1"}))
+        )
+        self.assertEqual(extensions("extension", (EnabledExtension("b"),)), (EnabledExtension("b"),))
         self.assertEqual(extensions("extension", ()), ())
 
     def test_tables(self) -> None:
         """A file has a table for each, an empty one if nothing is to be said."""
         self.assertEqual(
             extensions("extension", {"b": {}, "a": {"size": 3, "on": True}}),
-            (Chosen("b", {}), Chosen("a", {"size": 3, "on": True})),
+            (EnabledExtension("b", {}), EnabledExtension("a", {"size": 3, "on": True})),
         )
 
     def test_noTable(self) -> None:

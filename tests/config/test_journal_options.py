@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.journal_options import INTERVAL_MOST, OLDEST, checkPattern, fsyncOf, retentionOf, timeToLiveOf
+from fleximq.config.journal_options import MAX_AGE, MAX_INTERVAL, checkPattern, fsyncOf, retentionOf, timeToLiveOf
 from fleximq.errors import SettingError
 
 
@@ -39,23 +39,23 @@ class JournalOptionsTests(SynchronousTestCase):
 
     def test_oldest(self) -> None:
         """A hundred years are the longest age."""
-        self.assertEqual(retentionOf(f"a={OLDEST}s").age, OLDEST)
-        self.assertRaises(SettingError, retentionOf, f"a={OLDEST + 1}s")
+        self.assertEqual(retentionOf(f"a={MAX_AGE}s").age, MAX_AGE)
+        self.assertRaises(SettingError, retentionOf, f"a={MAX_AGE + 1}s")
 
     def test_timeToLive(self) -> None:
         """A pattern and seconds."""
         self.assertEqual(timeToLiveOf("prices.#=60"), ("prices.#", 60.0))
         self.assertEqual(timeToLiveOf("a=b=0.5"), ("a=b", 0.5))
-        for line in ("", "a", "a=", "a=0", "a=-1", "a=1h", "a=nan", f"a={OLDEST + 1}"):
+        for line in ("", "a", "a=", "a=0", "a=-1", "a=1h", "a=nan", f"a={MAX_AGE + 1}"):
             error = self.assertRaises(SettingError, timeToLiveOf, line)
-            words = f"PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to {OLDEST}"
+            words = f"PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to {MAX_AGE}"
             self.assertEqual(str(error), f"message-ttl is {line!r}, but must be {words}")
 
     def test_fsync(self) -> None:
         """Three modes, one of them with milliseconds."""
         self.assertEqual([fsyncOf("always"), fsyncOf("never")], [("always", 0), ("never", 0)])
-        self.assertEqual([fsyncOf(f"interval:{ms}").milliseconds for ms in (1, INTERVAL_MOST)], [1, INTERVAL_MOST])
-        for written in ("", "sometimes", "interval", "interval:", "interval:0", f"interval:{INTERVAL_MOST + 1}"):
+        self.assertEqual([fsyncOf(f"interval:{ms}").milliseconds for ms in (1, MAX_INTERVAL)], [1, MAX_INTERVAL])
+        for written in ("", "sometimes", "interval", "interval:", "interval:0", f"interval:{MAX_INTERVAL + 1}"):
             self.assertIn(f"fsync is {written!r}, but must be", str(self.assertRaises(SettingError, fsyncOf, written)))
 
     def test_pattern(self) -> None:

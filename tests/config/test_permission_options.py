@@ -6,7 +6,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.check_config import asToml
-from fleximq.config.permission_options import Granted, tables, unknownRoles
+from fleximq.config.permission_options import PermissionTable, tables, unknownRoles
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
@@ -39,8 +39,8 @@ class ReadingTests(SynchronousTestCase):
             ("broadcast", ("#",)),
             ("subscribe", ()),
         )
-        self.assertEqual(settings.roles, (Granted("sensor", grants),))
-        door = Granted("door.1", (("subscribe", ("doors.#",)),), ("sensor", "everyone"))
+        self.assertEqual(settings.roles, (PermissionTable("sensor", grants),))
+        door = PermissionTable("door.1", (("subscribe", ("doors.#",)),), ("sensor", "everyone"))
         self.assertEqual(settings.principals, (door,))
 
     def test_none(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.check_config import asToml
-from fleximq.config.rate_options import OverRate, Rate, byteRate, overRate, rate, spelledByteRate
+from fleximq.config.rate_options import OverRate, Rate, byteRate, formattedByteRate, overRate, rate
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
 
@@ -60,7 +60,7 @@ class RateTests(SynchronousTestCase):
         for written in ("1MiB", "1KiB,64MiB", "1000,1001"):
             found = byteRate("x", written)
             assert found is not None
-            self.assertEqual(byteRate("x", spelledByteRate(found)), found)
+            self.assertEqual(byteRate("x", formattedByteRate(found)), found)
 
     def test_overRate(self) -> None:
         """What happens over the rate is one of two words."""

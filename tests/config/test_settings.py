@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.extension_options import extensions
-from fleximq.config.option_values import count, flag, seconds, size, spelledSize, text, texts
+from fleximq.config.option_values import count, flag, formattedSize, seconds, size, text, texts
 from fleximq.config.rate_options import byteRate, overRate, rate
 from fleximq.config.settings import (
-    HISTORY_MOST,
-    LONGEST,
+    MAX_HISTORY,
+    MAX_SECONDS,
     OPTIONS,
     SEGMENT_BYTES,
     TABLES,
@@ -73,7 +73,7 @@ class ReaderTests(SynchronousTestCase):
             3 << 20: "3MiB",
             1 << 40: "1024GiB",
         }
-        self.assertEqual({number: spelledSize(number) for number in spelled}, spelled)
+        self.assertEqual({number: formattedSize(number) for number in spelled}, spelled)
         self.assertEqual([size("s", each) for each in spelled.values()], list(spelled))
 
     def test_flag(self) -> None:
@@ -122,20 +122,22 @@ class RangeTests(SynchronousTestCase):
     def test_timesThatMustLast(self) -> None:
         """Deadlines that cannot be switched off are over 0."""
         for name in ("handshake-timeout", "keepalive", "redelivery", "queue-expiry", "durable-grace"):
-            for value in (0.001, LONGEST):
+            for value in (0.001, MAX_SECONDS):
                 Settings.of({name: value})
-            for value in (0, -1, LONGEST + 1):
+            for value in (0, -1, MAX_SECONDS + 1):
                 error = self.assertRaises(SettingError, Settings.of, {name: value})
-                self.assertEqual(str(error), f"{name} is {value:g}, but must be over 0 and at most {LONGEST} seconds")
+                self.assertEqual(
+                    str(error), f"{name} is {value:g}, but must be over 0 and at most {MAX_SECONDS} seconds"
+                )
 
     def test_timesThatMayBeNothing(self) -> None:
         """The others may be 0."""
         for name in ("request-timeout", "subscription-grace", "consume-wait", "idempotence-window"):
-            for value in (0, LONGEST):
+            for value in (0, MAX_SECONDS):
                 Settings.of({name: value})
-            for value in (-0.5, LONGEST + 1):
+            for value in (-0.5, MAX_SECONDS + 1):
                 error = self.assertRaises(SettingError, Settings.of, {name: value})
-                self.assertEqual(str(error), f"{name} is {value:g}, but must be between 0 and {LONGEST} seconds")
+                self.assertEqual(str(error), f"{name} is {value:g}, but must be between 0 and {MAX_SECONDS} seconds")
 
     def test_maxDeliveries(self) -> None:
         """At least one delivery, at most 2 to the 31st."""
@@ -181,7 +183,7 @@ class RangeTests(SynchronousTestCase):
         for name, good, bad in (
             ("journal-segment", (low, high), (low - 1, high + 1, 0)),
             ("journal-max-bytes", (0, 2 * low, 1 << 60), (1, 2 * low - 1, (1 << 60) + 1)),
-            ("history", (0, HISTORY_MOST), (HISTORY_MOST + 1,)),
+            ("history", (0, MAX_HISTORY), (MAX_HISTORY + 1,)),
         ):
             for number in good:
                 Settings.of({name: number})

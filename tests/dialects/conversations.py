@@ -22,7 +22,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.broker import Broker
+from fleximq.broker.assembly import assemble
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
@@ -53,7 +53,7 @@ def makeContext(
     turn = WriteTurn(clock)
     numbers = iter(range(1 << 30))
     ids = iter(range(1, 1 << 30))
-    broker = Broker(
+    broker = assemble(
         clock,
         journal if journal is not None else MemoryJournal(),
         randomHex=lambda digits: f"{next(numbers):0{digits}x}",

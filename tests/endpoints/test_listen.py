@@ -11,7 +11,7 @@ from twisted.internet.testing import MemoryReactor, MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.endpoints.endpoint_string import BACKLOG
-from fleximq.endpoints.listen import DIALECTS, LONGEST_PATH, Ground, Listen, isPassed
+from fleximq.endpoints.listen import DIALECTS, LONGEST_PATH, Listen, ListenDefaults, isPassedBySystemd
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_endpoint import TlsFactory
 from fleximq.errors import SettingError
@@ -101,7 +101,7 @@ class ListenTests(SynchronousTestCase):
         """What systemd passes is known as such, whatever stands before it."""
         passed = ("systemd:domain=INET:index=0", "minimq+haproxy:Systemd:x", "fleximqtls:cert=x:inner=systemd\\:x")
         self.assertEqual(
-            [isPassed(text) for text in (*passed, "tcp:1", "", "+", "unix:/systemd")], [True] * 3 + [False] * 4
+            [isPassedBySystemd(text) for text in (*passed, "tcp:1", "", "+", "unix:/systemd")], [True] * 3 + [False] * 4
         )
 
     def test_socketPath(self) -> None:
@@ -174,12 +174,12 @@ class UrlTests(SynchronousTestCase):
         """Return a reactor on which this was opened."""
         reactor = MemoryReactorClock()
         self.factory = Factory()
-        Listen.parse(text, Ground(**ground)).open(reactor).listen(self.factory)
+        Listen.parse(text, ListenDefaults(**ground)).open(reactor).listen(self.factory)
         return reactor
 
     def refused(self, text: str, **ground: Any) -> str:
         """Return the reason for which a text is refused."""
-        sentence = str(self.assertRaises(SettingError, Listen.parse, text, Ground(**ground)))
+        sentence = str(self.assertRaises(SettingError, Listen.parse, text, ListenDefaults(**ground)))
         return sentence.removeprefix(f"listen is {text!r}, but ")
 
     def test_tcp(self) -> None:
@@ -222,7 +222,7 @@ class UrlTests(SynchronousTestCase):
             "ipc://a.sock": "/srv/a.sock",
             "minimq+ipc://b/a+c": "/srv/b/a+c",
         }.items():
-            self.assertEqual(Listen.parse(text, Ground("/srv")).socketPath, path)
+            self.assertEqual(Listen.parse(text, ListenDefaults("/srv")).socketPath, path)
             self.assertEqual(self.opened(text, ipcDir="/srv").unixServers, [(path, self.factory, BACKLOG, 0o666, True)])
         self.assertEqual(Listen.parse("ipc://a").socketPath, "/tmp/a")
         self.assertIsNone(Listen.parse("tcp://a:1").socketPath)

@@ -7,7 +7,7 @@ import tempfile
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.local_sockets import LOCK, makeFolder, sweep
+from fleximq.endpoints.local_sockets import LOCK, makeFolder, removeStaleSocket
 
 
 class SweepTests(SynchronousTestCase):
@@ -33,27 +33,27 @@ class SweepTests(SynchronousTestCase):
 
     def test_nothing(self) -> None:
         """Where nothing is, nothing happens."""
-        sweep(self.path)
+        removeStaleSocket(self.path)
         self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_stale(self) -> None:
         """A socket on which nobody listens goes, and so does a lock that names a living process."""
         self.listening().close()
         self.lock(os.getpid())
-        sweep(self.path)
+        removeStaleSocket(self.path)
         self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_lockAlone(self) -> None:
         """A lock without a socket goes."""
         self.lock(os.getpid())
-        sweep(self.path)
+        removeStaleSocket(self.path)
         self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_living(self) -> None:
         """A socket that answers stays, and so does one with a lock of a dead process."""
         self.listening()
         self.lock(2**22 + 1)
-        error = self.assertRaises(OSError, sweep, self.path)
+        error = self.assertRaises(OSError, removeStaleSocket, self.path)
         self.assertEqual((error.errno, error.strerror), (errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["s", "s.lock"])
 
@@ -67,19 +67,19 @@ class SweepTests(SynchronousTestCase):
             each.setblocking(False)
             waiting.append(each.connect_ex(self.path))
         self.assertIn(errno.EAGAIN, waiting)
-        self.assertEqual(self.assertRaises(OSError, sweep, self.path).errno, errno.EADDRINUSE)
+        self.assertEqual(self.assertRaises(OSError, removeStaleSocket, self.path).errno, errno.EADDRINUSE)
 
     def test_file(self) -> None:
         """Something else in the way is not ours to remove."""
         with open(self.path, "w") as file:
             file.write("precious")
-        error = self.assertRaises(OSError, sweep, self.path)
+        error = self.assertRaises(OSError, removeStaleSocket, self.path)
         self.assertEqual(error.strerror, "there is a file that is no socket")
         self.assertEqual(os.listdir(self.folder.name), ["s"])
 
     def test_noFolder(self) -> None:
         """A missing folder is for whoever listens to complain of."""
-        sweep(os.path.join(self.folder.name, "no", "s"))
+        removeStaleSocket(os.path.join(self.folder.name, "no", "s"))
 
 
 class MakeFolderTests(SynchronousTestCase):

@@ -15,7 +15,7 @@ from twisted.trial.unittest import TestCase
 from zope.interface import directlyProvides
 from zope.interface.verify import verifyObject
 
-from fleximq.endpoints.standard_streams import PATIENCE, StandardStreams, StandardStreamsEndpoint
+from fleximq.endpoints.standard_streams import CLOSE_TIMEOUT, StandardStreams, StandardStreamsEndpoint
 
 #: More than any pipe holds.
 MUCH = b"x" * (1 << 22)
@@ -96,7 +96,7 @@ class StandardStreamsTests(TestCase):
         clock: Any = Clock()
         streams.write(MUCH)
         ended = streams.finish(clock)
-        clock.advance(PATIENCE - 0.1)
+        clock.advance(CLOSE_TIMEOUT - 0.1)
         self.assertNoResult(ended)
         clock.advance(0.2)
         await ended

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from fleximq.wire.blipmq_frame import BlipScanner
-from fleximq.wire.fleximq_layout_b import LayoutScanner
+from fleximq.wire.fleximq_layout_b import LayoutDetector
 from fleximq.wire.fleximq_scanner import FlexiScanner
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.websocket_frame import isUtf8
@@ -230,7 +230,7 @@ class _NoScanner:
         return iter(())
 
 
-FLEXI = Tongue("fleximq", _flexiJoin(), tuple(_flexiSeeds()), _flexiFramed, lambda: LayoutScanner(MOST))
+FLEXI = Tongue("fleximq", _flexiJoin(), tuple(_flexiSeeds()), _flexiFramed, lambda: LayoutDetector(MOST))
 STRICT = Tongue("fleximq strict", b"", FLEXI.seeds, _flexiFramed, lambda: FlexiScanner(MOST))
 BLIP = Tongue(
     "blipmq",

@@ -6,7 +6,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config import option_values
-from fleximq.config.argument_parser import Words
+from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import SettingError
 from fleximq.pipeline.command.job import addSource, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
@@ -16,9 +16,9 @@ from fleximq.pipeline.main import _addCommon, choose
 class SettingsCase(SynchronousTestCase):
     """A job with an option of each kind."""
 
-    def parser(self) -> Words:
+    def parser(self) -> CommandParser:
         """Return the job's parser."""
-        parser = Words(prog="job")
+        parser = CommandParser(prog="job")
         addSource(parser)
         option(parser, "--most", read=option_values.size, default=7)
         option(parser, "--table", read=option_values.text, action="append")

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.permission_options import Granted, tables
+from fleximq.config.permission_options import PermissionTable, tables
 from fleximq.interfaces import IRights
 from fleximq.rights import EVERYTHING
-from fleximq.security.permissions import REMEMBERED, Permissions, spelling
+from fleximq.security.permissions import MAX_PRINCIPALS, Permissions, escapedName
 from fleximq.security.principal import Principal
 from fleximq.values.patterns import overlap
 
@@ -82,7 +82,7 @@ class PermissionsTests(SynchronousTestCase):
         """Of so many principals the rights are remembered."""
         these = permissions({})
         first = these.rightsOf(Principal("0"))
-        for number in range(1, REMEMBERED):
+        for number in range(1, MAX_PRINCIPALS):
             these.rightsOf(Principal(str(number)))
         self.assertIs(these.rightsOf(Principal("0")), first)
         these.rightsOf(Principal("more"))
@@ -135,14 +135,14 @@ class SubstitutionTests(SynchronousTestCase):
     @given(st.text(), st.text())
     def test_apart(self, one: str, other: str) -> None:
         """Two names never share a place, and what stands for a name is one level and no wildcard."""
-        self.assertEqual(spelling(one) == spelling(other), one == other)
-        self.assertEqual(overlap(f"u.{spelling(one)}.#", f"u.{spelling(other)}.#"), one == other)
+        self.assertEqual(escapedName(one) == escapedName(other), one == other)
+        self.assertEqual(overlap(f"u.{escapedName(one)}.#", f"u.{escapedName(other)}.#"), one == other)
 
     @given(st.text("a.*#/$%{}", min_size=1, max_size=6), st.text("ab.*#/$%2AEF", max_size=8))
     def test_narrow(self, name: str, rest: str) -> None:
         """Only what has the very level of the name is covered, whatever the name is."""
         topic = f"u.{rest}"
-        self.assertEqual(self.of(name, "u.{principal}").may("publish", topic), rest == spelling(name))
+        self.assertEqual(self.of(name, "u.{principal}").may("publish", topic), rest == escapedName(name))
 
 
 class GrantedTests(SynchronousTestCase):
@@ -150,5 +150,5 @@ class GrantedTests(SynchronousTestCase):
 
     def test_made(self) -> None:
         """They are as good as those that were read."""
-        rights = Permissions([Granted("everyone", (("publish", ("a",)),))]).rightsOf(None)
+        rights = Permissions([PermissionTable("everyone", (("publish", ("a",)),))]).rightsOf(None)
         self.assertEqual(published(rights, "a", "b"), ["a"])

@@ -7,7 +7,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.interfaces import IRights
 from fleximq.rights import EVERYTHING, Action
-from fleximq.security.permissions import ANSWERS, NAME_CHARACTERS, Answers, Rights
+from fleximq.security.permissions import MAX_ANSWERS, NAME_CHARACTERS, Answers, Rights
 from fleximq.values.patterns import anyOf
 
 
@@ -73,7 +73,7 @@ class RightsTests(SynchronousTestCase):
         """Whoever asks about ever other names does not fill the memory."""
         answers: Answers = {}
         rights = Rights({"publish": ("a.#",)}, answers)
-        for number in range(ANSWERS + 10):
+        for number in range(MAX_ANSWERS + 10):
             self.assertTrue(rights.may("publish", f"a.{number}"))
         self.assertEqual(len(answers), 10)
         rights.may("publish", "a" * NAME_CHARACTERS)

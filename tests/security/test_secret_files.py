@@ -46,7 +46,7 @@ class ReadTests(SynchronousTestCase):
 
     def test_tooLarge(self) -> None:
         """At the limit it is read, above it is not."""
-        self.patch(secret_files, "LARGEST", 4)
+        self.patch(secret_files, "MAX_FILE_BYTES", 4)
         self.assertEqual(secret_files.read(secretFile(self, "aaaa")).content, b"aaaa")
         self.assertRaises(SettingError, secret_files.read, secretFile(self, "aaaaa"))
 

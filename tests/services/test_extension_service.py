@@ -11,7 +11,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
-from fleximq.config.extension_options import Chosen
+from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import Registry, installed
 from fleximq.errors import SettingError
@@ -208,7 +208,7 @@ class ComposeTests(SynchronousTestCase):
         other.name = "other"
         registry = Registry.of(installed().dialects.values(), [chosen, other])
         reactor: Any = MemoryReactorClock()
-        whole = compose(reactor, Settings(extension=(Chosen("sample", {"n": 2}),)), abortStart, registry)
+        whole = compose(reactor, Settings(extension=(EnabledExtension("sample", {"n": 2}),)), abortStart, registry)
         self.assertEqual(chosen.made, [])
         whole.privilegedStartService()
         whole.startService()
@@ -219,5 +219,5 @@ class ComposeTests(SynchronousTestCase):
     def test_unknown(self) -> None:
         """A name that nobody has is refused before anything starts."""
         registry = Registry.of(installed().dialects.values(), [])
-        settings = Settings(extension=(Chosen("x"),))
+        settings = Settings(extension=(EnabledExtension("x"),))
         self.assertRaises(SettingError, compose, MemoryReactorClock(), settings, abortStart, registry)

@@ -80,7 +80,7 @@ class Steps:
         done(FreedSpace(0, 0, self.freed))
         return True
 
-    def note(self, event: Any) -> None:
+    def appendState(self, event: Any) -> None:
         """Take a note."""
         self.steps.append(event)
 

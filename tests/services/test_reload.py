@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.errors import Conflict, SettingError
 from fleximq.services.reload import Reload
-from fleximq.startup.setting_changes import Difference, Refused
+from fleximq.startup.setting_changes import Difference, SettingsRefused
 
 OLD, NEW = Settings(keepalive=1.0), Settings(keepalive=2.0, listen=("tcp:1",))
 
@@ -44,7 +44,7 @@ class ReloadTests(SynchronousTestCase):
     def sentences(self) -> tuple[str, ...]:
         """Return why a reload is refused; nothing has changed."""
         before = self.reload.settings
-        refused = self.assertRaises(Refused, self.reload.reload)
+        refused = self.assertRaises(SettingsRefused, self.reload.reload)
         self.assertIs(self.reload.settings, before)
         self.assertNotIn("a follows", self.done)
         self.assertEqual((self.done[0], self.done[-1]), ("begun", "ended"))
@@ -65,14 +65,14 @@ class ReloadTests(SynchronousTestCase):
 
     def test_wrong(self) -> None:
         """All that is wrong in them is said."""
-        self.wanted = Refused(["one", "two"])
+        self.wanted = SettingsRefused(["one", "two"])
         self.assertEqual(self.sentences(), ("one", "two"))
 
     def test_oneParty(self) -> None:
         """What one party finds wrong keeps all others from following; each is asked."""
         self.reload.participants[1:1] = [
             self.participant("c", SettingError("three")),
-            self.participant("d", Refused(["four", "five"])),
+            self.participant("d", SettingsRefused(["four", "five"])),
         ]
         self.assertEqual(self.sentences(), ("three", "four", "five"))
         self.assertIn("b reads 2", self.done)
@@ -99,11 +99,11 @@ class ReloadTests(SynchronousTestCase):
     def test_asked(self) -> None:
         """A client is answered the names, or a Conflict with all sentences."""
         self.assertEqual(self.reload.asked(), {"changed": ["keepalive"], "restart": ["listen"]})
-        self.wanted = Refused(["one", "two"])
+        self.wanted = SettingsRefused(["one", "two"])
         self.assertEqual(str(self.assertRaises(Conflict, self.reload.asked)), "one\ntwo")
 
     def test_signalled(self) -> None:
         """A signal is answered in the log only."""
-        self.wanted = Refused(["one"])
+        self.wanted = SettingsRefused(["one"])
         self.reload.signalled()
         self.assertIs(self.reload.settings, OLD)

@@ -12,7 +12,7 @@ from fleximq.errors import Unauthorized
 from fleximq.services.broker_service import BrokerService
 from fleximq.services.compose import compose
 from fleximq.services.reload import Reload
-from fleximq.startup.setting_changes import LIVE, Refused
+from fleximq.startup.setting_changes import LIVE, SettingsRefused
 from tests.dialects.conversations import HERE, Peer
 from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.websocket_peer import WebSocketPeer
@@ -250,7 +250,7 @@ class SecurityTests(Running):
         peer = self.flexi().join()
         for path in (self.mktemp(), self.file("\0 this is none")):
             self.values = {**BEFORE, "auth": [f"apikeys:{path}"], "keepalive": 5}
-            self.assertRaises(Refused, self.reload.reload)
+            self.assertRaises(SettingsRefused, self.reload.reload)
             self.assertEqual((peer.barrier(), self.tried()), ([], 200))
             self.assertFalse(self.pinged())
 

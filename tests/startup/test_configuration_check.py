@@ -5,7 +5,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.extension_options import Chosen
+from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.option_values import count
 from fleximq.dialects.registry import Registry, installed
 from fleximq.errors import SettingError
@@ -115,16 +115,16 @@ class ConfigurationTests(SynchronousTestCase):
 
     def refused(self, name: str, **options: object) -> str:
         """Return the sentence with which these options are refused."""
-        return str(self.assertRaises(SettingError, configurationOf, Chosen(name, options), REGISTRY))
+        return str(self.assertRaises(SettingError, configurationOf, EnabledExtension(name, options), REGISTRY))
 
     def test_read(self) -> None:
         """The extension says what its options are."""
-        self.assertEqual(configurationOf(Chosen("sample", {"n": "3"}), REGISTRY), 3)
+        self.assertEqual(configurationOf(EnabledExtension("sample", {"n": "3"}), REGISTRY), 3)
 
     def test_unknown(self) -> None:
         """An unknown name is answered by those that are installed."""
         self.assertEqual(self.refused("x"), "there is no extension named 'x'; installed: gone, sample")
-        error = self.assertRaises(SettingError, configurationOf, Chosen("x"), Registry.of([], []))
+        error = self.assertRaises(SettingError, configurationOf, EnabledExtension("x"), Registry.of([], []))
         self.assertEqual(str(error), "there is no extension named 'x'; installed: none")
 
     def test_broken(self) -> None:

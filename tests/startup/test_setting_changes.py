@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.settings import OPTIONS, TABLES, Settings
-from fleximq.startup.setting_changes import LIVE, Difference, dangers, difference, merged
+from fleximq.startup.setting_changes import LIVE, Difference, difference, lostProtections, merged
 
 TOKENS = {"auth": ["tokens:/etc/tokens"]}
 ROLES = {"roles": {"everyone": {"subscribe": ["news.#"]}}}
@@ -24,7 +24,7 @@ class ReloadingTests(SynchronousTestCase):
 
     def refused(self, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         """Return the first words of the sentences that refuse the new settings."""
-        return [sentence.partition(" gone")[0] for sentence in dangers(Settings.of(old), Settings.of(new))]
+        return [sentence.partition(" gone")[0] for sentence in lostProtections(Settings.of(old), Settings.of(new))]
 
     def test_names(self) -> None:
         """Every live setting is one that there is."""

@@ -11,7 +11,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.broker import Broker
+from fleximq.broker.assembly import assemble
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.rules import BrokerRules
@@ -56,7 +56,7 @@ class TracingCase(SynchronousTestCase):
         self.exporter = InMemorySpanExporter()
         self.journal = SlowJournal()
         self.failures: list[Exception] = []
-        self.broker = Broker(
+        self.broker = assemble(
             self.clock, self.journal, lambda digits: "0" * digits, lambda message: "x", self.failures.append,
             BrokerRules(durable=("kept.#",)),
         )  # fmt: skip
@@ -160,7 +160,7 @@ class SpanTests(TracingCase):
         self.successResultOf(self.service.stopService())
         self.assertEqual(set(self.spans()), {"publish a", "deliver"})
         self.context.release()
-        self.assertFalse(self.broker.records)
+        self.assertFalse(self.broker.recordWatchers)
         self.publish("a", traceparent=PARENT)
         self.assertEqual(self.broker.topics.get("a").routes, ())
 

@@ -9,6 +9,7 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
+from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.interfaces import IRights
@@ -82,7 +83,7 @@ class SiteCase(SynchronousTestCase):
     def makeBroker(self) -> Broker:
         """Return the broker."""
         self.errors: list[Exception] = []
-        return Broker(
+        return assemble(
             self.clock, MemoryJournal(), lambda digits: "0" * digits, lambda message: message.message_id or "x",
             self.errors.append,
         )  # fmt: skip

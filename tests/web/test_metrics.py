@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.traffic import Traffic
 from fleximq.security.principal import Admitted
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.web.metric_table import METRICS, PROCESS, MetricKind
 from fleximq.web.metrics import MAX_REASONS, REST
 from tests.broker_process import BrokerProcess
@@ -109,9 +110,12 @@ class ValueTests(MetricsCase):
     def test_events(self) -> None:
         """Each event counts in its metric, what has none in the last."""
         for event in (
-            "dropped: queue full", "error: 404", "refused: journal", "refused: HTTP 403", "not let in: no capacity",
-            "redelivered", "dead letters", "dead letters that could not be kept", "expired: time to live",
-            "lost: damaged journal", "repeated publications", "journal: torn tail", "something new",
+            CountedEvent(EventFamily.DROPPED, "queue full"), CountedEvent(EventFamily.ERROR, "404"),
+            CountedEvent(EventFamily.REFUSED_MESSAGES), CountedEvent(EventFamily.REFUSED_CONNECTIONS, "HTTP 403"),
+            CountedEvent(EventFamily.NOT_LET_IN, "no capacity"), CountedEvent(EventFamily.REDELIVERED),
+            CountedEvent(EventFamily.DEAD_LETTERS), "dead letters that could not be kept",
+            CountedEvent(EventFamily.EXPIRED, "time to live"), CountedEvent(EventFamily.LOST, "damaged journal"),
+            CountedEvent(EventFamily.REPEATED), CountedEvent(EventFamily.JOURNAL, "torn tail"), "something new",
         ):  # fmt: skip
             self.broker.observers.counted(event, 3)
         samples = self.samples()
@@ -127,7 +131,7 @@ class ValueTests(MetricsCase):
     def test_manyReasons(self) -> None:
         """However many reasons there are, there is a bound to the series."""
         for number in range(MAX_REASONS + 50):
-            self.broker.observers.counted(f"dropped: reason {number}", 1)
+            self.broker.observers.counted(CountedEvent(EventFamily.DROPPED, f"reason {number}"), 1)
         found = {labels[0]: value for (name, labels), value in self.samples().items() if "dropped" in name}
         self.assertEqual((len(found), found[REST]), (MAX_REASONS + 1, 50))
 

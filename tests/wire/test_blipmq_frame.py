@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError, TooLarge
 from fleximq.limits import BLIP_FRAME_BYTES
-from fleximq.wire.blipmq_frame import BlipScanner, FrameType, Run, encodeFrame, encodeRun
+from fleximq.wire.blipmq_frame import BlipRun, BlipScanner, FrameType, encodeFrame, encodeRun
 
 SAMPLES = [
     ("00 00 00 0B 01 00 00 00 00 00 00 00 01 00 01", (FrameType.HELLO, b"\0\1", [1], [])),
@@ -36,12 +36,12 @@ def publish(correlation: int, topic: bytes, message: bytes, qos: int = 0) -> byt
     return encodeFrame(FrameType.PUBLISH, correlation, head + message)
 
 
-def scan(pieces: Iterable[bytes], limit: int = BLIP_FRAME_BYTES) -> list[Run]:
+def scan(pieces: Iterable[bytes], limit: int = BLIP_FRAME_BYTES) -> list[BlipRun]:
     scanner = BlipScanner(limit)
     return [run for piece in pieces for run in scanner.feed(piece)]
 
 
-def frames(runs: Iterable[Run]) -> list[tuple[FrameType, int, bytes]]:
+def frames(runs: Iterable[BlipRun]) -> list[tuple[FrameType, int, bytes]]:
     """Take runs apart: type, correlation id and payload of each frame."""
     found = []
     for kind, head, correlations, messages in runs:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BrokerError
-from fleximq.wire.fleximq_array_header import fromArray, isPositional, withMap
+from fleximq.wire.fleximq_array_header import fromArray, isArrayHeader, withMapHeader
 from fleximq.wire.fleximq_header import MessageType, readHeader
 from tests.wire.flexi_frames import NAMES, frame
 from tests.wire.flexi_variants import STATUS_NAMES, arrayOf
@@ -78,7 +78,7 @@ class ArrayTests(SynchronousTestCase):
     def test_everyType(self) -> None:
         """What is right as a map is right as an array, for each type."""
         for kind in NAMES:
-            raw = withMap(envelope(arrayOf(smallest(kind)), kind))
+            raw = withMapHeader(envelope(arrayOf(smallest(kind)), kind))
             header = readHeader(MessageType[kind], raw[26:])
             self.assertEqual(dict(header.fields), smallest(kind), kind)
 
@@ -90,12 +90,12 @@ class EnvelopeTests(SynchronousTestCase):
         """An array is told by its marker: every kind of array, and nothing else."""
         for marker in range(256):
             expected = 0x90 <= marker <= 0x9F or marker in (0xDC, 0xDD)
-            self.assertEqual(isPositional(envelope(bytes((marker,)))), expected, marker)
-        self.assertFalse(isPositional(envelope(None)))
+            self.assertEqual(isArrayHeader(envelope(bytes((marker,)))), expected, marker)
+        self.assertFalse(isArrayHeader(envelope(None)))
 
     def test_rewritten(self) -> None:
         """The header is written anew with its length; all before it stays."""
-        self.assertEqual(withMap(envelope(arrayOf({"topic": "t"}))), envelope({"topic": "t"}))
+        self.assertEqual(withMapHeader(envelope(arrayOf({"topic": "t"}))), envelope({"topic": "t"}))
 
     def test_left(self) -> None:
         """What cannot be read, or has not six places, stays as it is, and is refused as no map."""
@@ -109,14 +109,14 @@ class EnvelopeTests(SynchronousTestCase):
             b"\xdd\xff\xff\xff\xff",
         ):
             raw = envelope(header)
-            self.assertEqual(withMap(raw), raw)
+            self.assertEqual(withMapHeader(raw), raw)
             self.assertRaises(BrokerError, readHeader, MessageType.PUB, raw[26:])
 
     @given(st.lists(VALUES, min_size=6, max_size=6), st.sampled_from(list(MessageType)))
     def test_anyValues(self, values: list[Any], kind: MessageType) -> None:
         """Whatever stands in the places: a header, or one of the protocol's own errors."""
         try:
-            readHeader(kind, withMap(envelope(values))[26:])
+            readHeader(kind, withMapHeader(envelope(values))[26:])
         except BrokerError:
             pass
 
@@ -124,4 +124,4 @@ class EnvelopeTests(SynchronousTestCase):
     def test_anyBytes(self, header: bytes) -> None:
         """Whatever the bytes behind an array's marker: no exception, and an envelope that begins as before."""
         raw = envelope(b"\x96" + header)
-        self.assertEqual(withMap(raw)[:22], raw[:22])
+        self.assertEqual(withMapHeader(raw)[:22], raw[:22])

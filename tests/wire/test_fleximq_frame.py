@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.wire.fleximq_frame import (
-    Beginning,
+    FramePrefix,
     MessageType,
     encodeFrame,
     encodeMessage,
-    isStamped,
+    hasZeroReserved,
     payloadOf,
-    readBeginning,
-    restamped,
+    readPrefix,
+    withZeroReserved,
     words,
 )
 from tests.wire.flexi_frames import cut, frame
@@ -66,14 +66,14 @@ class TakeApartTests(SynchronousTestCase):
     @given(st.integers(0, 255), U32)
     def test_beginning(self, kind: int, client_id: int) -> None:
         """The first three fields are read."""
-        self.assertEqual(readBeginning(frame(kind, client_id)[:26]), Beginning(1, kind, client_id))
+        self.assertEqual(readPrefix(frame(kind, client_id)[:26]), FramePrefix(1, kind, client_id))
 
     @given(st.binary(min_size=16, max_size=16), st.binary(max_size=9), st.binary(max_size=9))
     def test_restamped(self, reserved: bytes, header: bytes, payload: bytes) -> None:
         """Reserved bytes become zero, and nothing else changes."""
         raw = frame("PUB", 7, header, payload, reserved=reserved)
-        self.assertEqual(restamped(raw), frame("PUB", 7, header, payload))
-        self.assertEqual(isStamped(raw[:26]), reserved == bytes(16))
+        self.assertEqual(withZeroReserved(raw), frame("PUB", 7, header, payload))
+        self.assertEqual(hasZeroReserved(raw[:26]), reserved == bytes(16))
         self.assertEqual(payloadOf(raw, 26 + len(header)), payload)
 
     def test_everyReservedByte(self) -> None:
@@ -81,5 +81,5 @@ class TakeApartTests(SynchronousTestCase):
         for place in range(16):
             reserved = bytearray(16)
             reserved[place] = 1
-            self.assertFalse(isStamped(frame("PUB", 7, reserved=bytes(reserved))))
-        self.assertTrue(isStamped(frame("PUB", 0xFFFFFFFF, b"\xff" * 3)))
+            self.assertFalse(hasZeroReserved(frame("PUB", 7, reserved=bytes(reserved))))
+        self.assertTrue(hasZeroReserved(frame("PUB", 0xFFFFFFFF, b"\xff" * 3)))

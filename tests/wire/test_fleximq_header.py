@@ -11,9 +11,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import AuthenticationFailed, BadRequest, BrokerError, InvalidRouting
 from fleximq.wire.fleximq_header import (
-    Entry,
-    From,
     MessageType,
+    RoutingEntry,
+    StartPosition,
     packHeader,
     peek,
     peekId,
@@ -411,7 +411,7 @@ class RoutingTests(SynchronousTestCase):
     def test_read(self) -> None:
         """Entries are read in order, with None for a path that is not there."""
         raw = msgpack.packb({"topic": "t", "routing": [{"client_id": 1000}, {"client_id": 2000, "path": ""}]})
-        self.assertEqual(readHeader(MessageType.PUB, raw).routing, (Entry(1000, None), Entry(2000, "")))
+        self.assertEqual(readHeader(MessageType.PUB, raw).routing, (RoutingEntry(1000, None), RoutingEntry(2000, "")))
 
 
 class OrderTests(SynchronousTestCase):
@@ -479,23 +479,25 @@ class WritingTests(SynchronousTestCase):
 
     def test_asSent(self) -> None:
         """An entry is told with the keys it had."""
-        self.assertEqual(Entry(1000, None).asSent(), {"client_id": 1000})
-        self.assertEqual(Entry(1000, "").asSent(), {"client_id": 1000, "path": ""})
+        self.assertEqual(RoutingEntry(1000, None).asSent(), {"client_id": 1000})
+        self.assertEqual(RoutingEntry(1000, "").asSent(), {"client_id": 1000, "path": ""})
 
 
 class FromTests(SynchronousTestCase):
     """``from`` in a SUB."""
 
-    def read(self, value: Any, kind: MessageType = MessageType.SUB) -> From | None:
+    def read(self, value: Any, kind: MessageType = MessageType.SUB) -> StartPosition | None:
         """Return what a header with this value begins with."""
         return readHeader(kind, msgpack.packb({"topic": "t", "from": value})).start
 
     def test_good(self) -> None:
         """The two words, any offset, and any time."""
-        self.assertEqual([self.read(word) for word in ("first", "last")], [From("first"), From("last")])
+        self.assertEqual(
+            [self.read(word) for word in ("first", "last")], [StartPosition("first"), StartPosition("last")]
+        )
         for number in (0, 1, (1 << 64) - 1):
-            self.assertEqual(self.read(number), From("offset", number))
-            self.assertEqual(self.read({"time": number}), From("time", number))
+            self.assertEqual(self.read(number), StartPosition("offset", number))
+            self.assertEqual(self.read({"time": number}), StartPosition("time", number))
 
     def test_absent(self) -> None:
         """Without it a subscription begins now."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError
-from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutScanner, fittingLayoutB, toLayoutB
-from fleximq.wire.fleximq_scanner import FrameTooLarge, singles
+from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, framesWithinLayoutB, toLayoutB
+from fleximq.wire.fleximq_scanner import FrameTooLarge, singleFrames
 from tests.wire.flexi_frames import frame
 from tests.wire.flexi_variants import inLayoutB
 
@@ -35,7 +35,7 @@ def fed(scanner: Any, pieces: Iterable[bytes]) -> list[bytes]:
     found: list[bytes] = []
     for piece in pieces:
         for envelope, frames, count in scanner.feed(piece):
-            each = singles(frames, len(envelope))
+            each = singleFrames(frames, len(envelope))
             if len(each) != count or any(one[: len(envelope)] != envelope for one in each):
                 raise AssertionError(f"no run: {envelope!r} {frames!r} {count}")
             found += each
@@ -53,7 +53,7 @@ class ToldTests(SynchronousTestCase):
     def test_either(self) -> None:
         """Both layouts come out in layout A, and the layout is known from the first header on."""
         for layout, turn in LAYOUTS.items():
-            scanner = LayoutScanner(LIMIT)
+            scanner = LayoutDetector(LIMIT)
             self.assertEqual(fed(scanner, map(turn, STREAM[:2])), STREAM[:2])
             self.assertIsNone(scanner.layout)
             self.assertEqual(fed(scanner, map(turn, STREAM[2:])), STREAM[2:])
@@ -62,7 +62,7 @@ class ToldTests(SynchronousTestCase):
     def test_everyMarker(self) -> None:
         """Every marker of a map or an array means layout A."""
         for marker in [*range(0x80, 0xA0), *range(0xDC, 0xE0)]:
-            scanner = LayoutScanner(LIMIT)
+            scanner = LayoutDetector(LIMIT)
             whole = frame("JOIN", 0, bytes((marker, 0xC0)))
             self.assertEqual(fed(scanner, [whole]), [whole])
             self.assertIs(scanner.layout, Layout.A)
@@ -70,7 +70,7 @@ class ToldTests(SynchronousTestCase):
     def test_atTheByte(self) -> None:
         """It is told as soon as byte 26 is there, and not before."""
         for layout, turn in LAYOUTS.items():
-            scanner = LayoutScanner(LIMIT)
+            scanner = LayoutDetector(LIMIT)
             whole = turn(STREAM[2])
             fed(scanner, [whole[:26]])
             self.assertIsNone(scanner.layout)
@@ -79,7 +79,7 @@ class ToldTests(SynchronousTestCase):
 
     def test_onceForAll(self) -> None:
         """Later frames do not change it."""
-        scanner = LayoutScanner(LIMIT)
+        scanner = LayoutDetector(LIMIT)
         fed(scanner, [inLayoutB(STREAM[2])])
         odd = frame("PUB", 1000, {"topic": "t"}, b"\x80" * 0x81)
         self.assertEqual(fed(scanner, [inLayoutB(odd)]), [odd])
@@ -89,13 +89,13 @@ class ToldTests(SynchronousTestCase):
         for turn in LAYOUTS.values():
             stream = b"".join(map(turn, STREAM))
             for place in range(len(stream) + 1):
-                self.assertEqual(fed(LayoutScanner(LIMIT), pieces(stream, [place])), STREAM, place)
+                self.assertEqual(fed(LayoutDetector(LIMIT), pieces(stream, [place])), STREAM, place)
 
     @settings(deadline=None)
     @given(st.sampled_from(Layout), st.lists(st.integers(0, sum(map(len, STREAM)))))
     def test_cutAnywhere(self, layout: Layout, cuts: list[int]) -> None:
         """In any pieces; at the end nothing is held."""
-        scanner = LayoutScanner(LIMIT)
+        scanner = LayoutDetector(LIMIT)
         stream = b"".join(map(LAYOUTS[layout], STREAM))
         self.assertEqual(fed(scanner, pieces(stream, cuts)), STREAM)
         self.assertEqual(scanner.buffered, 0)
@@ -103,7 +103,7 @@ class ToldTests(SynchronousTestCase):
     def test_settled(self) -> None:
         """From then on the settled scanner may be fed directly, also in the middle of a frame."""
         for turn in LAYOUTS.values():
-            scanner = LayoutScanner(LIMIT)
+            scanner = LayoutDetector(LIMIT)
             first, second = turn(STREAM[3]), turn(STREAM[5])
             found = fed(scanner, [first + second[:40]])
             self.assertIsNotNone(scanner.settled)
@@ -115,7 +115,7 @@ class LimitTests(SynchronousTestCase):
 
     def scanners(self, limit: int) -> list[tuple[Any, Callable[[bytes], bytes]]]:
         """Return scanners for each layout, and for layout B once it is known."""
-        return [*((LayoutScanner(limit), turn) for turn in LAYOUTS.values()), (LayoutBScanner(limit), inLayoutB)]
+        return [*((LayoutDetector(limit), turn) for turn in LAYOUTS.values()), (LayoutBScanner(limit), inLayoutB)]
 
     def test_message(self) -> None:
         """At the limit a message is taken, above it refused on its lengths."""
@@ -152,7 +152,7 @@ class LimitTests(SynchronousTestCase):
     @given(st.booleans(), st.lists(st.binary(max_size=60), max_size=20))
     def test_anything(self, isB: bool, data: list[bytes]) -> None:
         """Arbitrary bytes in arbitrary pieces: frames or the protocol's own error, and little is held."""
-        scanner: Any = (LayoutBScanner if isB else LayoutScanner)(1024)
+        scanner: Any = (LayoutBScanner if isB else LayoutDetector)(1024)
         try:
             for piece in data:
                 fed(scanner, [piece])
@@ -182,4 +182,4 @@ class TurnedTests(SynchronousTestCase):
         ends = [sum(map(len, turned[:count])) for count in range(len(turned) + 1)]
         for room in range(-1, len(run) + 2):
             count = sum(end <= room for end in ends[1:])
-            self.assertEqual(fittingLayoutB(run, room), (ends[count], count), room)
+            self.assertEqual(framesWithinLayoutB(run, room), (ends[count], count), room)

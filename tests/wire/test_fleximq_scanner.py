@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError, TooLarge
-from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, payloads, singles
+from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, payloads, singleFrames
 from tests.wire.flexi_frames import frame
 
 LIMIT = 1 << 20
@@ -34,7 +34,7 @@ def fed(scanner: FlexiScanner, pieces: Iterable[bytes]) -> list[bytes]:
     found: list[bytes] = []
     for piece in pieces:
         for envelope, frames, count in scanner.feed(piece):
-            each = singles(frames, len(envelope))
+            each = singleFrames(frames, len(envelope))
             if len(each) != count or any(one[: len(envelope)] != envelope for one in each) or b"".join(each) != frames:
                 raise AssertionError(f"no run: {envelope!r} {frames!r} {count}")
             found += each
@@ -254,7 +254,7 @@ class LimitTests(SynchronousTestCase):
             try:
                 for part in parts:
                     for envelope, frames, _ in scanner.feed(part):
-                        found += singles(frames, len(envelope))
+                        found += singleFrames(frames, len(envelope))
             except BrokerError as error:
                 words = f"{type(error).__name__}: {error}"
             outcomes.append((found, words))

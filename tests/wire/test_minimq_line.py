@@ -13,9 +13,9 @@ from fleximq.limits import MEBIBYTE, Limits
 from fleximq.wire.minimq_line import (
     NO_MESSAGE,
     PONG,
-    Command,
     CommandKind,
     LineScanner,
+    MiniCommand,
     encodeError,
     encodeId,
     parseCommand,
@@ -163,7 +163,7 @@ class CommandTests(SynchronousTestCase):
             (b"ACK:111-aaa", (CommandKind.ACK, "111-aaa")),
             (b"PING:", (CommandKind.PING, "")),
         ]:
-            self.assertEqual(parseCommand(line), Command(*command))
+            self.assertEqual(parseCommand(line), MiniCommand(*command))
 
     def test_noColon(self) -> None:
         """A line without a colon is refused, empty ones and known commands included."""
@@ -183,9 +183,9 @@ class CommandTests(SynchronousTestCase):
     def test_acknowledgementsNeverRaise(self) -> None:
         """Whatever follows ``ACK:`` is no error; what is not UTF-8 is nobody's id."""
         for payload in (b"", b"nobody", b":::", b"ERROR", b"x" * 5000):
-            self.assertEqual(parseCommand(b"ACK:" + payload), Command(CommandKind.ACK, payload.decode()))
+            self.assertEqual(parseCommand(b"ACK:" + payload), MiniCommand(CommandKind.ACK, payload.decode()))
         for payload in (b"\xff", b"1\xff", b"\xed\xa0\x80"):
-            self.assertEqual(parseCommand(b"ACK:" + payload), Command(CommandKind.ACK, ""))
+            self.assertEqual(parseCommand(b"ACK:" + payload), MiniCommand(CommandKind.ACK, ""))
 
     def test_consumedTopics(self) -> None:
         """CONSUME of no topic, of one too long, and of one that no line can carry is refused."""

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming
 from fleximq.wire.websocket_client import WebSocketClientStream
-from fleximq.wire.websocket_frame import BINARY, readWhole
+from fleximq.wire.websocket_frame import BINARY, readSmallFrames
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -107,7 +107,7 @@ class SaidTests(SynchronousTestCase):
         for size in (0, 1, 3, 125, 126, 127, 65_535):
             payload = bytes(n % 251 for n in range(size))
             data, got = opened().framed(payload), list[bytes]()
-            self.assertEqual(readWhole(data, 0, (BINARY,), 1 << 20, False, got.append), len(data))
+            self.assertEqual(readSmallFrames(data, 0, (BINARY,), 1 << 20, False, got.append), len(data))
             self.assertEqual(got, [payload])
 
     def test_long(self) -> None:

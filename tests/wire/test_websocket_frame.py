@@ -14,7 +14,7 @@ from fleximq.wire.websocket_frame import (
     endOfFrame,
     frameHead,
     isUtf8,
-    readWhole,
+    readSmallFrames,
 )
 from tests.dialects.websocket_peer import Frame, decode, masked
 
@@ -28,7 +28,7 @@ def quick(
 ) -> tuple[list[bytes], int]:
     """Return the payloads that were taken, and where that ended."""
     taken: list[bytes] = []
-    return taken, readWhole(data, offset, kinds, limit, onlyText, taken.append)
+    return taken, readSmallFrames(data, offset, kinds, limit, onlyText, taken.append)
 
 
 class WritingTests(SynchronousTestCase):

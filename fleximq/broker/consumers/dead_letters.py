@@ -11,10 +11,11 @@ from fleximq.broker.queues.waiting_messages import OVERHEAD, costOf
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotRecorded
 from fleximq.limits import DEAD
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 
 #: What is counted when there are too many queues to make one for a dead letter.
-DROPPED_UNDELIVERABLE = "dropped: no queue for a dead letter"
+DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead letter")
 
 
 class DeadLetters:

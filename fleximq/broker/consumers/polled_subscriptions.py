@@ -12,13 +12,14 @@ from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 __all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscriptions", "keyOf"]
 
 #: BlipMQ document, "Error Codes", 404.
 UNKNOWN = "unknown subscription or delivery tag"
 #: What is counted when a subscription takes messages with it.
-DROPPED_EXPIRED = "dropped: subscription expired"
+DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "subscription expired")
 
 
 def keyOf(id: int) -> str:

@@ -24,10 +24,11 @@ from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IJournal, ISubscriber
 from fleximq.limits import DEAD
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 
 #: What is counted when a queue takes messages with it.
-DROPPED_EXPIRED = "dropped: queue expired"
+DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
 
 
 #: So many ids are read back at once.

@@ -1,20 +1,53 @@
-"""What the broker's paths have in common: their shape, their arguments, and listings that come in pages."""
+"""Shared by all broker paths: what they read of the broker, checks of arguments, and paged listings."""
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from fleximq.broker.clients import Clients
+from fleximq.broker.consumer_groups import ConsumerGroups
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
+from fleximq.broker.consumers.work_queues import WorkQueues
+from fleximq.broker.deadlines import Clock
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.observers import Counts
+from fleximq.broker.publishing.transactions import Transactions
+from fleximq.broker.topics.names import SortedNames
+from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import BadRequest, NoCapacity
-
-if TYPE_CHECKING:
-    from fleximq.broker.broker import Broker
+from fleximq.interfaces import IJournal
 
 Arguments = Mapping[str, Any]
-#: Takes who asks, and arguments, and gives a value for MessagePack, or an error, to the last one; now or later.
-Path = Callable[["Broker", ConnectedClient, Arguments, Callable[[Any], None]], None]
+
+
+class IBrokerView(Protocol):
+    """What paths read and call of :class:`fleximq.broker.broker.Broker`."""
+
+    clock: Clock
+    journal: IJournal
+    itself: ConnectedClient
+    started: float
+    dialects: Sequence[str]
+    reload: Callable[[], Any]
+    journalTopics: SortedNames
+    clients: Clients
+    topics: TopicTable
+    queues: WorkQueues
+    subscriptions: PolledSubscriptions
+    groups: ConsumerGroups
+    counts: Counts
+    transactions: Transactions
+
+    def topicFor(self, client: ConnectedClient, name: str) -> Topic:
+        """Return the topic that a client may publish to."""
+
+    def journalHealth(self) -> dict[str, Any] | None:
+        """Return the journal's health; None without one on disk."""
+
+
+#: A path's function: takes the broker, the requester, its arguments, and the callback for the answer, a value for
+#: MessagePack or a :class:`~fleximq.errors.BrokerError`; it may be called before the function returns or later.
+Path = Callable[[IBrokerView, ConnectedClient, Arguments, Callable[[Any], None]], None]
 
 _PAGE = 100
 _MAX_PAGE = 1000
@@ -42,26 +75,6 @@ def listing(
     found = nsmallest(limit + 1, (row for row in rows if key(row) > after), key)
     more = len(found) > limit
     return {title: [show(row) for row in found[:limit]], "next": key(found[limit - 1]) if more else None}
-
-
-class SortedNames:
-    """Names in their order, which is found anew only where others are asked for than the last time.
-
-    For listings so long that every page would put all of it in order: a page costs 0.03 us for each name that there is,
-    or nothing where the mapping is the one of the last time. One that was given is not changed any more.
-    """
-
-    def __init__(self) -> None:
-        self._names: Mapping[str, Any] = {}
-        self._sorted: list[str] = []
-
-    def after(self, names: Mapping[str, Any], after: str) -> Iterator[str]:
-        """Return those of the names that come after this one, in order."""
-        if names is not self._names:
-            if len(names) != len(self._sorted) or not all(map(names.__contains__, self._sorted)):
-                self._sorted = sorted(names)
-            self._names = names
-        return islice(self._sorted, bisect_right(self._sorted, after), None)
 
 
 def number(arguments: Arguments, name: str, otherwise: int | None = None, most: int = _MAX_NUMBER) -> int:
@@ -106,7 +119,7 @@ def array(arguments: Arguments, name: str) -> list[Any]:
     return value
 
 
-def journalOf(broker: "Broker") -> Any:
+def journalOf(broker: IBrokerView) -> Any:
     """Return the journal.
 
     :raises NoCapacity: there is none on disk.

@@ -5,23 +5,20 @@ Groups are of one journal, so without a journal on disk there are none and all i
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, Path, array, journalOf, listing, number, page, text
+from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, array, journalOf, listing, number, page, text
 from fleximq.errors import BadRequest
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupProgress
-
-if TYPE_CHECKING:
-    from fleximq.broker.broker import Broker
 
 Answer = Callable[[Any], None]
 #: The latest time in milliseconds that is one in microseconds, too.
 _MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 
 
-def lag(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/lag``: the ``journal``'s id, and how many of the words were ``taken``, as they are about it.
 
     ``groups`` are maps with ``group``, ``journal`` and ``next``, the offset before which the group is done with
@@ -38,7 +35,7 @@ def lag(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer:
     answer({"journal": journal.id, "taken": len(mine)})
 
 
-def _word(broker: "Broker", word: Any) -> tuple[str, GroupProgress]:
+def _word(broker: IBrokerView, word: Any) -> tuple[str, GroupProgress]:
     """Return the journal that a word is about, and the word."""
     if not isinstance(word, dict):
         raise BadRequest("'groups' must be maps")
@@ -49,7 +46,7 @@ def _word(broker: "Broker", word: Any) -> tuple[str, GroupProgress]:
     return text(word, "journal", MAX_GROUP_NAME_BYTES), GroupProgress(name, number(word, "next"), time, lost)
 
 
-def groups(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def groups(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/groups``: every group by name, and how far it is behind the ``end`` of the ``journal``.
 
     That is about so many ``records`` and ``bytes``, and so many ``seconds`` that the oldest of these has waited; nil if
@@ -63,7 +60,7 @@ def groups(broker: "Broker", client: ConnectedClient, arguments: Arguments, answ
     _ages(broker, [row for row in rows if row["records"]], lambda: answer(found))
 
 
-def forget(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def forget(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/forget``: whether there was a ``group`` of this name, which is ``forgotten`` now."""
     journalOf(broker)
     answer({"forgotten": broker.groups.forget(text(arguments, "group", MAX_GROUP_NAME_BYTES))})
@@ -76,7 +73,7 @@ GROUP_PATHS: dict[str, Path] = {
 }
 
 
-def _row(broker: "Broker") -> Callable[[GroupProgress], dict[str, Any]]:
+def _row(broker: IBrokerView) -> Callable[[GroupProgress], dict[str, Any]]:
     def row(word: GroupProgress) -> dict[str, Any]:
         waiting = broker.journal.backlogFrom(word.next)
         return {
@@ -92,7 +89,7 @@ def _row(broker: "Broker") -> Callable[[GroupProgress], dict[str, Any]]:
     return row
 
 
-def _ages(broker: "Broker", rows: Sequence[dict[str, Any]], done: Callable[[], None]) -> None:
+def _ages(broker: IBrokerView, rows: Sequence[dict[str, Any]], done: Callable[[], None]) -> None:
     """Fill in how long the oldest record has waited that each of these groups has not read."""
     byOffset: dict[int, list[dict[str, Any]]] = {}
     for row in rows:

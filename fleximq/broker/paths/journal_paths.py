@@ -7,22 +7,19 @@ answered with 503.
 from collections.abc import Callable
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgpack
 
 from fleximq.broker.authorization import permit, permits, sees
 from fleximq.broker.envelope import ConnectedClient, Envelope
-from fleximq.broker.paths.arguments import Arguments, Path, array, journalOf, number, page, text
+from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, array, journalOf, number, page, text
 from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, StoredBatch, TopicBounds, contentOf
-
-if TYPE_CHECKING:
-    from fleximq.broker.broker import Broker
 
 #: The most bytes that are read at once.
 MAX_READ_BYTES = 4 * MEBIBYTE
@@ -38,7 +35,7 @@ _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 _OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
 
 
-def bounds(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/bounds``: of each topic its first and last offset, their times in milliseconds, and how much.
 
     Beside them the ``journal``'s own id, and its ``end``: the offset and ``position`` behind all that is committed.
@@ -53,7 +50,9 @@ def bounds(broker: "Broker", client: ConnectedClient, arguments: Arguments, answ
     found: dict[str, Any] = {"topics": [], "next": None, "journal": journal.id}
     if wanted:
         kept = journal.bounds()
-        names = list(islice((name for name in broker.keptNames.after(kept, after) if sees(client, name)), limit + 1))
+        names = list(
+            islice((name for name in broker.journalTopics.after(kept, after) if sees(client, name)), limit + 1)
+        )
         found["topics"] = [_bounds(name, kept[name]) for name in names[:limit]]
         found["next"] = names[limit - 1] if len(names) > limit else None
     end = journal.end
@@ -76,7 +75,7 @@ def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
     }
 
 
-def read(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/read``: whole frames as they stand in the journal, at most ``most`` bytes from ``position`` on.
 
     ``position`` in the answer is that of the first, ``next`` what to ask for next, ``end`` where all ends, ``journal``
@@ -101,7 +100,7 @@ def read(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer
     journal.readBytes(position, most, told)
 
 
-def _permitAll(broker: "Broker", client: ConnectedClient) -> None:
+def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
     """Let a client go on that may have everything that is in the journal.
 
     :raises NotPermitted: it may not.
@@ -113,7 +112,7 @@ def _permitAll(broker: "Broker", client: ConnectedClient) -> None:
         raise NotPermitted("reading the journal as it is is not permitted to those who may not subscribe to all topics")
 
 
-def advance(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def advance(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/advance``: up to which ``offset`` to read from ``start`` for so many ``records`` and ``bytes``.
 
     Beside it how many these are; nothing from the offset ``end`` on counts. A limit that is left out is none. It may be
@@ -133,7 +132,7 @@ def advance(broker: "Broker", client: ConnectedClient, arguments: Arguments, ans
     journalOf(broker).advance(start, end, records, size, told)
 
 
-def reopen(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def reopen(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/reopen``, when the journal keeps things again after a fault: its health."""
 
     def told(reason: str | None) -> None:
@@ -142,7 +141,7 @@ def reopen(broker: "Broker", client: ConnectedClient, arguments: Arguments, answ
     journalOf(broker).reopen(told)
 
 
-def stage(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/stage``, when the records are on disk, where nobody sees them: ``token``, which stands for them.
 
     ``records`` are maps with ``topic``, ``value`` (any MessagePack value) and perhaps ``headers``, a map of further
@@ -163,7 +162,7 @@ def stage(broker: "Broker", client: ConnectedClient, arguments: Arguments, answe
     journal.stage(query, batch, part, runs, told)
 
 
-def commit(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/commit``, when what the ``tokens`` stand for is published: ``offset`` of the first record.
 
     A repeat for the same ``query`` and ``batch`` is answered likewise, and publishes nothing.
@@ -183,7 +182,7 @@ def commit(broker: "Broker", client: ConnectedClient, arguments: Arguments, answ
         raise NoCapacity(error.reason) from error
 
 
-def abort(broker: "Broker", client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def abort(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/abort``: what was staged for this ``query`` and ``batch``, and not committed, is forgotten."""
     query, batch = _batch(arguments)
     _permitStaged(broker, client, query, batch)
@@ -202,7 +201,7 @@ JOURNAL_PATHS: dict[str, Path] = {
 }
 
 
-def _permitStaged(broker: "Broker", client: ConnectedClient, query: str, batch: int) -> None:
+def _permitStaged(broker: IBrokerView, client: ConnectedClient, query: str, batch: int) -> None:
     """Let a client go on that may publish all that is staged for a batch, whoever has staged it.
 
     :raises NotPermitted: it may not.
@@ -214,12 +213,12 @@ def _permitStaged(broker: "Broker", client: ConnectedClient, query: str, batch: 
             permit(client, Action.PUBLISH, name)
 
 
-def _refusal(broker: "Broker", reason: str) -> BrokerError:
+def _refusal(broker: IBrokerView, reason: str) -> BrokerError:
     """Return the error for what the journal refused: 503 if it keeps nothing now, else 409, for the asker is wrong."""
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
-def _runs(broker: "Broker", client: ConnectedClient, records: list[Any]) -> list[tuple[Envelope, StoredBatch, int]]:
+def _runs(broker: IBrokerView, client: ConnectedClient, records: list[Any]) -> list[tuple[Envelope, StoredBatch, int]]:
     """Return records as neighbouring runs of one topic.
 
     :raises BadRequest: one of them is malformed.

@@ -8,52 +8,48 @@ it later. Listings are paged: ``limit`` (1 to 1,000,
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fleximq.broker.authorization import permit, sees
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, Path, listing, page
+from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, listing, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, commit, stage
-from fleximq.broker.paths.rows import overview
-from fleximq.broker.topics.topic_table import Topic
+from fleximq.broker.paths.rows import clientRow, overview, topicRow
 from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
-
-if TYPE_CHECKING:
-    from fleximq.broker.broker import Broker
 
 #: The longest arguments of most paths.
 ARGUMENT_BYTES = 64 * KIBIBYTE
 
 
-def about(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
+def about(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/about``: :func:`overview`, and which dialects are spoken, and the time in milliseconds."""
     return {
         **overview(broker),
-        "dialects": ["fleximq", "blipmq", "minimq", "identity"],
+        "dialects": list(broker.dialects),
         "time": int(time.time() * 1000),
     }
 
 
-def clients(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
+def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/clients``: who is connected, by id."""
     after, limit = page(arguments, int, 0)
-    return listing("clients", broker.clients, lambda client: client.id, after, limit, _client(broker))
+    return listing("clients", broker.clients, lambda client: client.id, after, limit, clientRow(broker))
 
 
-def topics(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
+def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue.
 
     Left out are those with which the asker may do nothing.
     """
     after, limit = page(arguments, str, "")
     seen = (topic for topic in broker.topics if sees(client, topic.name))
-    return listing("topics", seen, lambda topic: topic.name, after, limit, _topic(broker))
+    return listing("topics", seen, lambda topic: topic.name, after, limit, topicRow(broker))
 
 
-def reload(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> Any:
+def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> Any:
     """Answer ``/broker/reload``: let the broker read its settings again.
 
     The answer names the settings that have ``changed``, and those that need a ``restart`` to change.
@@ -63,7 +59,7 @@ def reload(broker: "Broker", client: ConnectedClient, arguments: Arguments) -> A
     return broker.reload()
 
 
-def _atOnce(tell: Callable[["Broker", ConnectedClient, Arguments], Any]) -> Path:
+def _atOnce(tell: Callable[[IBrokerView, ConnectedClient, Arguments], Any]) -> Path:
     """Return a path that gives what this returns."""
     return lambda broker, client, arguments, answer: answer(tell(broker, client, arguments))
 
@@ -95,54 +91,30 @@ def find(client: ConnectedClient, path: str) -> Path:
     return tell
 
 
-def argumentBytes(client: ConnectedClient, path: str) -> int:
-    """Return how long the arguments of a path may be, 0 if that is bounded by the size of a message only.
+class PathTable:
+    """The path table as :class:`fleximq.broker.broker.Broker` uses it."""
 
-    Reading MessagePack can cost a hundred times its bytes.
+    def argumentBytes(self, client: ConnectedClient, path: str) -> int:
+        """Return the maximum size of a path's arguments; 0 if only the size limit of messages applies.
 
-    :raises NotFound: there is no such path.
-    :raises NotPermitted: the client may not ask it.
-    """
-    return 0 if find(client, path) in (stage, commit) else ARGUMENT_BYTES
+        Decoding MessagePack can take a hundred times its bytes of memory.
 
+        :raises NotFound: the path does not exist.
+        :raises NotPermitted: the client may not request it.
+        """
+        return 0 if find(client, path) in (stage, commit) else ARGUMENT_BYTES
 
-def answer(broker: "Broker", client: ConnectedClient, path: str, arguments: Any, give: Callable[[Any], None]) -> None:
-    """Let a broker path give its answer, now or later.
+    def answer(
+        self, broker: IBrokerView, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]
+    ) -> None:
+        """Answer a path's request, now or later.
 
-    :param arguments: a map, or None for none.
-    :raises NotFound: there is no such path.
-    :raises NotPermitted: the client may not ask it.
-    :raises BadRequest: the arguments are no map, or one has a wrong type or value.
-    """
-    tell = find(client, path)
-    if arguments is not None and not isinstance(arguments, Mapping):
-        raise BadRequest("the payload of a broker path is a map or empty")
-    tell(broker, client, arguments or {}, give)
-
-
-def _client(broker: "Broker") -> Callable[[ConnectedClient], dict[str, Any]]:
-    def row(client: ConnectedClient) -> dict[str, Any]:
-        return {
-            "client_id": client.id,
-            "dialect": client.dialect,
-            "name": client.name,
-            "principal": client.principal,
-            "address": client.address,
-            "connected": round(broker.clock.seconds() - client.joined, 3),
-            "subscriptions": len(client.patterns),
-        }
-
-    return row
-
-
-def _topic(broker: "Broker") -> Callable[[Topic], dict[str, Any]]:
-    def row(topic: Topic) -> dict[str, Any]:
-        queue = broker.queues.get(topic.name)
-        return {
-            "topic": topic.name,
-            "subscribers": topic.subscribers,
-            "published": topic.published,
-            "queued": None if queue is None else queue.depth,
-        }
-
-    return row
+        :param arguments: a map, or None for an empty one.
+        :raises NotFound: the path does not exist.
+        :raises NotPermitted: the client may not request it.
+        :raises BadRequest: the arguments are not a map, or one has a wrong type or value.
+        """
+        function = find(client, path)
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise BadRequest("the payload of a broker path is a map or empty")
+        function(broker, client, arguments or {}, answer)

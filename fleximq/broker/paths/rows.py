@@ -1,18 +1,19 @@
-"""What a broker tells about itself as a whole, wherever it is asked."""
+"""Rows about the broker, its clients and topics; ``/broker`` paths and ``/api`` pages show the same."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from fleximq import __version__
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.paths.arguments import IBrokerView
+from fleximq.broker.topics.topic_table import Topic
 
-if TYPE_CHECKING:
-    from fleximq.broker.broker import Broker
 
+def overview(broker: IBrokerView) -> dict[str, Any]:
+    """Return name, version, uptime in seconds, numbers of clients, topics and so on, the journal, and the counts.
 
-def overview(broker: "Broker") -> dict[str, Any]:
-    """Return name, version, uptime in seconds, how much of everything there is, the journal, and what was counted.
-
-    The journal is None without one on disk; otherwise a map with the ``state`` ("ok" or "read-only") and the
-    ``reason``, what was lost or cut off, and how large it is.
+    ``journal`` is None without one on disk; otherwise a map with the ``state`` ("ok" or "read-only"), the ``reason``,
+    losses found when it was opened, and its size.
     """
     return {
         "name": "FlexiMQ",
@@ -26,3 +27,36 @@ def overview(broker: "Broker") -> dict[str, Any]:
         "journal": broker.journalHealth(),
         "counts": dict(broker.counts.events),
     }
+
+
+def clientRow(broker: IBrokerView) -> Callable[[ConnectedClient], dict[str, Any]]:
+    """Return the function that makes a client's row; ``subscriptions`` includes the polled ones it uses."""
+
+    def row(client: ConnectedClient) -> dict[str, Any]:
+        return {
+            "client_id": client.id,
+            "dialect": client.dialect,
+            "name": client.name,
+            "principal": client.principal,
+            "address": client.address,
+            "connected": round(broker.clock.seconds() - client.joined, 3),
+            "subscriptions": len(client.patterns) + broker.subscriptions.heldBy(client),
+        }
+
+    return row
+
+
+def topicRow(broker: IBrokerView) -> Callable[[Topic], dict[str, Any]]:
+    """Return the function that makes a topic's row; ``queued`` is None if the topic has no work queue."""
+
+    def row(topic: Topic) -> dict[str, Any]:
+        queue = broker.queues.get(topic.name)
+        return {
+            "topic": topic.name,
+            "subscribers": topic.subscribers,
+            "published": topic.published,
+            "durable": topic.durable,
+            "queued": None if queue is None else queue.depth,
+        }
+
+    return row

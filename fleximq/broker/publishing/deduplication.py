@@ -25,6 +25,7 @@ from fleximq.broker.publishing.fan_out import FanOut
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError, NotKept
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.records import DIALECTS, StoredBatch, idsOf
 
 MAX_IDS = 1_000_000
@@ -34,7 +35,7 @@ ENTRY_BYTES = 224
 #: What is counted when ids are forgotten because there are too many.
 FORGOTTEN = "ids forgotten early"
 #: What is counted when a repeat is not stored again.
-REPEATED = "repeated publications"
+REPEATED = CountedEvent(EventFamily.REPEATED)
 
 Key = tuple[str, str]
 
@@ -210,12 +211,12 @@ class RecentIds:
 Deliver = Callable[[Envelope, Any, int, OnDecided | None], None]
 
 
-def idempotenceOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
+def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
     """Return the memory for ids that these rules ask for; ``seconds`` are those since 1970."""
     return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
-        [DIALECTS[name] for name in ("fleximq", "minimq")[: 1 + rules.minimqIdempotent]],
+        [DIALECTS[name] for name in rules.deduplicatedDialects],
         counted,
     )
 

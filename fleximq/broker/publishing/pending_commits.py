@@ -15,11 +15,12 @@ from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: When so many bytes wait that are not recorded themselves, those who publish them should not be read.
 OVERLOAD_BYTES = 32 << 20
 #: What the journal refused is counted under this name.
-REFUSED = "refused: journal"
+REFUSED = CountedEvent(EventFamily.REFUSED_MESSAGES)
 
 Deliver = Callable[[Envelope, Any, int], None]
 

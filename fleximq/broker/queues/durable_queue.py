@@ -19,11 +19,12 @@ from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.waiting_messages import ANY, cost, costOf
 from fleximq.interfaces import IJournal
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Content, Message
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
 
 #: What is counted when the journal does not give a message back.
-LOST = "lost: damaged journal"
+LOST = CountedEvent(EventFamily.LOST, "damaged journal")
 #: What is counted when a dead letter cannot be kept, so that the message stays where it is.
 DEAD_LETTERS_REFUSED = "dead letters that could not be kept"
 

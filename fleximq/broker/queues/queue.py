@@ -31,15 +31,16 @@ from fleximq.broker.queues.waiting_messages import (
 )
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.limits import DEAD
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 
 #: Why a queue refuses.
 FULL = "queue is full"
 #: What is counted.
-DROPPED = "dropped: queue full"
-DEAD_LETTERS = "dead letters"
-EXPIRED = "expired: time to live"
-REDELIVERED = "redelivered"
+DROPPED = CountedEvent(EventFamily.DROPPED, "queue full")
+DEAD_LETTERS = CountedEvent(EventFamily.DEAD_LETTERS)
+EXPIRED = CountedEvent(EventFamily.EXPIRED, "time to live")
+REDELIVERED = CountedEvent(EventFamily.REDELIVERED)
 #: So many deliveries are taken back at once when their time is over: about 5 ms.
 PORTION = 10_000
 

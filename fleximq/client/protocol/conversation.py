@@ -27,9 +27,9 @@ from fleximq.client.payloads import errorText, unpacked
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 from fleximq.status import Status
 from fleximq.values.urls import USUAL_PORTS, Url
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame, encodeMessage, payloadOf, readBeginning
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame, encodeMessage, payloadOf, readPrefix
 from fleximq.wire.fleximq_header import peek, peekId, peekPath, reportsError
-from fleximq.wire.fleximq_scanner import FlexiScanner, payloads, singles
+from fleximq.wire.fleximq_scanner import FlexiScanner, payloads, singleFrames
 from fleximq.wire.websocket_client import WebSocketClientStream
 
 #: FlexiMQ document 4.1.1: the client id of the broker.
@@ -164,7 +164,7 @@ class Conversation:
     def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
         """Yield what :meth:`received` does, but deliveries that came together from one topic as one list."""
         for envelope, frames, count in self._scanner.feed(data):
-            _, kind, sender = readBeginning(envelope)
+            _, kind, sender = readPrefix(envelope)
             header = peek(envelope[FIXED_BYTES:])
             head = len(envelope)
             if kind == MessageType.PUB:
@@ -172,7 +172,7 @@ class Conversation:
                 found = payloads(frames, head) if count > 1 else (payloadOf(frames, head),)
                 yield list(map(self._delivery, repeat(topic), found, repeat(sender), repeat(header)))
             else:
-                for frame in singles(frames, head):
+                for frame in singleFrames(frames, head):
                     if kind == MessageType.REP and self.id and len(frame) > _LARGE:
                         event = self._reply(sender, header, memoryview(frame)[head + _LENGTH_BYTES :])
                     else:

@@ -46,7 +46,7 @@ from fleximq.errors import (
 from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.security.credentials import ApiKey, Certificate
 from fleximq.security.principal import Admitted
-from fleximq.wire.blipmq_frame import BlipScanner, FrameType, Run, encodeFrame
+from fleximq.wire.blipmq_frame import BlipRun, BlipScanner, FrameType, encodeFrame
 from fleximq.wire.blipmq_payload import (
     VERSION,
     decodeAck,
@@ -92,7 +92,7 @@ class BlipSession(StreamSession):
         self._envelopes = EnvelopeCache(context.envelopeBudget)
         self._owner = ""
         self._errorIds: Sequence[int] = ()
-        self._runs: Iterator[Run] = iter(())
+        self._runs: Iterator[BlipRun] = iter(())
         self._unanswered: tuple[FrameType, bytes, list[int]] = FrameType.POLL, b"", []
         self._polled = 0
         self._inputEnded = False

@@ -15,9 +15,9 @@ from fleximq.broker.traffic import Traffic
 from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.errors import TooManyRequests
 from fleximq.security.rates.client_rates import Meter, RateRules
-from fleximq.wire.blipmq_frame import FrameType, Run
+from fleximq.wire.blipmq_frame import BlipRun, FrameType
 from fleximq.wire.fleximq_frame import MessageType
-from fleximq.wire.fleximq_scanner import Span, singles
+from fleximq.wire.fleximq_scanner import Span, singleFrames
 
 #: What is counted each time that a connection is not read because of its rates.
 PAUSED = "paused: over the rate"
@@ -133,12 +133,12 @@ def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, 
             yield span
             continue
         if admitted:
-            first = singles(source[start:end], len(envelope))[:admitted]
+            first = singleFrames(source[start:end], len(envelope))[:admitted]
             yield envelope, source, start, start + sum(map(len, first)), admitted
         refuse(envelope, count - admitted)
 
 
-def admittedRuns(meter: Meter, runs: Iterable[Run], refuse: Callable[[list[int]], None]) -> Iterator[Run]:
+def admittedRuns(meter: Meter, runs: Iterable[BlipRun], refuse: Callable[[list[int]], None]) -> Iterator[BlipRun]:
     """Pass on the runs of a BlipMQ connection, as far as they are within its rates.
 
     :param refuse: answers the frames with these correlation ids.

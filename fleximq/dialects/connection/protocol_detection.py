@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.security.peer_address import peerAddress
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.dialects.sniffing")
 
@@ -149,7 +150,7 @@ class SniffingProtocol(Handover):
         self._refuse("said too little before the handshake deadline", first=self._first[0] if self._first else None)
 
     def _refuse(self, reason: str, first: int | None) -> None:
-        self.factory.counted(f"refused: {reason}", 1)
+        self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, reason), 1)
         _log.warn(
             "Closing the connection from {peer}: {reason} (first byte {first})",
             peer=peerAddress(self._peer()),

@@ -18,11 +18,12 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.config.settings import SlowConsumer
 from fleximq.dialects.connection.read_pauses import ReadPauses
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: Seconds for which a consumer may hold up its publishers.
 MAX_BLOCK_SECONDS = 10.0
 #: What is left out is counted under this name.
-DROPPED = "dropped: slow consumer"
+DROPPED = CountedEvent(EventFamily.DROPPED, "slow consumer")
 
 
 class ReaderBacklog(Protocol):

@@ -20,17 +20,17 @@ from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf, runOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from fleximq.wire.fleximq_header import Header, packHeader
-from fleximq.wire.fleximq_layout_b import fittingLayoutB, toLayoutB
+from fleximq.wire.fleximq_layout_b import framesWithinLayoutB, toLayoutB
 from fleximq.wire.fleximq_record_frame import (
-    framesWith,
-    framesWithout,
-    mixedWith,
-    mixedWithout,
-    prefixWith,
-    prefixWithout,
+    framesWithOffsets,
+    framesWithoutOffsets,
+    mixedFramesWithOffsets,
+    mixedFramesWithoutOffsets,
+    prefixWithOffset,
+    prefixWithoutOffset,
     withoutTopic,
 )
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, fitting, payloads, singles
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, framesWithin, payloads, singleFrames
 from fleximq.wire.payload_conversion import toMessagePack
 
 
@@ -48,11 +48,11 @@ def _frames(batch: StoredBatch, offset: bool) -> bytes:
     payloads = asMessagePack(batch.contents, batch.payloads)
     if not payloads:
         return b""
-    prefix = prefixWith if offset else prefixWithout
+    prefix = prefixWithOffset if offset else prefixWithoutOffset
     topics, publishers, headers = batch.topicOf, batch.publisherOf, batch.headers
     if _same(topics) and _same(publishers) and _same(headers):
         shared = prefix(batch.publishers[publishers[0]][0], headers[0], batch.topics[topics[0]])
-        return framesWith(shared, batch.offsets, payloads) if offset else framesWithout(shared, payloads)
+        return framesWithOffsets(shared, batch.offsets, payloads) if offset else framesWithoutOffsets(shared, payloads)
     known: dict[tuple[int, int, bytes], bytes] = {}
     prefixes: list[bytes] = []
     for key in zip(topics, publishers, headers, strict=True):
@@ -61,7 +61,11 @@ def _frames(batch: StoredBatch, offset: bool) -> bytes:
             topic, publisher, header = key
             found = known[key] = prefix(batch.publishers[publisher][0], header, batch.topics[topic])
         prefixes.append(found)
-    return mixedWith(prefixes, batch.offsets, payloads) if offset else mixedWithout(prefixes, payloads)
+    return (
+        mixedFramesWithOffsets(prefixes, batch.offsets, payloads)
+        if offset
+        else mixedFramesWithoutOffsets(prefixes, payloads)
+    )
 
 
 def _same(column: Any) -> bool:
@@ -110,7 +114,7 @@ class FlexiSource:
 
     def pick(self, body: bytes, places: Sequence[int]) -> bytes:
         """Return the frames at these places."""
-        frames = singles(body, self._envelopeBytes)
+        frames = singleFrames(body, self._envelopeBytes)
         return b"".join([frames[place] for place in places])
 
 
@@ -133,7 +137,7 @@ class FlexiForm:
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fitting(frames, space)
+        return framesWithin(frames, space)
 
 
 def _header(topic: str, message: Message) -> bytes:
@@ -155,7 +159,7 @@ class LayoutBForm:
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fittingLayoutB(frames, space)
+        return framesWithinLayoutB(frames, space)
 
 
 #: The one form of all FlexiMQ subscribers but those that speak layout B.
@@ -179,8 +183,10 @@ class OffsetForm:
         contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
         payloads = asMessagePack(contents, run.payloads)
         if isinstance(run.headers, bytes):
-            return framesWith(prefixWith(publisher, run.headers, topic), offsets, payloads)
-        return mixedWith([prefixWith(publisher, header, topic) for header in run.headers], offsets, payloads)
+            return framesWithOffsets(prefixWithOffset(publisher, run.headers, topic), offsets, payloads)
+        return mixedFramesWithOffsets(
+            [prefixWithOffset(publisher, header, topic) for header in run.headers], offsets, payloads
+        )
 
 
 OFFSET_FORM = OffsetForm()

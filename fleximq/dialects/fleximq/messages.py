@@ -45,7 +45,7 @@ from fleximq.errors import (
 )
 from fleximq.status import Status
 from fleximq.values.records import StoredBatch
-from fleximq.wire.fleximq_frame import MessageType, isStamped, payloadOf
+from fleximq.wire.fleximq_frame import MessageType, hasZeroReserved, payloadOf
 from fleximq.wire.fleximq_header import Header
 
 #: So many questions to the broker itself may be unanswered: some answers are large.
@@ -137,7 +137,7 @@ class FlexiMessages(FlexiReplies):
         if audience:
             self.broker.publishNarrowed(found, frame, 1, dict.fromkeys(audience))
             return
-        if isStamped(envelope) and _PASSING.isdisjoint(header.fields):
+        if hasZeroReserved(envelope) and _PASSING.isdisjoint(header.fields):
             self._envelopes.remember(envelope, found)
         id = header.fields.get("message_id")
         if id is None:
@@ -240,7 +240,7 @@ class FlexiMessages(FlexiReplies):
 
     def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Remember a header that may come again with another id, unless the frame was changed on its way."""
-        if isStamped(envelope) and frame.startswith(envelope):
+        if hasZeroReserved(envelope) and frame.startswith(envelope):
             target, path = header.routing[0]
             self._directs.remember(envelope, target, path or "", header.id or "")
 

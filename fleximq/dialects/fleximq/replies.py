@@ -18,10 +18,10 @@ from fleximq.dialects.session import ConnectionState, StreamSession
 from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeHead, encodeMessage, words
-from fleximq.wire.fleximq_header import Entry, Header, peek, peekId, peekPath, reportsError
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrameHead, encodeMessage, words
+from fleximq.wire.fleximq_header import Header, RoutingEntry, peek, peekId, peekPath, reportsError
 from fleximq.wire.fleximq_layout_b import toLayoutB
-from fleximq.wire.large_value import packedApart
+from fleximq.wire.large_value import packLarge
 
 #: The path of the NOTIF that says that the broker stops.
 DRAINING = "/broker/draining"
@@ -65,11 +65,11 @@ class FlexiReplies(StreamSession):
 
     def _sendValue(self, fields: dict[str, Any], value: Any) -> None:
         """Answer with a value; a large view at its end goes out as it is, in a piece of its own."""
-        head, rest = packedApart(value)
+        head, rest = packLarge(value)
         if not rest or self._shaped is not bytes:
             self._send(MessageType.REP, fields, b"".join((head, rest)))
         else:
-            self.answers.take(encodeHead(MessageType.REP, BROKER_ID, fields, len(head) + len(rest)) + head)
+            self.answers.take(encodeFrameHead(MessageType.REP, BROKER_ID, fields, len(head) + len(rest)) + head)
             self.answers.take(rest)
 
     def _encoded(
@@ -113,7 +113,7 @@ class FlexiReplies(StreamSession):
             self.counted(error)
             say(self._error(error.status, words(str(error)), topic))
 
-    def _reportLost(self, header: Header, entry: Entry) -> None:
+    def _reportLost(self, header: Header, entry: RoutingEntry) -> None:
         """A NOTIF or REP that reports an error itself is never answered."""
         if not reportsError(header.fields):
             fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}

@@ -38,17 +38,17 @@ from fleximq.errors import (
 from fleximq.security.credentials import ApiKey, Password, Token
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
-from fleximq.wire.fleximq_array_header import isPositional, withMap
+from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
 from fleximq.wire.fleximq_frame import (
     FIXED_BYTES,
     MessageType,
-    isStamped,
-    readBeginning,
-    restamped,
+    hasZeroReserved,
+    readPrefix,
+    withZeroReserved,
 )
 from fleximq.wire.fleximq_header import Header, readHeader
-from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutScanner, wholes
-from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singles
+from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
+from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singleFrames
 
 #: What is collected above this size, and above half of its read, is not copied out of it.
 _LARGE = 1 << 16
@@ -67,8 +67,8 @@ class FlexiSession(FlexiMessages):
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._strict = context.settings.strictFleximq
-        self._scanner: FlexiScanner | LayoutScanner | LayoutBScanner
-        self._scanner = (FlexiScanner if self._strict else LayoutScanner)(context.settings.limits.message)
+        self._scanner: FlexiScanner | LayoutDetector | LayoutBScanner
+        self._scanner = (FlexiScanner if self._strict else LayoutDetector)(context.settings.limits.message)
         self._layoutIsOpen = not self._strict
         self._omitsOk = False
         self._pendingRuns: Iterator[Span] = iter(())
@@ -150,8 +150,8 @@ class FlexiSession(FlexiMessages):
 
     def _overRate(self, envelope: bytes, count: int) -> None:
         """Refuse so many messages with this envelope."""
-        if not self._strict and isPositional(envelope):
-            envelope = withMap(envelope)
+        if not self._strict and isArrayHeader(envelope):
+            envelope = withMapHeader(envelope)
         for _ in range(count):
             self._refused(overRate(), envelope)
 
@@ -167,11 +167,11 @@ class FlexiSession(FlexiMessages):
             self._detectLayout()
         asRead = envelope
         head = len(envelope)
-        positional = not self._strict and isPositional(envelope)
+        positional = not self._strict and isArrayHeader(envelope)
         if positional:
-            envelope = withMap(envelope)
+            envelope = withMapHeader(envelope)
         done = 0
-        for frame in (frames,) if count == 1 else singles(frames, head):
+        for frame in (frames,) if count == 1 else singleFrames(frames, head):
             done += len(frame)
             try:
                 self._message(envelope, envelope + frame[head:] if positional else frame, positional)
@@ -179,13 +179,13 @@ class FlexiSession(FlexiMessages):
                 self._refused(error, envelope)
             if self.state is not ConnectionState.OPEN:
                 rest = frames[done:]
-                return wholes(iter([(asRead, rest, len(singles(rest, head)))] if rest else ()))
+                return asSpans(iter([(asRead, rest, len(singleFrames(rest, head)))] if rest else ()))
         return iter(())
 
     def _detectLayout(self) -> None:
         """Speak the layout that the client's first header was in, as soon as that is known."""
         scanner = self._scanner
-        if not isinstance(scanner, LayoutScanner):
+        if not isinstance(scanner, LayoutDetector):
             return
         self._layoutIsOpen = scanner.settled is None
         if scanner.layout is Layout.B:
@@ -194,7 +194,7 @@ class FlexiSession(FlexiMessages):
             self._scanner = scanner.settled
 
     def _message(self, envelope: bytes, frame: bytes, positional: bool) -> None:
-        beginning = readBeginning(envelope)
+        beginning = readPrefix(envelope)
         if self.state is ConnectionState.WAITING:
             self._omitsOk = positional
             self._join(beginning.type, beginning.client_id, envelope)
@@ -208,7 +208,7 @@ class FlexiSession(FlexiMessages):
             raise Forbidden(f"the client id is {beginning.client_id}, but this connection has {self.id}")
         header = readHeader(MessageType(beginning.type), envelope[FIXED_BYTES:])
         act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
-        act(header, envelope, frame if isStamped(envelope) else restamped(frame))
+        act(header, envelope, frame if hasZeroReserved(envelope) else withZeroReserved(frame))
 
     def _join(self, kind: int, client_id: int, envelope: bytes) -> None:
         refusal = self.refusal()

@@ -35,6 +35,7 @@ from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.dialects.http_door")
 
@@ -144,7 +145,9 @@ class RequestRouter(Handover):
         self._timer = None
         self._drop()
         if not self._received:
-            self.factory.counted("refused: said nothing before the handshake deadline", 1)
+            self.factory.counted(
+                CountedEvent(EventFamily.REFUSED_CONNECTIONS, "said nothing before the handshake deadline"), 1
+            )
             _log.debug("{peer} said nothing before the handshake deadline", peer=peerAddress(self._peer()))
             self._endAll()
         elif self._method:
@@ -161,7 +164,7 @@ class RequestRouter(Handover):
     def _refuse(self, error: HttpError) -> None:
         """Answer with an error and close."""
         self._stopClock()
-        self.factory.counted(f"refused: HTTP {error.code}", 1)
+        self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {error.code}"), 1)
         _log.warn(
             "Refusing HTTP from {peer} with {code}: {sentence}",
             peer=peerAddress(self._peer()),

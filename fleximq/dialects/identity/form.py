@@ -17,7 +17,7 @@ from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, StoredBatch, contentOf
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payload_conversion import toUtf8
-from fleximq.wire.websocket_frame import encodeTexts, fittingFrames
+from fleximq.wire.websocket_frame import encodeTexts, webSocketFramesWithin
 
 _CONTENT = contentOf(Message(b"", Content.TEXT))
 
@@ -75,7 +75,7 @@ class IdentityForm:
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``room`` bytes."""
-        return fittingFrames(frames, space)
+        return webSocketFramesWithin(frames, space)
 
 
 #: The one form of all Identity subscribers.

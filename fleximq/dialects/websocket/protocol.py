@@ -3,7 +3,7 @@
 Autobahn does the handshake, control frames, fragments, extensions and all that is refused. What is done otherwise
 here, and why:
 
-- Batches of whole small frames are taken past its parser (:func:`fleximq.wire.websocket_frame.readWhole`).
+- Batches of whole small frames are taken past its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`).
   Everything else it is given frame by frame: on its own it copies the rest of a read for every frame in it.
 - Messages are gathered in a buffer that pieces of any size cannot swell; it keeps an object for each, empty ones too.
 - After a violation nothing is parsed any more, after a close frame only the peer's own, and that not for ever: it
@@ -20,7 +20,7 @@ from twisted.logger import Logger
 
 from fleximq.dialects.websocket.inflation import Inflation
 from fleximq.wire.receive_buffer import ReceiveBuffer
-from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readWhole
+from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readSmallFrames
 
 #: The longest head of a request.
 REQUEST_BYTES = 1 << 16
@@ -135,7 +135,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
                 end = offset + self.current_frame.length - self.current_frame_masker.pointer()
             else:
                 if not self.inside_message and self.state == self.STATE_OPEN:
-                    offset = readWhole(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
+                    offset = readSmallFrames(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
                 end = endOfFrame(data, offset)
             self.deliverMessages()
             if self.halted:

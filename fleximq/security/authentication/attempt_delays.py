@@ -13,15 +13,15 @@ from fleximq.errors import NoCapacity
 
 #: Seconds before the first wrong answer to a place, and the most there can be; the delay doubles each time.
 FIRST_DELAY = 0.1
-LONGEST_DELAY = 5.0
+MAX_DELAY = 5.0
 #: Seconds without a wrong attempt after which a place has a clean slate.
-FORGET = 900.0
+FORGET_AFTER = 900.0
 #: How many attempts of a place are under way at a time, the wait before a wrong answer included.
-AT_ONCE = 16
+MAX_CONCURRENT = 16
 #: How many places are remembered; beyond that, those are forgotten whose last attempt is oldest.
-MOST_PLACES = 10_000
+MAX_ADDRESSES = 10_000
 #: How many places are looked at for that with each attempt.
-AT_A_TIME = 8
+EXPIRY_BATCH = 8
 
 _CROWDED = "too many attempts from here wait for their answer, try again later"
 
@@ -29,7 +29,7 @@ _CROWDED = "too many attempts from here wait for their answer, try again later"
 class AttemptDelays:
     """Remembers the places that wrong attempts came from."""
 
-    def __init__(self, clock: IReactorTime, most: int = MOST_PLACES) -> None:
+    def __init__(self, clock: IReactorTime, most: int = MAX_ADDRESSES) -> None:
         self._clock = clock
         self._most = most
         self._places: OrderedDict[Hashable, _Place] = OrderedDict()
@@ -48,11 +48,11 @@ class AttemptDelays:
         found = self._places.setdefault(place, _Place())
         self._places.move_to_end(place)
         found.touch(now)
-        for _ in range(min(AT_A_TIME, len(self._places) - 1)):
+        for _ in range(min(EXPIRY_BATCH, len(self._places) - 1)):
             oldest, other = next(iter(self._places.items()))
             if other.checking:
                 self._places.move_to_end(oldest)
-            elif len(self._places) > self._most or now - other.touched > FORGET:
+            elif len(self._places) > self._most or now - other.touched > FORGET_AFTER:
                 del self._places[oldest]
             else:
                 break
@@ -112,7 +112,7 @@ class _Place:
 
     def touch(self, now: float) -> None:
         """Let go what is over."""
-        if now - self.touched > FORGET:
+        if now - self.touched > FORGET_AFTER:
             self.failures = 0
         self.touched = now
         while self.held and self.held[0] <= now:
@@ -123,12 +123,12 @@ class _Place:
 
         :raises NoCapacity: it may not.
         """
-        if self.checking + len(self.held) >= AT_ONCE:
+        if self.checking + len(self.held) >= MAX_CONCURRENT:
             raise NoCapacity(_CROWDED)
 
     def fail(self, now: float) -> float:
         """Count a wrong attempt, and return the delay."""
-        delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self.failures, 30))
+        delay = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(self.failures, 30))
         self.failures += 1
         self.touched = now
         self.held.append(now + delay)

@@ -16,11 +16,12 @@ from fleximq.security.authentication.attempt_delays import Attempt, AttemptDelay
 from fleximq.security.authentication.authentication_method import AuthenticationMethod
 from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.principal import Principal
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.security.authenticator.Authenticator")
 
 #: What is counted for each wrong attempt.
-WRONG = "refused: wrong credentials"
+WRONG = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "wrong credentials")
 #: Where all peers on this machine come from; their wrong attempts count together.
 THIS_MACHINE = "this machine"
 #: Seconds between two lines of the log about this; a flood of attempts must not become one of lines.
@@ -42,7 +43,7 @@ class Authenticator:
         clock: IReactorTime,
         counted: Callable[[str, int], object],
     ) -> None:
-        self.ways = tuple(ways)
+        self.methods = tuple(ways)
         self._attempts = attempts
         self._clock = clock
         self._counted = counted
@@ -56,7 +57,7 @@ class Authenticator:
         :raises AuthenticationFailed: they are of a kind that none of the ways checks.
         :raises NoCapacity: it cannot be found out now.
         """
-        ways = [way for way in self.ways if way.accepts(credentials)]
+        ways = [way for way in self.methods if way.accepts(credentials)]
         if not ways:
             raise AuthenticationFailed("nothing here checks credentials of this kind")
         place = addressKey(address)
@@ -78,7 +79,7 @@ class Authenticator:
 
     def vouch(self, principal: Principal) -> Principal | None:
         """Return somebody who was let in as it would be today, None if it would not be."""
-        for way in self.ways:
+        for way in self.methods:
             if way.scheme == principal.scheme:
                 found = way.vouch(principal)
                 if found is not None:

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from fleximq.errors import NoCapacity
 
 #: How many may stand in a line.
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 
 _FULL = "too many credentials wait to be checked, try again later"
 
@@ -21,7 +21,7 @@ _FULL = "too many credentials wait to be checked, try again later"
 class FairQueue:
     """Does work, ``atOnce`` pieces of it at a time."""
 
-    def __init__(self, atOnce: int, most: int = MOST_WAITING) -> None:
+    def __init__(self, atOnce: int, most: int = MAX_WAITING) -> None:
         self._atOnce = atOnce
         self._most = most
         self._running = 0

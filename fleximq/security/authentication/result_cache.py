@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 #: So many are remembered at most.
-MOST = 10_000
+MAX_RESULTS = 10_000
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class ResultCache(Generic[T]):
     :param lasting: for how many seconds something is remembered.
     """
 
-    def __init__(self, now: Callable[[], float], lasting: float, most: int = MOST) -> None:
+    def __init__(self, now: Callable[[], float], lasting: float, most: int = MAX_RESULTS) -> None:
         self._now = now
         self._lasting = lasting
         self._most = most

@@ -8,7 +8,7 @@ from fleximq.rights import Action
 from fleximq.security.principal import isRole
 
 #: So many roles, or patterns for one action, may be said.
-MOST = 1000
+MAX_ITEMS = 1000
 
 _ACTIONS = frozenset(Action)
 
@@ -37,7 +37,7 @@ def rolesOf(said: object) -> frozenset[str]:
     if said is None:
         return frozenset()
     names = said.split() if isinstance(said, str) else said
-    if not isinstance(names, list) or len(names) > MOST:
+    if not isinstance(names, list) or len(names) > MAX_ITEMS:
         raise WrongClaim("the roles are no list of names")
     return frozenset(name for name in names if isRole(name))
 
@@ -65,7 +65,7 @@ def _patterns(said: object) -> tuple[str, ...]:
     if isinstance(said, bool):
         return ("#",) if said else ()
     patterns = [said] if isinstance(said, str) else said
-    if not isinstance(patterns, list) or len(patterns) > MOST:
+    if not isinstance(patterns, list) or len(patterns) > MAX_ITEMS:
         raise WrongClaim("the permissions hold something that is no list of patterns")
     if not all(isinstance(each, str) and 0 < len(each) <= TOPIC_BYTES for each in patterns):
         raise WrongClaim("the permissions hold something that is no pattern")

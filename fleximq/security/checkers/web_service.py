@@ -39,11 +39,11 @@ from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Pas
 from fleximq.security.principal import Principal, isName
 
 #: An answer may have so many bytes.
-LARGEST = 64 * KIBIBYTE
+MAX_ANSWER_BYTES = 64 * KIBIBYTE
 
 
 def body(response: Any) -> Deferred[bytes]:
-    """Return the body of an answer. It fails with :exc:`WrongClaim` if that is over :data:`LARGEST`."""
+    """Return the body of an answer. It fails with :exc:`WrongClaim` if that is over :data:`MAX_ANSWER_BYTES`."""
     reader = _Reader()
     response.deliverBody(reader)
     return reader.done
@@ -86,7 +86,7 @@ class _Reader(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Take a piece, unless it is too much."""
         self._size += len(data)
-        if self._size <= LARGEST:
+        if self._size <= MAX_ANSWER_BYTES:
             self._pieces.append(data)
         elif not self.done.called:
             self.done.errback(WrongClaim("the answer is too large"))

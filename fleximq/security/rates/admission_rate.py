@@ -16,10 +16,11 @@ from fleximq.security.peer_address import addressKey, clientKey
 from fleximq.security.principal import Admitted
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: What is counted for each attempt that is turned away here.
-TOO_OFTEN = "refused: too many attempts to join a second from one address"
-FLAPS = "refused: came and went too often"
+TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many attempts to join a second from one address")
+FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
 
 
 @implementer(IAdmission)

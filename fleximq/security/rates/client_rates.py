@@ -13,7 +13,7 @@ from fleximq.config.rate_options import Rate
 from fleximq.security.rates.token_bucket import TINY, Bucket
 
 #: So many principals that are gone may be remembered with their debts.
-GONE_MOST = 1_000
+MAX_DEPARTED = 1_000
 
 
 class Allowance(NamedTuple):
@@ -198,6 +198,6 @@ class Rates:
         now = self._seconds()
         first = next(iter(self._gone))
         last = next(reversed(self._gone))
-        for principal in {first, last} if len(self._gone) <= GONE_MOST else list(self._gone):
-            if self._principals[principal].isFull(now) or len(self._gone) > GONE_MOST:
+        for principal in {first, last} if len(self._gone) <= MAX_DEPARTED else list(self._gone):
+            if self._principals[principal].isFull(now) or len(self._gone) > MAX_DEPARTED:
                 del self._principals[principal], self._gone[principal]

@@ -31,14 +31,15 @@ from fleximq.limits import Limits
 from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.services.gate.Gate")
 
 #: What is counted where a connection is closed at once.
-TOO_MANY_WAIT = "refused: too many connections wait to be let in"
-TOO_MANY_THERE = "refused: too many connections from one address"
-TOO_OFTEN = "refused: too many new connections a second from one address"
-FLAPS = "refused: came and went too often"
+TOO_MANY_WAIT = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections wait to be let in")
+TOO_MANY_THERE = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections from one address")
+TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
+FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
 #: Seconds between two lines of the log about this; a flood of connections must not become one of lines.
 QUIET = 1.0
 
@@ -133,7 +134,7 @@ class ConnectionLimit:
         if not self._there[place]:
             del self._there[place]
 
-    def _refuse(self, reason: str, address: object) -> None:
+    def _refuse(self, reason: CountedEvent, address: object) -> None:
         self.refused += 1
         self._counted(reason, 1)
         now = self._clock.seconds()
@@ -144,7 +145,7 @@ class ConnectionLimit:
         _log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
             peer=peerAddress(address),
-            reason=reason.removeprefix("refused: "),
+            reason=reason.label,
             option=_OPTIONS[reason],
             more=self._suppressed.pop(reason, 0),
         )

@@ -21,8 +21,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.config.settings import Settings
-from fleximq.endpoints.listen import Ground, Listen
-from fleximq.endpoints.local_sockets import makeFolder, sweep
+from fleximq.endpoints.listen import Listen, ListenDefaults
+from fleximq.endpoints.local_sockets import makeFolder, removeStaleSocket
 from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 
@@ -118,7 +118,7 @@ class ListenerService(Service):
         if listen.socketPath is not None:
             if listen.url is not None:
                 makeFolder(listen.socketPath)
-            sweep(listen.socketPath)
+            removeStaleSocket(listen.socketPath)
         endpoint = listen.open(self._reactor)
         self.certificate = endpoint.certificate if isinstance(endpoint, TlsEndpoint) else None
         return endpoint.listen(self._factory)
@@ -216,7 +216,7 @@ class ListenerCertificates:
         :param settings: new ones, for what ``tls://`` and ``wss://`` show; None: the files are the same.
         :raises SettingError: one cannot be used; none is used then.
         """
-        files = None if settings is None or settings.tlsCertificate is None else Ground.of(settings).tlsFiles
+        files = None if settings is None or settings.tlsCertificate is None else ListenDefaults.of(settings).tlsFiles
         ready = [
             certificate.prepare(files if each.listen.url is not None else None)
             for each in self._listeners

@@ -18,11 +18,14 @@ from zope.interface import alsoProvides
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.security.peer_address import peerAddress
+from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.services.behind_proxy")
 
 #: What is counted when a connection is closed because nothing came.
-SILENT = "refused: no PROXY header, or nothing behind it, before the handshake deadline"
+SILENT = CountedEvent(
+    EventFamily.REFUSED_CONNECTIONS, "no PROXY header, or nothing behind it, before the handshake deadline"
+)
 
 #: Counts a connection by its address: returns what takes it back, None if it is too much.
 Enter = Callable[[object], Callable[[], None] | None]

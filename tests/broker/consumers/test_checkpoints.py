@@ -235,7 +235,7 @@ class GraceTests(RestartCase):
         self.world.commit()
         self.world.kill()
         self.assertTrue(self.gone(id))
-        self.assertEqual(self.world.broker.keeper.needed(), {})
+        self.assertEqual(self.world.broker.checkpointer.needed(), {})
 
     def test_freesThoseWhoPublish(self) -> None:
         """A full one refuses until it is gone."""
@@ -458,11 +458,11 @@ class NeededTests(RestartCase):
         self.put("a", "b")
         self.consume("q")
         self.put("c", topic="q")
-        self.assertEqual(self.world.broker.keeper.needed(), {"t": 1, "q": 3})
+        self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 1, "q": 3})
         self.world.poll(one, 2)
         for tag in (1, 2):
             self.world.broker.acknowledge(None, one, tag)
-        self.assertEqual(self.world.broker.keeper.needed(), {"t": 1, "q": 3})
+        self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 1, "q": 3})
 
     def test_nothing(self) -> None:
         """Where a queue needs nothing yet, that is all from the end on."""
@@ -470,14 +470,14 @@ class NeededTests(RestartCase):
         self.put("a")
         self.world.poll(one, 1)
         self.world.broker.acknowledge(None, one, 1)
-        self.assertEqual(self.world.broker.keeper.needed(), {"t": 2})
+        self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 2})
 
 
 class NoteTests(RestartCase):
     """Notes of queues that nobody knows change nothing."""
 
     def test_unknown(self) -> None:
-        keeper = self.world.broker.keeper
+        keeper = self.world.broker.checkpointer
         for note in (
             QueueClosed("s:9"),
             QueueDelivered("s:9", 1, array("Q")),
@@ -488,7 +488,7 @@ class NoteTests(RestartCase):
         self.assertEqual((len(self.world.broker.subscriptions), len(self.world.broker.queues)), (0, 0))
 
     def test_closedAndOpenedAgain(self) -> None:
-        keeper = self.world.broker.keeper
+        keeper = self.world.broker.checkpointer
         for note in (
             QueueOpened("q:x", "x", 1, 0, None, 1),
             QueueClosed("q:x"),
@@ -585,5 +585,5 @@ class GroupTests(RestartCase):
     def test_nothingIsKept(self) -> None:
         """Nothing is kept for a group; retention is only told where it is."""
         self.reached(GroupProgress("a", 5, 1))
-        self.assertEqual(self.world.broker.keeper.needed(), {})
-        self.assertEqual(self.world.broker.keeper.reading(), {"a": 5})
+        self.assertEqual(self.world.broker.checkpointer.needed(), {})
+        self.assertEqual(self.world.broker.checkpointer.reading(), {"a": 5})

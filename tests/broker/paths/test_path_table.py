@@ -87,6 +87,12 @@ class PathTests(SynchronousTestCase):
             },
         )
 
+    def test_polledSubscriptions(self) -> None:
+        """Subscriptions that a client polls count too."""
+        self.broker.subscribe(self.clients[1], Collector(), "t")
+        self.broker.openSubscription(self.clients[1], None, "u", 1)
+        self.assertEqual([row["subscriptions"] for row in self.ask("/broker/clients")["clients"]], [0, 2, 0])
+
     def test_topics(self) -> None:
         """Every topic, with what is queued where there is a queue."""
         self.broker.subscribe(self.clients[0], Collector(), "b")
@@ -94,8 +100,8 @@ class PathTests(SynchronousTestCase):
         self.assertEqual(
             self.ask("/broker/topics")["topics"],
             [
-                {"topic": "a", "subscribers": 0, "published": 0, "queued": 0},
-                {"topic": "b", "subscribers": 1, "published": 0, "queued": None},
+                {"topic": "a", "subscribers": 0, "published": 0, "durable": False, "queued": 0},
+                {"topic": "b", "subscribers": 1, "published": 0, "durable": False, "queued": None},
             ],
         )
 

@@ -472,14 +472,14 @@ class OnceTests(DurableCase):
         self.open(idempotenceWindow=0.0)
         self.once("a", "a")
         self.once("a")
-        self.assertEqual((len(self.journal.kept), len(self.broker.idempotence)), (2, 0))
+        self.assertEqual((len(self.journal.kept), len(self.broker.recentIds)), (2, 0))
 
     def test_notDurable(self) -> None:
         """On a topic that is not durable every message is new."""
         taker = self.subscribe(self.bob, "t")
         self.once("a", name="t")
         self.once("a", name="t")
-        self.assertEqual((taker.payloads(), len(self.broker.idempotence)), ([b"a", b"a"], 0))
+        self.assertEqual((taker.payloads(), len(self.broker.recentIds)), ([b"a", b"a"], 0))
 
     def test_produced(self) -> None:
         """Work queues take part where that is asked for."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from fleximq.config.argument_parser import Words
+from fleximq.config.argument_parser import CommandParser
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.iceberg_case import skip as noIceberg
@@ -106,7 +106,7 @@ class JobTests(LakeCase):
 
     def test_many(self) -> None:
         """At least one small file is many."""
-        parser = Words(prog="compact")
+        parser = CommandParser(prog="compact")
         COMPACT.prepare(parser)
         for number in ("0", "-1", "x"):
             error = self.assertRaises(SystemExit, parser.parse_args, ["--many", number])

@@ -5,7 +5,7 @@ import os
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.argument_parser import Words
+from fleximq.config.argument_parser import CommandParser
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.describe import DESCRIBE
 from tests.broker_process import BrokerProcess
@@ -41,7 +41,7 @@ class DescribeTests(SynchronousTestCase):
 
     def describe(self, *words: str) -> "FakeRun":
         """Return the run."""
-        parser = Words(prog="describe")
+        parser = CommandParser(prog="describe")
         DESCRIBE.prepare(parser)
         run = FakeRun()
         DESCRIBE.run(parser.parse_args(words), run)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.argument_parser import Words
+from fleximq.config.argument_parser import CommandParser
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.jobs.sql import SQL
 from tests.pipeline.installed import missing as skip
@@ -42,7 +42,7 @@ class SqlTests(SynchronousTestCase):
 
     def ask(self, query: str, *words: str) -> str:
         """Return what is printed."""
-        parser = Words(prog="sql")
+        parser = CommandParser(prog="sql")
         SQL.prepare(parser)
         run = FakeRun()
         words = words if "--lake" in words else ("--journal", self.folder, *words)
@@ -194,12 +194,12 @@ class SqlTests(SynchronousTestCase):
         self.addCleanup(written.close)
         for number in range(60):
             written.kept("a.b", b"%d" % number * 40)
-        parser = Words(prog="seal")
+        parser = CommandParser(prog="seal")
         SEAL.prepare(parser)
         SEAL.run(parser.parse_args(["--journal", folder, "--sealed", sealed]), FakeRun())
         self.assertTrue(os.listdir(sealed))
         query = 'select count(*) as n, count(distinct offset) as d, max(offset) as m from "a.b"'
-        parser = Words(prog="sql")
+        parser = CommandParser(prog="sql")
         SQL.prepare(parser)
         run = FakeRun()
         SQL.run(parser.parse_args([query, "--journal", folder, "--sealed", sealed, "--format", "csv"]), run)
@@ -214,7 +214,7 @@ class SqlTests(SynchronousTestCase):
         for number in range(120):
             fields = {"n": number, "x": "x" * 90} | ({"late": True} if number >= 100 else {})
             written.kept("a.b", msgpack.packb(fields))
-        parser = Words(prog="seal")
+        parser = CommandParser(prog="seal")
         SEAL.prepare(parser)
         SEAL.run(parser.parse_args(["--journal", folder, "--sealed", sealed]), FakeRun())
         os.unlink(sorted(each.path for each in os.scandir(folder) if each.name.endswith(".fxj"))[0])
@@ -230,7 +230,7 @@ class SqlTests(SynchronousTestCase):
             if find_spec(package) is None:
                 continue
             lake = f"{self.folder}-{format}"
-            parser = Words(prog="ingest")
+            parser = CommandParser(prog="ingest")
             INGEST.prepare(parser)
             words = ["--journal", self.folder, "--lake", lake, "--once", "--format", format]
             run = FakeRun()

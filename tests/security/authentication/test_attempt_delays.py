@@ -4,7 +4,13 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import NoCapacity
-from fleximq.security.authentication.attempt_delays import AT_ONCE, FIRST_DELAY, FORGET, LONGEST_DELAY, AttemptDelays
+from fleximq.security.authentication.attempt_delays import (
+    FIRST_DELAY,
+    FORGET_AFTER,
+    MAX_CONCURRENT,
+    MAX_DELAY,
+    AttemptDelays,
+)
 
 
 class AttemptsTests(SynchronousTestCase):
@@ -24,7 +30,7 @@ class AttemptsTests(SynchronousTestCase):
         delays = []
         for _ in range(9):
             delays.append(self.fail())
-            self.clock.advance(LONGEST_DELAY)
+            self.clock.advance(MAX_DELAY)
         self.assertEqual(delays, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0])
 
     def test_eachPlaceAlone(self) -> None:
@@ -36,14 +42,14 @@ class AttemptsTests(SynchronousTestCase):
     def test_forgotten(self) -> None:
         """After a quiet while a place has a clean slate, not before."""
         self.fail()
-        self.clock.advance(FORGET)
+        self.clock.advance(FORGET_AFTER)
         self.assertEqual(self.fail(), 2 * FIRST_DELAY)
-        self.clock.advance(FORGET + 1)
+        self.clock.advance(FORGET_AFTER + 1)
         self.assertEqual(self.fail(), FIRST_DELAY)
 
     def test_atOnce(self) -> None:
         """So many may be under way from a place, no more; one that leaves makes room."""
-        under = [self.attempts.attempt("here") for _ in range(AT_ONCE)]
+        under = [self.attempts.attempt("here") for _ in range(MAX_CONCURRENT)]
         for attempt in under:
             attempt.enter()
             attempt.enter()
@@ -56,7 +62,7 @@ class AttemptsTests(SynchronousTestCase):
 
     def test_delaysTakePart(self) -> None:
         """An answer that is delayed counts as under way until its time, whether anybody waits for it or not."""
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_CONCURRENT):
             attempt = self.attempts.attempt("here")
             attempt.enter()
             attempt.fail()
@@ -78,7 +84,7 @@ class AttemptsTests(SynchronousTestCase):
         """Places that are quiet for long are not kept, though there would be room."""
         for number in range(4):
             self.fail(f"place {number}")
-        self.clock.advance(FORGET + 1)
+        self.clock.advance(FORGET_AFTER + 1)
         self.fail("another")
         self.assertEqual(len(self.attempts), 1)
 
@@ -97,5 +103,5 @@ class AttemptsTests(SynchronousTestCase):
         """The delay is a number, however often somebody fails."""
         for _ in range(5000):
             delay = self.fail()
-            self.clock.advance(LONGEST_DELAY)
-        self.assertEqual(delay, LONGEST_DELAY)
+            self.clock.advance(MAX_DELAY)
+        self.assertEqual(delay, MAX_DELAY)

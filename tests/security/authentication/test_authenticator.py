@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import AuthenticationFailed, JoinRejected, NoCapacity, Unauthorized
 from fleximq.security.authentication import authenticator
-from fleximq.security.authentication.attempt_delays import AT_ONCE, FIRST_DELAY, AttemptDelays
+from fleximq.security.authentication.attempt_delays import FIRST_DELAY, MAX_CONCURRENT, AttemptDelays
 from fleximq.security.authentication.authentication_method import AuthenticationMethod
 from fleximq.security.authentication.authenticator import WRONG, Authenticator
 from fleximq.security.credentials import ApiKey, Token
@@ -93,7 +93,7 @@ class AuthenticatorTests(SynchronousTestCase):
         """More than a few wrong attempts at a time from one place are not even looked at; others are."""
         checker = Answers({"good": b"alice"})
         self.asks(checker)
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_CONCURRENT):
             self.identify("bad").addErrback(lambda _: None)
         del checker.asked[:]
         self.failureResultOf(self.identify("bad"), NoCapacity)
@@ -104,7 +104,7 @@ class AuthenticatorTests(SynchronousTestCase):
     def test_crowdOfUnguessable(self) -> None:
         """Where nothing can be guessed, right credentials come in through any crowd."""
         self.asks(Answers({"good": b"alice"}, unguessable=True))
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_CONCURRENT):
             self.identify("bad").addErrback(lambda _: None)
         self.failureResultOf(self.identify("bad"), NoCapacity)
         self.assertEqual(self.successResultOf(self.identify("good")).name, "alice")
@@ -121,7 +121,7 @@ class AuthenticatorTests(SynchronousTestCase):
         self.assertNoResult(asked)
         self.clock.advance(0.1)
         self.failureResultOf(asked, Unauthorized)
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_CONCURRENT):
             self.identify("bad").addBoth(lambda _: None).cancel()
         self.failureResultOf(self.identify("bad"), NoCapacity)
 
@@ -142,11 +142,13 @@ class AuthenticatorTests(SynchronousTestCase):
         lines: list[Any] = []
         self.patch(authenticator, "_log", type("L", (), {"info": lambda _, text, **each: lines.append(each)})())
         self.asks(Answers({}))
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_CONCURRENT):
             self.identify().addErrback(lambda _: None)
         self.clock.advance(6)
         self.identify().addErrback(lambda _: None)
-        self.assertEqual(lines, [{"peer": "192.0.2.1:1", "more": 0}, {"peer": "192.0.2.1:1", "more": AT_ONCE - 1}])
+        self.assertEqual(
+            lines, [{"peer": "192.0.2.1:1", "more": 0}, {"peer": "192.0.2.1:1", "more": MAX_CONCURRENT - 1}]
+        )
 
     def test_flood(self) -> None:
         """A hundred thousand wrong passwords leave nothing behind, and others come in meanwhile."""
@@ -161,10 +163,10 @@ class AuthenticatorTests(SynchronousTestCase):
             self.identify("bad").addErrback(count)
             if number % 20_000 == 0:
                 self.assertEqual(self.successResultOf(self.identify("good", THERE)).name, "alice")
-        self.assertEqual(outcomes, {"NoCapacity": 100_000 - AT_ONCE})
-        self.assertEqual((len(self.attempts), len(self.clock.getDelayedCalls())), (2, AT_ONCE))
+        self.assertEqual(outcomes, {"NoCapacity": 100_000 - MAX_CONCURRENT})
+        self.assertEqual((len(self.attempts), len(self.clock.getDelayedCalls())), (2, MAX_CONCURRENT))
         self.clock.advance(10)
-        self.assertEqual(outcomes["Unauthorized"], AT_ONCE)
+        self.assertEqual(outcomes["Unauthorized"], MAX_CONCURRENT)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_floodFromEverywhere(self) -> None:

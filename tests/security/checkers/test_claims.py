@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.rights import Action
-from fleximq.security.checkers.claims import MOST, WrongClaim, find, grantsOf, rolesOf
+from fleximq.security.checkers.claims import MAX_ITEMS, WrongClaim, find, grantsOf, rolesOf
 
 NOTHING: dict[str, tuple[str, ...]] = {action.value: () for action in Action}
 
@@ -28,7 +28,7 @@ class ClaimsTests(SynchronousTestCase):
 
     def test_noRoles(self) -> None:
         """Anything else is wrong."""
-        for said in (7, {"a": 1}, True, ["a"] * (MOST + 1)):
+        for said in (7, {"a": 1}, True, ["a"] * (MAX_ITEMS + 1)):
             self.assertRaises(WrongClaim, rolesOf, said)
 
     def test_grants(self) -> None:
@@ -44,5 +44,5 @@ class ClaimsTests(SynchronousTestCase):
     def test_noGrants(self) -> None:
         """Anything else is wrong."""
         for said in (7, [], "x", {"fly": ["a"]}, {"publish": 7}, {"publish": [7]}, {"publish": [""]},
-                     {"publish": ["x" * 1025]}, {"publish": ["a"] * (MOST + 1)}, {7: ["a"]}):  # fmt: skip
+                     {"publish": ["x" * 1025]}, {"publish": ["a"] * (MAX_ITEMS + 1)}, {7: ["a"]}):  # fmt: skip
             self.assertRaises(WrongClaim, grantsOf, said)

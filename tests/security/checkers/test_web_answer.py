@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseDone
 
 from fleximq.security.checkers.claims import WrongClaim
-from fleximq.security.checkers.web_service import LARGEST, body, principalOf
+from fleximq.security.checkers.web_service import MAX_ANSWER_BYTES, body, principalOf
 from fleximq.security.principal import Principal
 
 
@@ -43,12 +43,12 @@ class BodyTests(SynchronousTestCase):
 
     def test_whole(self) -> None:
         """Its pieces are put together, up to the limit."""
-        self.response.end(b"a", b"b" * (LARGEST - 1))
-        self.assertEqual(len(self.successResultOf(self.body)), LARGEST)
+        self.response.end(b"a", b"b" * (MAX_ANSWER_BYTES - 1))
+        self.assertEqual(len(self.successResultOf(self.body)), MAX_ANSWER_BYTES)
 
     def test_tooLarge(self) -> None:
         """More is not waited for."""
-        self.response.protocol.dataReceived(b"a" * (LARGEST + 1))
+        self.response.protocol.dataReceived(b"a" * (MAX_ANSWER_BYTES + 1))
         self.failureResultOf(self.body, WrongClaim)
         self.assertTrue(self.response.transport.disconnecting or self.response.transport.disconnected)
         self.response.end(b"more")

@@ -4,7 +4,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.rate_options import Rate
-from fleximq.security.rates.client_rates import GONE_MOST, Allowance, Meter, RateRules, Rates
+from fleximq.security.rates.client_rates import MAX_DEPARTED, Allowance, Meter, RateRules, Rates
 
 TEN = Rate(10, 10)
 FREE = Allowance()
@@ -87,13 +87,13 @@ class MeterTests(SynchronousTestCase):
     def test_goneBounded(self) -> None:
         """No more debtors are remembered than that."""
         rates = self.rates(principal=Allowance(TEN))
-        for number in range(GONE_MOST + 100):
+        for number in range(MAX_DEPARTED + 100):
             meter = self.meter(rates, f"user{number}")
             meter.spend(30, 0)
             meter.close()
-        self.assertLessEqual(rates.principals, GONE_MOST)
+        self.assertLessEqual(rates.principals, MAX_DEPARTED)
         self.clock.advance(100)
-        for _ in range(GONE_MOST):
+        for _ in range(MAX_DEPARTED):
             self.meter(rates, "anna").close()
         self.assertEqual(rates.principals, 0)
 

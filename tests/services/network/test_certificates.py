@@ -10,7 +10,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.settings import Settings
-from fleximq.endpoints.listen import Ground, Listen
+from fleximq.endpoints.listen import Listen, ListenDefaults
 from fleximq.errors import SettingError
 from fleximq.services.network.listeners import ListenerCertificates, ListenerService
 from tests.certificates import makeCertificate
@@ -35,7 +35,7 @@ class CertificatesTests(SynchronousTestCase):
             path.write_bytes(self.first.both.read_bytes())
         self.reactor: Any = MemoryReactorClock()
         texts = ["tcp:1", f"fleximqtls:cert={quoteStringArgument(str(self.files[0]))}:inner=tcp\\:2", "tls://*:3"]
-        ground = Ground(certificate=str(self.files[1]))
+        ground = ListenDefaults(certificate=str(self.files[1]))
         self.services = [self.opened(Listen.parse(text, ground)) for text in texts]
         self.certificates = ListenerCertificates(self.services)
 

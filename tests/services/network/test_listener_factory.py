@@ -9,7 +9,7 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.http.origins import Origins
-from fleximq.endpoints.listen import DIALECTS, Ground, Listen
+from fleximq.endpoints.listen import DIALECTS, Listen, ListenDefaults
 from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory
 from fleximq.web.welcome_page import WelcomeSite
 from tests.dialects.admissions import OPEN
@@ -59,7 +59,7 @@ class EntranceTests(SynchronousTestCase):
         entrance = ListenerFactory(
             reactor, OPEN, OPEN, Origins(), 10.0, lambda event, n: None, partial(WelcomeSite, reactor)
         )
-        place = Listen.parse(listen, Ground(dialects=(*DIALECTS, "plus", "both")))
+        place = Listen.parse(listen, ListenDefaults(dialects=(*DIALECTS, "plus", "both")))
         factory = entrance.factoryFor(place, spoken(place.dialect))
         said = []
         for first in firsts:

@@ -11,7 +11,7 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.config.extension_options import Chosen
+from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
@@ -55,7 +55,7 @@ class AuditTrailTests(SynchronousTestCase):
     def broker(self, options: Mapping[str, object] | None = None) -> Any:
         """Return a broker that was started."""
         self.reactor: Any = ReactorAtOnce()
-        chosen = Chosen("audit_trail", {"path": str(self.path), **(options or {})})
+        chosen = EnabledExtension("audit_trail", {"path": str(self.path), **(options or {})})
         whole = compose(self.reactor, Settings(extension=(chosen,)))
         whole.privilegedStartService()
         whole.startService()

@@ -1,0 +1,177 @@
+"""Makes the parts of a broker and connects them; what connects two parts by a callback is visible here only."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from fleximq.broker.broker import Broker, Parts
+from fleximq.broker.clients import Clients
+from fleximq.broker.consumer_groups import ConsumerGroups
+from fleximq.broker.consumers.checkpoints import Checkpointer
+from fleximq.broker.consumers.dead_letters import DeadLetters
+from fleximq.broker.consumers.queue_admin import QueueAdmin
+from fleximq.broker.consumers.state_log import OpeningLog, StateLog
+from fleximq.broker.consumers.subscription_access import SubscriptionAccess
+from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
+from fleximq.broker.deadlines import Clock, Deadlines
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient
+from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
+from fleximq.broker.paths.path_table import PathTable
+from fleximq.broker.pending_requests import PendingRequests
+from fleximq.broker.presence import Presence
+from fleximq.broker.publishing.deduplication import Deduplication, recentIdsOf
+from fleximq.broker.publishing.fan_out import FanOut
+from fleximq.broker.publishing.pending_commits import PendingCommits
+from fleximq.broker.publishing.slow_path import SlowPath
+from fleximq.broker.publishing.transactions import Transactions
+from fleximq.broker.queues.queue_factory import QueueFactory
+from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
+from fleximq.broker.replay.replay import Replays
+from fleximq.broker.rules import BrokerRules, TimesToLive
+from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
+from fleximq.broker.traffic import TrafficTotals
+from fleximq.interfaces import IJournal
+from fleximq.values.message import Message
+from fleximq.values.patterns import anyOf
+
+
+def assemble(
+    clock: Clock,
+    journal: IJournal,
+    randomHex: Callable[[int], str],
+    idOf: Callable[[Message], str],
+    onError: Callable[[Exception], None],
+    rules: BrokerRules | None = None,
+    afterwards: Callable[[], None] = lambda: None,
+    publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
+    dialects: Sequence[str] = (),
+) -> Broker:
+    """Return a broker.
+
+    :param clock: seconds and timers (Twisted's IReactorTime, or a test's clock).
+    :param journal: stores durable publications before they are delivered.
+    :param randomHex: returns a string of so many random hexadecimal digits.
+    :param idOf: returns a message's id in a work queue: its own, or a new one.
+    :param onError: receives exceptions of observers and of timed actions.
+    :param afterwards: called after each batch of timed actions, to flush their output.
+    :param publishing: called with the publisher before its publications are delivered after a commit, and with None
+        after that.
+    :param dialects: names of the installed dialects.
+    """
+    rules = rules or BrokerRules()
+    itself = ConnectedClient(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
+    counts = Counts()
+    observers = Observers(onError)
+    observers.add(counts)
+    counted = observers.counted
+    recordWatchers = RecordWatchers(onError)
+    channelsChanged: list[Callable[[], None]] = []
+
+    def announceChannels() -> None:
+        for call in channelsChanged:
+            call()
+
+    def announceTopic(topic: Topic) -> None:
+        if not topic.name.startswith(SYSTEM):
+            observers.topicCreated(topic.name)
+
+    def readAgain() -> None:
+        """A transaction could not be read back: subscriptions that replay the journal read it themselves."""
+        counted("not brought: the journal could not be read", 1)
+        replays.readAgain()
+
+    durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
+    clients = Clients(rules.limits.clients, clock.seconds, randomHex)
+    topics = TopicTable(rules.limits.topics, announceTopic, announceChannels, durable)
+    timesToLive = TimesToLive(rules.messageTtl)
+    deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
+    # from publish() to the subscribers
+    fanOut = FanOut(topics, clients)
+    transactions = Transactions(journal, topics, fanOut.deliver, readAgain)
+    pendingCommits = PendingCommits(journal, topics, transactions.deliver, counted, publishing, recordWatchers)
+    slowPath = SlowPath(journal, fanOut, transactions, pendingCommits)
+    recentIds = recentIdsOf(rules, clock.seconds, counted)
+    deduplication = Deduplication(rules.idempotenceWindow > 0, recentIds, fanOut, slowPath)
+    observers.add(Presence(topics, itself, fanOut.deliver))
+    # subscriptions that start in the past
+    replays = Replays(
+        journal,
+        topics,
+        anyOf(rules.retain),
+        timesToLive,
+        transactions.waits,
+        lambda: time.time_ns() // 1000,
+        lambda client, name: clientSubscriptions.unsubscribe(client, name),
+    )
+    clientSubscriptions = ClientSubscriptions(topics, replays, rules.limits.subscriptions)
+    # queues
+    deadLetters = DeadLetters(
+        itself,
+        topics,
+        slowPath,
+        lambda name: workQueueAccess.ensure(name),
+        deadlines,
+        rules.redelivery,
+        counted,
+    )
+    stateLog = StateLog(journal, deadlines, deadLetters.deadLetter)
+    makeQueue = QueueFactory(
+        deadlines=deadlines,
+        retryAfter=rules.redelivery,
+        maxDeliveries=rules.maxDeliveries,
+        maxMessages=rules.limits.queueMessages,
+        maxBytes=rules.limits.queueBytes,
+        onDead=deadLetters.add,
+        counted=counted,
+        livesOf=timesToLive.seconds,
+        keeping=stateLog if journal.onDisk else None,
+        memory=rules.limits.queueMemory,
+    )
+    openingLog = OpeningLog(journal)
+    subscriptionAccess = SubscriptionAccess(rules, journal, topics, openingLog, makeQueue)
+    workQueueAccess = WorkQueueAccess(rules, journal, topics, openingLog, makeQueue, idOf, durable)
+    groups = ConsumerGroups(journal, stateLog.wall)
+    checkpointer = Checkpointer(
+        stateLog,
+        openingLog,
+        topics,
+        subscriptionAccess.subscriptions,
+        workQueueAccess.queues,
+        recentIds,
+        timesToLive,
+        groups,
+    )
+    return Broker(
+        Parts(
+            clock=clock,
+            journal=journal,
+            rules=rules,
+            itself=itself,
+            paths=PathTable(),
+            dialects=tuple(dialects),
+            counts=counts,
+            observers=observers,
+            recordWatchers=recordWatchers,
+            traffic=TrafficTotals(),
+            channelsChanged=channelsChanged,
+            clients=clients,
+            topics=topics,
+            timesToLive=timesToLive,
+            taps=Taps(topics, onError),
+            deadlines=deadlines,
+            requests=PendingRequests(deadlines, rules.requestTimeout, rules.limits.requests),
+            fanOut=fanOut,
+            transactions=transactions,
+            pendingCommits=pendingCommits,
+            slowPath=slowPath,
+            recentIds=recentIds,
+            deduplication=deduplication,
+            replays=replays,
+            clientSubscriptions=clientSubscriptions,
+            subscriptionAccess=subscriptionAccess,
+            workQueueAccess=workQueueAccess,
+            deadLetters=deadLetters,
+            admin=QueueAdmin(itself, topics, workQueueAccess, slowPath, deadlines),
+            groups=groups,
+            checkpointer=checkpointer,
+        )
+    )
