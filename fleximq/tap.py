@@ -1,4 +1,4 @@
-"""What ``twistd fleximq`` runs: the command line's options, and the service made of them."""
+"""Entry point of ``twistd fleximq``: its options, and the service built from them."""
 
 import sys
 from collections.abc import Mapping
@@ -23,10 +23,9 @@ __all__ = ["Options", "makeService"]
 def makeService(options: Options) -> IService:
     """Return the broker with all its listeners, none of them open yet.
 
-    Where a client is served at standard output, the log and all that is printed go to standard error.
+    If a client is served on standard output, logs and prints are redirected to standard error.
 
-    :raises SystemExit: with a sentence, for a plug-in that is named but cannot be loaded, and for a daemon that is to
-        serve a client at standard input.
+    :raises SystemExit: with a sentence, if a named plug-in cannot be loaded, or a daemon is to serve standard input.
     """
     from twisted.internet import reactor
 
@@ -43,6 +42,6 @@ def makeService(options: Options) -> IService:
         sys.stdout = sys.stderr
     signals = SignalService(reactor, reload.signalled, twistd)
     signals.setServiceParent(whole)
-    whole.services.sort(key=lambda each: each is not signals)  # first: who hears that the broker listens may stop it
+    whole.services.sort(key=lambda each: each is not signals)  # first: a client may stop the open broker
     GarbageService().setServiceParent(whole)
     return inJson(whole, twistd, reactor) if options.settings.logFormat is LogFormat.JSON else whole

@@ -1,1 +1,1 @@
-"""A Protocol and a Factory for each wire format: the only room that knows both wire and broker."""
+"""A protocol and a factory for each wire format; the only package that knows both wire and broker."""

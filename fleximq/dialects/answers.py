@@ -1,6 +1,6 @@
-"""Answers of one connection in the order of its questions, though some have to wait until a publication is safe.
+"""Answers of one connection in the order of its requests, some of which await a commit.
 
-While nothing waits an answer goes straight to the outbox. Behind one that waits, all others wait too.
+If no answer is waiting, a new one is sent at once; otherwise it is queued after the waiting ones.
 """
 
 from collections import deque
@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 
 from fleximq.dialects.outbox import Chunk, Outbox
 
-#: What a place in the line takes besides the bytes of its answer.
+#: Estimated memory of a queue entry without its bytes.
 _ENTRY_BYTES = 256
 
 
 class _PendingAnswer:
-    """One answer in the line, in pieces, and whether it may be sent."""
+    """One queued answer, in chunks, and whether it may be sent."""
 
     __slots__ = ("chunks", "ready", "size")
 
@@ -24,9 +24,9 @@ class _PendingAnswer:
 
 
 class Answers:
-    """Stands before the outbox of a connection that answers some questions later than others.
+    """Queues answers before they reach the outbox of their connection.
 
-    ``size`` is what the line takes, in bytes; the peer cannot have read any of it.
+    ``size`` is the size of the queue in bytes, none of which the peer can have read.
     """
 
     __slots__ = ("_queue", "_outbox", "_whenSent", "size")
@@ -39,22 +39,22 @@ class Answers:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is an answer that may not be sent yet."""
+        """Whether an answer is queued."""
         return bool(self._queue)
 
     def take(self, chunk: Chunk) -> None:
-        """Send an answer, behind all that were taken before."""
+        """Send an answer after all earlier ones."""
         if self._queue:
             self._append((chunk,), True)
         else:
             self._outbox.take(chunk)
 
     def later(self, *chunks: bytes) -> Callable[[], None]:
-        """Keep the place of an answer; it is sent when what is returned has been called."""
+        """Reserve the place of an answer; it is sent once the returned function was called."""
         return self.laterList(chunks)
 
     def laterList(self, chunks: Sequence[bytes]) -> Callable[[], None]:
-        """Keep the place of an answer whose pieces may be changed until it is sent."""
+        """Reserve the place of an answer whose chunks may change until it is sent."""
         entry = self._append(chunks, False)
 
         def release() -> None:
@@ -64,7 +64,7 @@ class Answers:
         return release
 
     def whenSent(self, call: Callable[[], None]) -> None:
-        """Call once nothing waits any more; at once if nothing does."""
+        """Call once the queue is empty; at once if it is."""
         if self._queue:
             self._whenSent.append(call)
         else:

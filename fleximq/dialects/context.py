@@ -1,4 +1,4 @@
-"""What every connection of a listener has at hand."""
+"""Values shared by all connections of a listener."""
 
 from dataclasses import dataclass, field
 
@@ -17,12 +17,12 @@ from fleximq.security.rates.flapping import FlappingLimit
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """Handed to the factories of all dialects.
+    """Passed to the factories of all dialects.
 
-    ``policy`` rules the deliveries to slow consumers. ``admission`` decides who may come in. ``reserved`` is
-    the client id that is kept for the one who is to connect, if only one is, whom the broker itself has started.
-    ``envelopes`` bounds what connections remember of them together. ``rates`` says how much clients may send,
-    ``flapping`` is told of those that leave, and ``seldom`` bounds what peers that do something wrong write to the log.
+    ``policy`` applies to deliveries to slow consumers. ``admission`` decides who may join. ``reserved`` is the client
+    id of a spawned program, on a listener for that program alone. ``envelopeBudget`` bounds the envelope caches of all
+    connections together. ``rates`` are the rate limits of clients, ``flapping`` is notified when clients leave,
+    ``logLimit`` bounds log lines about misbehaving peers.
     """
 
     broker: Broker

@@ -1,8 +1,7 @@
-"""FlexiMQ over WebSocket: binary messages that may be cut anywhere (docs/dialects.rst, "Transports").
+"""FlexiMQ over WebSocket: binary messages with arbitrary boundaries (docs/dialects.rst, "Transports").
 
-Where a message ends says nothing about where a FlexiMQ frame does. So what arrives is handed on as it comes, also
-of an unfinished message, and the scanner's limits are the only ones; just what a compressed message may inflate to
-is bounded here.
+Message boundaries are unrelated to FlexiMQ frames. So input is passed on as it arrives, also of an incomplete message,
+and the scanner's limits apply; only the inflated size of a compressed message is limited here.
 """
 
 from typing import Any
@@ -16,12 +15,12 @@ from fleximq.dialects.websocket.protocol import UNSUPPORTED
 from fleximq.limits import MEBIBYTE
 from fleximq.wire.websocket_frame import BINARY
 
-#: A compressed message may inflate to so much more than one FlexiMQ message may have.
+#: A compressed message may inflate to this much more than the largest FlexiMQ message.
 ROOM = MEBIBYTE
 
 
 class FlexiWebSocketProtocol(WebSocketSessionProtocol):
-    """Feeds a FlexiMQ session from a WebSocket as from a stream."""
+    """Passes WebSocket messages to a FlexiMQ session as a stream."""
 
     _log = NamedLogger("fleximq.dialects.fleximq_ws.FlexiFace")
     kinds = frozenset({BINARY})
@@ -29,24 +28,24 @@ class FlexiWebSocketProtocol(WebSocketSessionProtocol):
     joinsLater = True
 
     def messagesReceived(self, messages: list[bytes]) -> None:
-        """Hand on the bytes of these messages."""
+        """Pass on the bytes of these messages."""
         self.session.received(messages[0] if len(messages) == 1 else b"".join(messages))
 
     def onMessageBegin(self, isBinary: bool) -> None:
-        """Refuse text."""
+        """Refuse text messages."""
         super().onMessageBegin(isBinary)
         if not isBinary:
             self.fail(UNSUPPORTED, "FlexiMQ takes binary messages only")
 
     def onMessageFrameBegin(self, length: int) -> None:
-        """Take frames of any length."""
+        """Accept frames of any length."""
 
     def onMessageFrameData(self, payload: bytes) -> None:
-        """Hand on a part of a message."""
+        """Pass on a part of a message."""
         self.messages.append(payload)
 
     def onMessageEnd(self) -> None:
-        """All of the message was handed on."""
+        """Do nothing: all parts were passed on."""
 
 
 class FlexiWebSocketFactory(WebSocketFactory):

@@ -1,4 +1,4 @@
-"""The Identity dialect over WebSocket: the protocol that feeds a session with texts, and its factory."""
+"""The Identity dialect over WebSocket: protocol and factory."""
 
 from functools import partial
 
@@ -11,19 +11,19 @@ from fleximq.wire.websocket_frame import BINARY, TEXT
 
 
 class IdentityWebSocketProtocol(WebSocketSessionProtocol):
-    """Feeds an Identity session with texts; a binary message is read as text, or ignored if it is none."""
+    """Passes texts to an Identity session; binary messages are read as text, or ignored if they are not UTF-8."""
 
     _log = NamedLogger("fleximq.dialects.identity_ws.IdentityFace")
     kinds = frozenset({TEXT, BINARY})
     session: IdentitySession
 
     def messagesReceived(self, messages: list[bytes]) -> None:
-        """Hand on these texts."""
+        """Pass on these texts."""
         self.session.receivedAll(messages)
 
 
 class IdentityFactory(WebSocketFactory):
-    """Builds Identity connections, which share one list of channels."""
+    """Builds Identity connections, which share one channel list."""
 
     protocolClass = IdentityWebSocketProtocol
     subprotocol = "identity"

@@ -1,14 +1,13 @@
-"""What waits to be sent on one connection. Hot.
+"""Output buffer of one connection. Hot.
 
-A delivery costs one append to a list, 0.1 us; everything that one turn brought is joined and written once. Where
-the transport is a plain socket and idle, the bytes go to the kernel at once, which saves a round through the
-reactor and a copy: 12 us less per request and reply. What the peer does not read is held here up to a byte budget,
-the mark, counted together with what the transport has not sent; while it does not keep up, the policy of
-:mod:`fleximq.dialects.connection.slow_consumer` decides on every further delivery. How bytes are held is told in
-:mod:`fleximq.dialects.connection.write_backlog`.
+A delivery costs one list append, 0.1 us; the output of one turn is joined and written once. If the transport is a
+plain, idle socket, the bytes are passed to the kernel at once, which saves a reactor round and a copy: 12 us less per
+request and reply. Unread output is buffered up to a byte limit, the mark, which includes the bytes that the transport
+has not sent. While the peer does not read, the policy of :mod:`fleximq.dialects.connection.slow_consumer` decides about
+each further delivery. :mod:`fleximq.dialects.connection.write_backlog` stores the bytes.
 
-What a peer that does not keep up takes in a form of its own is rendered behind everybody's writes, and not at all where
-the policy would leave it out: 125 us for 16 messages of 4 KiB that become base64, for which 20 others waited before.
+Deliveries to a slow peer in a form of its own are rendered after all writes of the turn, and not at all if the policy
+would drop them: rendering 16 messages of 4 KiB as base64 takes 125 us, for which 20 other connections waited before.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,19 +25,19 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 
 __all__ = ["MAX_UNREAD", "Chunk", "Outbox", "markOf"]
 
-#: The most that is handed to the transport at once when a slow reader catches up.
+#: Maximum bytes passed to the transport at once when a slow reader catches up.
 _PORTION = 1 << 20
-#: So much follows what the kernel took at once: when the transport has sent it, it asks for more.
+#: Bytes given to the transport after the kernel's buffer is full: having sent them, it asks for more.
 _NEXT = 1 << 16
-#: A peer that is sent only what it asks for, and leaves so much unread, is answered no further: what it asks for stays
-#: in its queue, where it costs nothing to render and hold.
+#: A peer that pulls messages and has this much unread is sent no more answers: the messages stay in their queue, where
+#: they need neither rendering nor buffering.
 MAX_UNREAD = 1 << 20
-#: So few chunks are given to the kernel as they are; more are joined first.
+#: Up to this many chunks are passed to the kernel as they are; more are joined first.
 _VECTOR = 16
 
 
 def markOf(budget: int) -> int:
-    """Return the mark for a connection that may take so many bytes of memory: a 64th is for what holding them costs."""
+    """Return the mark for a connection with this memory budget; a 64th is reserved for bookkeeping."""
     return budget - budget // 64
 
 
@@ -46,13 +45,13 @@ def markOf(budget: int) -> int:
 class Outbox:
     """Collects chunks and writes them in order.
 
-    :param transport: where to; every byte of a connection must pass through its outbox.
-    :param limit: the mark: bytes that may wait before the consumer counts as too slow.
-    :param overflow: called once when it is too slow by the policy.
-    :param policy: what happens to deliveries over the mark.
+    :param transport: every byte of the connection must pass through its outbox.
+    :param limit: the mark: unsent bytes above which the consumer is too slow.
+    :param overflow: called once when the policy gives up on the consumer.
+    :param policy: applied to deliveries over the mark.
 
-    ``traffic`` is what went over its connection, both ways. ``cut(chunk, room)`` finds the last end of a message within
-    ``room`` bytes of a run: the bytes and messages before it. The session sets it to its form's.
+    ``traffic`` counts both directions of the connection. ``cut(chunk, space)`` returns the number of bytes, and of
+    messages, that end within ``space`` bytes of a run; the session sets it for its form.
     """
 
     __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_deferred", "_lingering", "_lingers", "_overflow",
@@ -76,13 +75,13 @@ class Outbox:
         self._held = WriteBacklog()
         self._deferred: list[
             tuple[DeferredRun, int, PausablePublisher | None]
-        ] = []  # came while paused, with who published it
+        ] = []  # received while paused, with their publisher
         self._last = False
         self._publisher: PausablePublisher | None = None
         self._unsent = 0
         self._paused = False
         self._closing = False
-        self._lingers: bool | None = False  # None: the peer has nothing more to say
+        self._lingers: bool | None = False  # None: the peer has ended its side
         self._lingering = False
         self._overflowed = False
         self._registered = not self._direct
@@ -96,26 +95,26 @@ class Outbox:
 
     @property
     def space(self) -> int:
-        """How many bytes there are up to the mark; negative above it."""
+        """Free bytes up to the mark; negative above it."""
         return self.limit - self.waiting - self._unsent
 
     @property
     def full(self) -> bool:
-        """Whether the peer leaves so much unread that it need not be answered further; its relief is told."""
+        """Whether too much is unread to answer further requests; :meth:`whenRelieved` reports the end of it."""
         return self._paused and (self.waiting + self._unsent >= MAX_UNREAD or self.space <= 0)
 
     @property
     def empty(self) -> bool:
-        """Whether it is closed and all was handed to the system, so that only the peer's end is awaited."""
+        """Whether it is closed and everything was passed to the system, so that only the peer's end is awaited."""
         return self._closing and not self._paused
 
     @property
     def reader(self) -> PausablePublisher | None:
-        """Whose read is being worked through: who publishes, if somebody does."""
+        """The connection whose read is being processed, that is, the publisher, if any."""
         return self._publisher or self._turn.reader
 
     def deliver(self, chunk: Chunk, count: int = 1) -> None:
-        """Send a run of ``count`` messages at the end of the turn, behind all that was taken before."""
+        """Send a run of ``count`` messages at the end of the turn, after all earlier output."""
         self.traffic.messagesOut += count
         if self._paused:
             if self._deferred:
@@ -129,7 +128,7 @@ class Outbox:
         fresh.append(chunk)
 
     def deliverLate(self, run: DeferredRun, count: int = 1) -> None:
-        """Do the same with a run that is rendered here; behind everybody's writes, while the peer does not keep up."""
+        """Send a run that is rendered here; if the peer does not read, after all writes of the turn."""
         self.traffic.messagesOut += count
         if self._paused:
             if not self._closing:
@@ -143,7 +142,7 @@ class Outbox:
         fresh.append(run.rendered())
 
     def take(self, chunk: Chunk) -> None:
-        """Send an answer at the end of the turn, behind all that was taken before."""
+        """Send an answer at the end of the turn, after all earlier output."""
         if self._paused:
             if self._deferred:
                 self._applyPolicy()
@@ -158,19 +157,19 @@ class Outbox:
         fresh.append(chunk)
 
     def hold(self, chunk: Chunk) -> None:
-        """Keep these bytes until the peer has read what came before them."""
+        """Buffer these bytes until the peer has read all earlier ones."""
         self.waiting += len(chunk)
         if self._held.append(chunk):
             self._turn.packLater(self._held)
 
     def overflow(self) -> None:
-        """Say that the consumer is too slow, once until it has caught up."""
+        """Report that the consumer is too slow, once until it has caught up."""
         if not self._overflowed:
             self._overflowed = True
             self._overflow()
 
     def flush(self) -> None:
-        """Write what this turn brought, or hold it while the peer does not read."""
+        """Write the output of this turn, or buffer it while the peer does not read."""
         if self._deferred:
             self._postponePolicy()
         fresh = self._fresh
@@ -180,7 +179,7 @@ class Outbox:
         if self._closing:
             return
         if self._paused:
-            for chunk in fresh:  # framed already, where there are frames
+            for chunk in fresh:  # already framed on WebSockets
                 Outbox.hold(self, chunk)
         elif not self._direct:
             self._write(b"".join(fresh))
@@ -190,7 +189,7 @@ class Outbox:
             self._send([b"".join(fresh)])
 
     def close(self) -> None:
-        """Send all that waits, then close the connection; what comes later is dropped."""
+        """Send all pending output, then close the connection; later output is dropped."""
         if self._closing:
             return
         self._applyPolicy()
@@ -200,22 +199,22 @@ class Outbox:
             self._finish()
 
     def linger(self) -> None:
-        """Let :meth:`close` end only what goes out, and the connection when the peer has ended its side as well.
+        """Make :meth:`close` end only our output, and the connection when the peer has ended its side too.
 
-        A socket that is closed with something unread in it takes back what the peer has not read yet. Where there is
-        more than a plain socket, this changes nothing.
+        The system discards sent but unread output when a socket with unread input is closed. Has an effect on plain
+        sockets only.
         """
         if self._lingers is not None:
             self._lingers = self._direct
 
     def finish(self) -> None:
-        """The peer has ended its side: wait for it no longer."""
+        """The peer has ended its side: stop waiting for it."""
         self._lingers = None
         if self._lingering:
             self._transport.loseConnection()
 
     def abort(self) -> None:
-        """Drop all that waits and close the connection now."""
+        """Drop all pending output and close the connection now."""
         self._closing = True
         self._forget()
         self._release()
@@ -225,11 +224,11 @@ class Outbox:
             self._transport.loseConnection()
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call once, when the peer has read so much that nothing is held here any more, or is gone."""
+        """Call once, when no output is buffered any more or the connection is lost."""
         self._reliefs.append(call)
 
     def _postponePolicy(self) -> None:
-        """Let all others write before what is late is settled."""
+        """Apply the policy only after all other connections have written."""
         if self._last:
             self._applyPolicy()
         else:
@@ -237,7 +236,7 @@ class Outbox:
             self._turn.add(self)
 
     def _applyPolicy(self) -> None:
-        """Let the policy decide on what came late. What it would leave out anyway is not rendered."""
+        """Apply the policy to deferred deliveries. Runs that it would drop are not rendered."""
         late, self._deferred = self._deferred, []
         self._last = False
         keepsAll = isinstance(self._policy, Block)
@@ -249,11 +248,11 @@ class Outbox:
         self._publisher = None
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
-        """Give the kernel what it takes, and hold the rest."""
+        """Pass chunks to the kernel, and buffer the part that it does not take."""
         socket = self._transport.socket
         try:
             sent = socket.send(chunks[0]) if len(chunks) == 1 else socket.sendmsg(chunks)
-        except OSError:  # full, or an error that the transport's next write shows too
+        except OSError:  # full, or an error that the transport's next write reports too
             sent = 0
         self.traffic.bytesOut += sent
         for chunk in chunks:
@@ -266,7 +265,7 @@ class Outbox:
                 sent = 0
         if self._held:
             self._paused = self._registered = True
-            self._transport.registerProducer(self, False)  # which asks for the first portion
+            self._transport.registerProducer(self, False)  # this requests the first chunk
 
     def _write(self, chunk: Chunk) -> None:
         if len(chunk) <= _PORTION:
@@ -279,11 +278,11 @@ class Outbox:
             self._catchUpAll()
 
     def pauseProducing(self) -> None:
-        """The transport has enough for now (IPushProducer)."""
+        """IPushProducer: the transport's buffer is full."""
         self._paused = True
 
     def resumeProducing(self) -> None:
-        """The transport has sent what it had and can take more."""
+        """IPushProducer: the transport has sent its buffer."""
         self._unsent = 0
         self._applyPolicy()
         if self._direct:
@@ -303,11 +302,11 @@ class Outbox:
             self._relieve()
 
     def _finish(self) -> None:
-        """Close the connection; all that waited was handed to the transport."""
+        """Close the connection, after everything was passed to the transport."""
         self._release()
         if self._lingers:
             self._lingering = True
-            self._transport.resumeProducing()  # whatever was against it: what is read now is thrown away
+            self._transport.resumeProducing()  # resume reading in any case; the input is discarded
             self._transport.loseWriteConnection()
         else:
             self._transport.loseConnection()
@@ -317,7 +316,7 @@ class Outbox:
             self._catchUp()
 
     def _catchUp(self, most: int = _PORTION) -> None:
-        """Give the transport the next portion of what is held."""
+        """Pass the next chunk of the backlog to the transport."""
         portion = self._held.take(most)
         self._unsent = len(portion)
         self.waiting -= self._unsent
@@ -325,14 +324,14 @@ class Outbox:
         self._transport.write(portion)
 
     def _pushOn(self) -> None:
-        """Give the kernel the next portion of what is held, as far as it takes it, and the transport what asks again.
+        """Pass backlog to the kernel directly, then enough to the transport that it asks again.
 
-        The transport would copy all of it, and send it in smaller pieces.
+        The transport alone would copy everything and send it in smaller chunks.
         """
         portion = self._held.takeView(_PORTION)
         try:
             sent = self._transport.socket.send(portion)
-        except OSError:  # full, or an error that the transport's next write shows too
+        except OSError:  # full, or an error that the transport's next write reports too
             sent = 0
         self.waiting -= sent
         self.traffic.bytesOut += sent
@@ -342,13 +341,13 @@ class Outbox:
             self._catchUp(_NEXT)
 
     def stopProducing(self) -> None:
-        """The connection is gone: nothing will be sent any more."""
+        """The connection is lost: drop all output."""
         self._closing = True
         self._forget()
         self._relieve()
 
     def _forget(self) -> None:
-        """Drop all that waits."""
+        """Drop all pending output."""
         self._fresh = []
         self._deferred = []
         self.waiting = 0
@@ -361,7 +360,7 @@ class Outbox:
             relief()
 
     def _release(self) -> None:
-        """Stop being the transport's producer, so that it may close when it is empty."""
+        """Unregister as the transport's producer, so that it may close when it is empty."""
         if self._registered:
             self._registered = False
             self._transport.unregisterProducer()

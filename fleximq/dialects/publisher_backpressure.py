@@ -1,9 +1,8 @@
-"""A connection is not read while more waits than should, for the disk or for a transaction that is read back, and it
-has published some of that.
+"""Pauses publishers while too much awaits the journal, or a transaction that is read back.
 
-So what is on its way to the disk is bounded by what the journal takes at once and one read of each connection, what
-waits behind a transaction likewise, and what a connection has in its line of answers by what it may leave unread.
-Others are read as ever. The connection is not silent meanwhile: it is not listened to.
+A connection is paused if it has published part of that. So the data on its way to the disk is bounded by one journal
+write and one read of each connection, the data waiting for a transaction likewise, and the answers of a connection by
+its outbox limit. Other connections are read normally. A paused connection does not count as silent.
 """
 
 from enum import Enum
@@ -14,16 +13,16 @@ from fleximq.dialects.session import Session
 
 
 class PublisherPause(Enum):
-    """Why a connection is not read for now."""
+    """A reason to pause reading."""
 
     OVERLOADED = "too much waits for the disk, or for a transaction"
     UNSENT = "its own answers that wait for the disk are too many"
 
 
 def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePublisher) -> None:
-    """Stop reading a connection whose publications are on their way, if that is too much.
+    """Pause a connection with pending publications if the broker is overloaded or too many answers are pending.
 
-    It is noted as their publisher, in case that somebody who gets them later holds it up.
+    The connection is also recorded as their publisher, for consumers that pause it.
     """
     broker = session.broker
     reading = reader.readPauses

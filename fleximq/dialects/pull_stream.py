@@ -1,9 +1,8 @@
-"""The face of dialects in which a peer is sent only what it asked for.
+"""The protocol of dialects whose peers pull: they receive only messages that they requested.
 
-A peer that does not read its answers is not disconnected at once: what it asks further is left unread, until it has
-taken what it asked before. TCP passes the pressure on to it. But one that takes nothing for :data:`READ_TIMEOUT`
-seconds
-is cut off, for what waits for it would never be freed.
+A peer that does not read its answers is not disconnected at once. Its further requests are left unread until it has
+read the earlier answers, and TCP passes the pressure on. A peer that reads none for :data:`READ_TIMEOUT` seconds is
+disconnected, because its answers would never be freed.
 """
 
 from enum import Enum
@@ -13,21 +12,21 @@ from twisted.internet.interfaces import IDelayedCall
 from fleximq.dialects.session import ConnectionState
 from fleximq.dialects.stream import StreamProtocol
 
-#: Seconds for which a peer with unread answers may take nothing.
+#: Seconds for which a peer with unread answers may read none of them.
 READ_TIMEOUT = 60.0
-#: A session takes messages out of its queues in portions of about so many bytes, and asks then whether there is room.
+#: A session takes about so many bytes out of its queues before it checks the outbox again.
 CHUNK_BYTES = 1 << 18
 
 
 class PullPause(Enum):
-    """Why a connection is not read for now."""
+    """A reason to pause reading."""
 
     UNREAD = "its answers wait to be read"
     UNANSWERED = "a command waits for its answer"
 
 
 class PullStreamProtocol(StreamProtocol):
-    """Stops reading instead of ending the connection of a slow reader."""
+    """Pauses reading instead of closing the connection of a slow reader."""
 
     _look: IDelayedCall | None = None
     _room = 0
@@ -36,14 +35,14 @@ class PullStreamProtocol(StreamProtocol):
         self.waitForReader()
 
     def waitForReader(self) -> None:
-        """Read no more until the peer has taken all that waits, then :meth:`readerCaughtUp`."""
+        """Pause reading until the peer has read all pending output, then call :meth:`readerCaughtUp`."""
         if self._look is None:
             self.readPauses.pause(PullPause.UNREAD)
             self._watch()
             self.outbox.whenRelieved(self._relieved)
 
     def readerCaughtUp(self) -> None:
-        """Go on with what the session left undone, in a moment: this may be the middle of a write."""
+        """Continue the suspended session in the next reactor turn: this may be called during a write."""
         if self.session.suspended:
             self._context.clock.callLater(0, self._continue)
 

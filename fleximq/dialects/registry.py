@@ -1,7 +1,7 @@
-"""Which dialects and extensions are installed, found among Twisted's plug-ins.
+"""Installed dialects and extensions, found as Twisted plug-ins.
 
-The dialects of the broker itself are found in the same way as those of other packages. Whatever collides is one
-sentence: two of one name, first bytes that somebody else claims, a name that cannot be written before a ``+``.
+The broker's own dialects are found like those of other packages. Each conflict is reported in one sentence: two
+plug-ins of one name, overlapping first bytes, a name that cannot precede a ``+`` in a listener's URL.
 """
 
 import re
@@ -15,7 +15,7 @@ from fleximq.dialects.connection.protocol_detection import Decision, mayBeClaime
 from fleximq.errors import SettingError
 from fleximq.interfaces import IBrokerExtension, IDialect
 
-#: The dialects of the broker itself, in the order in which they are shown, before all others.
+#: The broker's own dialects, in the order of listings, before all others.
 OWN = ("fleximq", "blipmq", "minimq", "identity")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
@@ -24,9 +24,9 @@ _RESERVED = frozenset({Decision.HTTP.value, Decision.NONE.value})
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The plug-ins that are installed, by name, in the order in which they are shown.
+    """The installed plug-ins by name, in the order of listings.
 
-    :raises SettingError: for a name or a claim that collides with another, or cannot be.
+    :raises SettingError: a name or claim conflicts with another or is not allowed.
     """
 
     dialects: Mapping[str, IDialect]
@@ -34,7 +34,7 @@ class Registry:
 
     @classmethod
     def of(cls, dialects: Iterable[IDialect], extensions: Iterable[IBrokerExtension]) -> "Registry":
-        """Put these plug-ins in order.
+        """Return these plug-ins in order.
 
         :raises SettingError: as the class does.
         """
@@ -46,14 +46,14 @@ class Registry:
         )
 
     def claims(self) -> dict[bytes, str]:
-        """Return which first bytes belong to which dialect, beside those that the broker's own can begin with."""
+        """Return the first bytes that plug-ins claim, with the dialect of each."""
         return dict(_claims(self.dialects.values()))
 
 
 def installed(find: Callable[[Any], Iterable[Any]] = getPlugins) -> Registry:
-    """Return what is installed now. A drop-in file that cannot be read is logged by Twisted and left out.
+    """Return the plug-ins installed now. Twisted logs and skips a drop-in file that it cannot read.
 
-    :raises SettingError: if plug-ins collide.
+    :raises SettingError: plug-ins conflict.
     """
     return Registry.of(find(IDialect), find(IBrokerExtension))
 

@@ -1,7 +1,7 @@
-"""A connection's side of what the journal brings it (:mod:`fleximq.broker.replay.feed`).
+"""Passes messages from the journal to one connection as it reads them (:mod:`fleximq.broker.replay.feed`).
 
-What is read for a connection comes on top of what it may leave unread: it asked for it, and must not be cut off as a
-slow consumer for the size of the past. It is read in portions, and the next one only when most of the last was taken.
+Replayed data is allowed in addition to the outbox limit: the client requested it, and must not be disconnected as a
+slow consumer because of its size. It is read in chunks, the next one when most of the last was sent.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,17 +16,17 @@ from fleximq.interfaces import ISubscriber
 from fleximq.limits import MEBIBYTE
 from fleximq.values.records import StoredBatch
 
-#: So many bytes are read at a time.
+#: Bytes read from the journal at a time.
 CHUNK_BYTES = MEBIBYTE
-#: With more than this unread, a connection gets no further portion.
+#: With more unsent bytes, a connection gets no further chunk.
 LOW_WATER = 1 << 18
 
 
 class ReplayOutlet:
-    """Sends what the journal has to one connection.
+    """Sends replayed messages to one connection.
 
-    :param form: how runs are handed on; ``render`` turns records into the same.
-    :param failed: says that the subscription of this name has ended.
+    :param form: how live runs are rendered; ``render`` does the same for records.
+    :param failed: called when the subscription of this name has ended with an error.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class ReplayOutlet:
         return self._outbox.waiting > LOW_WATER
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call when the connection has taken what it was given, in a moment: this may be the middle of a write."""
+        """Call in a later reactor turn, once the connection has sent its output, because a write may be in progress."""
         self._outbox.whenRelieved(lambda: self.soon(call))
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call when others had their turn, and what was given was written."""
+        """Call in the next reactor turn, after pending output was written."""
         self._clock.callLater(0, call)
 
     def send(self, rendered: Any) -> None:
@@ -70,13 +70,13 @@ class ReplayOutlet:
         self.send(self._render(batches))
 
     def _lend(self, size: int) -> None:
-        """Let so much come on top of the mark: this portion, one before, and what is left of others."""
+        """Raise the outbox limit: for this chunk, the one before, and the rest of other output."""
         if size > self._lent:
             self._outbox.limit += size - self._lent
             self._lent = size
 
     def close(self) -> None:
-        """Take back what was lent as soon as it is not needed."""
+        """Restore the outbox limit as soon as the output allows it."""
         if self._outbox.space == self._outbox.limit:
             self._takeBack()
         else:

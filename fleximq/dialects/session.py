@@ -1,14 +1,14 @@
-"""What all sessions share: how a connection comes in, how it ends, and where errors are answered.
+"""The life cycle of a client connection, common to all dialects.
 
-A session speaks one dialect with one peer. It knows its bytes and the broker, but not what carries them: a *face*
-(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket.face`) gives it an outbox and feeds it.
+A session speaks one dialect with one peer. It knows the dialect and the broker but not the transport: a *protocol*
+(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket.face`) gives it an outbox and passes input to it.
 
-The states, and what moves a connection from one to the next::
+The states and their transitions::
 
-    WAITING --let in--> OPEN --end()--> ENDING --connection lost--> CLOSED
+    WAITING --letIn()--> OPEN --end()--> ENDING --connection lost--> CLOSED
      |   ^|___________________________________^
      v   |
-    CHECKING (credentials are looked into; back to WAITING when that is decided)
+    CHECKING (of credentials; back to WAITING when decided)
 
 ``end`` is called with a short constant phrase, which is logged and counted.
 """
@@ -38,17 +38,18 @@ from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-#: Seconds that a closing connection has for taking its last answers.
+#: Seconds within which a closing connection must have read its last answers.
 LINGER = 10.0
-#: Where credentials have to be shown, so many bytes may be begun before: they stand in a header of 64 KiB at most.
+#: Input allowed before authentication, in bytes, where it is required: credentials are part of a header of at most 64
+#: KiB.
 MAX_UNAUTHENTICATED_BYTES = 1 << 17
-#: Why connections end when the broker does.
+#: The end reason of connections when the broker stops.
 STOPPED = "broker stopped"
 _EXPIRED = "the credentials have expired"
 
 
 class ConnectionState(Enum):
-    """Where a connection is in its life."""
+    """The state of a connection."""
 
     WAITING = "waiting for its handshake"
     CHECKING = "its credentials are being checked"
@@ -58,26 +59,26 @@ class ConnectionState(Enum):
 
 
 class NamedLogger(Logger):
-    """A class attribute that logs under the given name, whichever module the class is defined in."""
+    """A class attribute that logs under the given name, independent of the module that defines the class."""
 
     def __get__(self, instance: object, owner: type | None = None) -> "NamedLogger":
-        """Return the logger itself; Twisted's would return one named after the class."""
+        """Return the logger itself; Twisted's logger would return one named after the class."""
         return self
 
 
 @implementer(IConversation)
 class Session(metaclass=ABCMeta):
-    """One peer's conversation; subclasses say what goes over the wire.
+    """One peer's conversation; subclasses define the messages on the wire.
 
-    Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``heard`` is when
-    the peer was last heard, in the clock's seconds; the face sets it. ``reason`` is why it ends, "" until it does.
-    ``stuck`` says that it left something undone until the peer has read more. ``pace`` keeps it to its rates, where
-    there are any, and ``stays`` says that its clients are expected to keep their connection. ``mayFinish`` says that
-    its peers are told in good time when the broker stops, ``dismissed`` that they have no more of it.
+    Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``receivedAt`` is the time of the
+    last read, in the clock's seconds; the protocol sets it. ``reason`` is the end reason, "" before the end.
+    ``suspended`` is true while input must wait: for the peer to read its answers, for a credential check, or for a
+    message read from disk. ``rate`` applies rate limits, if any. ``stays`` means that clients are expected to stay
+    connected. ``mayFinish`` means that peers are warned before the broker stops, ``dismissed`` that their time is over.
 
-    The face sets ``certificate``, which returns what the peer has shown by TLS, ``checking``, which is told True when
-    a check of credentials begins to take time and False when it is decided, and ``admitted``: who the peer is by what
-    it showed before its first word, if it did. ``admission`` is the rule of the listener, unless the face has another.
+    The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True when a
+    credential check is pending and with False when it is decided; and ``admitted``, the result for credentials in an
+    HTTP request, if any. ``admission`` is the listener's, unless the protocol replaces it.
     """
 
     dialect: ClassVar[str]
@@ -103,7 +104,7 @@ class Session(metaclass=ABCMeta):
         self.checking: Callable[[bool], None] = _unheard
         self._check: Deferred[None] | None = None
         self._expiry: CredentialExpiry | None = None
-        self.heard = self._began = context.clock.seconds()
+        self.receivedAt = self._began = context.clock.seconds()
         self.listening = True
         self.suspended = False
         self.reason = ""
@@ -113,66 +114,66 @@ class Session(metaclass=ABCMeta):
 
     @property
     def pendingAnswerBytes(self) -> int:
-        """How many bytes of answers wait until a publication is safe."""
+        """Bytes of answers that await a commit."""
         return 0 if self.answers is None else self.answers.size
 
     @property
     def buffered(self) -> int:
-        """How many bytes are kept of something that the peer has begun to say."""
+        """Bytes buffered of an incomplete message."""
         return 0
 
     @property
     def isChecking(self) -> bool:
-        """Whether it is not known yet whose credentials it was shown."""
+        """Whether a credential check is pending."""
         return self.state is ConnectionState.CHECKING
 
     def lastReceived(self) -> float:
-        """Return when the peer was last heard; now, while it is not listened to."""
-        return self.heard if self.listening else self.context.clock.seconds()
+        """Return the time of the last read; now, while reading is paused."""
+        return self.receivedAt if self.listening else self.context.clock.seconds()
 
     # -- for subclasses ----------------------------------------------------------------------------
 
     @abstractmethod
     def answerError(self, error: BrokerError) -> None:
-        """Answer an error in the dialect's words; the connection is closed afterwards if the error says so."""
+        """Send an error in the dialect's form; the caller closes the connection if the error requires it."""
 
     def opened(self) -> None:
-        """The connection is up; called once, before anything is received."""
+        """The connection is up; called once, before any input."""
 
-    def mayReceive(self, held: int) -> bool:
-        """Tell whether a peer that was not let in yet may say more; it is refused where credentials take less.
+    def mayReceive(self, buffered: int) -> bool:
+        """Return whether a peer may send more before it has joined; refuses input that is too long for credentials.
 
-        :param buffered: how many bytes are kept of what it has begun.
+        :param buffered: bytes buffered of an incomplete message.
         """
-        if held > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
+        if buffered > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
             self.attempt(_raiseTooLarge)
         return self.state is ConnectionState.WAITING
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """The client may do other things from now on: forget what it was allowed, and tell it what it has lost.
+        """Drop cached permissions because the client's rights have changed, and report lost subscriptions.
 
         :param lost: the names of subscriptions that have ended.
         """
 
     def left(self) -> None:
-        """The connection is gone and the client has left: let go of timers, and of all that may be large.
+        """Release timers and large objects after the client has left and the connection is closed.
 
-        Sessions are in cycles, so it may be long until Python finds them; what they hold must not wait for that.
+        Sessions are part of reference cycles, so Python may free them late; their memory must not wait for that.
         """
 
     def resume(self) -> None:
-        """Go on with what was left undone when a check of credentials began; raises nothing but BrokerError."""
+        """Continue with the input suspended by a credential check; raises only BrokerError."""
 
     def admit(
         self, credentials: object, then: Callable[[Admitted], None], refused: Callable[[BrokerError], None]
     ) -> None:
-        """Find out who shows these credentials, and call one of the two: at once if it is known at once, else later.
+        """Check credentials and call one of the two functions: at once if the result is immediate, else later.
 
-        Until then the session is CHECKING. It is given nothing to work through, and is told to :meth:`resume` when it
-        was decided. Nothing is called if the connection ends before.
+        Until then the session is CHECKING: it gets no input, and :meth:`resume` is called after the decision. Neither
+        function is called if the connection ends before.
 
-        :param credentials: one of :mod:`fleximq.security.credentials`, None if nothing is shown.
-        :param then: lets the client in; a BrokerError that it raises is handed to ``refused``.
+        :param credentials: one of :mod:`fleximq.security.credentials`, None without credentials.
+        :param then: joins the client; a BrokerError that it raises is passed to ``refused``.
         """
         check = self.admission.admit(credentials, self.address)
         outcome: list[Admitted | Failure] = []
@@ -198,9 +199,9 @@ class Session(metaclass=ABCMeta):
         self.expel(Unauthorized(_EXPIRED))
 
     def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> ConnectedClient:
-        """Register this connection as a client of the broker, until its credentials expire.
+        """Join the broker as a client, until the credentials expire.
 
-        :param admitted: who it is, as :meth:`admit` found out.
+        :param admitted: the result of :meth:`admit`.
         :raises NoCapacity: the broker is full.
         :raises Unauthorized: the credentials have expired meanwhile.
         """
@@ -226,26 +227,26 @@ class Session(metaclass=ABCMeta):
         return client
 
     def whenDecided(self, call: Callable[[], None]) -> None:
-        """Call when all that this connection has published is kept or refused, and that was answered."""
+        """Call when all publications of this connection were committed or refused, and the refusals answered."""
         if self.client is None:
             call()
         else:
             self.broker.whenCommitted(call, self.client)
 
     def subscribing(self) -> None:
-        """Charge that a subscription is asked for.
+        """Charge one subscription request.
 
-        :raises TooManyRequests: that is over the client's rate.
+        :raises TooManyRequests: it exceeds the client's rate.
         """
         if self.rate is not None:
             self.rate.subscribing()
 
     def refusal(self) -> str | None:
-        """Return why this peer may not come in at all, whatever it shows, or None."""
+        """Return the reason why this peer may not join with any credentials, or None."""
         return self.admission.refusal(self.address)
 
     def _stopWatching(self) -> None:
-        """Look for no expiry any more, and drop a check that is on its way."""
+        """Stop the expiry timer and cancel a pending credential check."""
         if self._expiry is not None:
             self._expiry.stop()
             self._expiry = None
@@ -254,34 +255,34 @@ class Session(metaclass=ABCMeta):
             check.cancel()
 
     def arrivedAt(self, seconds: float) -> None:
-        """Count the handshake's deadline from this time of the clock instead of from now."""
+        """Count the handshake deadline from this time of the clock instead of from now."""
         if self._deadline is not None:
             end = seconds + self.context.settings.handshakeTimeout
-            # Not reset(): to move a timer forward, Twisted looks through all that there are.
+            # Not reset(): to move a timer forward, Twisted searches all timers.
             self._deadline.cancel()
             left = max(0.0, end - self.context.clock.seconds())
             self._deadline = self.context.clock.callLater(left, self._handshakeLate)
 
     def handshakeDone(self) -> None:
-        """Stop the clock of the handshake, or of the connection's end."""
+        """Stop the deadline of the handshake, or of the connection's end."""
         if self._deadline is not None:
             if self._deadline.active():
                 self._deadline.cancel()
             self._deadline = None
 
-    # -- how it ends -------------------------------------------------------------------------------
+    # -- the end of the connection -----------------------------------------------------------------
 
     def end(self, reason: str) -> None:
-        """Send what waits, then close."""
+        """Send pending output, then close."""
         if self._ending(reason):
             self.close()
 
     def close(self) -> None:
-        """Close the connection behind its last answer; sessions whose answers may be late override this."""
+        """Close after the last answer; overridden by sessions whose answers may await a commit."""
         self.outbox.close()
 
     def abort(self, reason: str) -> None:
-        """Close now; what waits is dropped."""
+        """Close now; pending output is dropped."""
         if self._ending(reason):
             self.outbox.abort()
 
@@ -299,14 +300,14 @@ class Session(metaclass=ABCMeta):
         return True
 
     def attempt(self, act: Callable[[], None]) -> None:
-        """Do something for the peer and answer what goes wrong; what nobody foresaw is logged and ends it."""
+        """Run a function and answer its errors; an unforeseen exception is logged and ends the connection."""
         try:
             act()
         except Exception as error:
             self.unexpected(error)
 
     def unexpected(self, error: Exception) -> None:
-        """Answer an error of the work for this peer; any but a BrokerError is logged and ends the connection."""
+        """Answer an error that input caused; all but BrokerErrors are logged and end the connection."""
         if isinstance(error, BrokerError):
             self.failed(error)
             return
@@ -315,21 +316,21 @@ class Session(metaclass=ABCMeta):
         self.end("internal error")
 
     def failed(self, error: BrokerError) -> None:
-        """Answer what a client did wrong, and close if it cannot be got over."""
+        """Answer a client's error, and close if it is fatal."""
         self.counted(error)
         self.answerError(error)
         if error.closes:
             self.end(f"error {int(error.status)}")
 
     def counted(self, error: BrokerError) -> None:
-        """Count and log what a client did wrong."""
+        """Count and log a client's error."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
         suppressed = self.context.logLimit.passes(self.context.clock.seconds())
         if suppressed is not None:
             self._log.debug("{who}: {error}{more}", who=self._label(), error=error, more=_more(suppressed))
 
     def expel(self, error: BrokerError) -> None:
-        """Tell a client why it may stay no longer, and close; it is brought nothing more while that takes time."""
+        """Send an error and close, as the client may not stay; it receives no more deliveries meanwhile."""
         if self.state is ConnectionState.OPEN:
             self.failed(error)
             self.end(f"error {int(error.status)}")
@@ -337,26 +338,26 @@ class Session(metaclass=ABCMeta):
                 self.broker.leave(self.client, self.reason)
 
     def slow(self) -> None:
-        """The peer does not read what it asked for."""
+        """Disconnect a peer that does not read its output."""
         self._log.warn("{who} reads too slowly: disconnected", who=self._label())
         self.abort("slow consumer")
 
     def inputEnded(self) -> None:
-        """The peer will say no more: send the answers that are pending, then close."""
+        """The peer has ended its input: send pending answers, then close."""
         self.end("client closed")
 
     def warn(self) -> None:
-        """Tell the peer that the broker stops; nothing happens in a dialect that has no words for it."""
+        """Warn the peer that the broker stops; without effect in dialects that have no message for it."""
 
     def dismiss(self) -> None:
-        """The broker stops: answer what was asked, as if the peer had ended its input, then close."""
+        """Close because the broker stops, after answering requests as if the peer had ended its input."""
         if not self.dismissed:
             self.dismissed = True
             self.outbox.linger()
             self.inputEnded()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         if self.state is ConnectionState.CLOSED:
             return
         reason = self.reason or "connection lost"
@@ -376,7 +377,7 @@ class Session(metaclass=ABCMeta):
         self._logLeft(reason)
 
     def _logLeft(self, reason: str) -> None:
-        """Say who has left; of those who were never let in, not of each."""
+        """Log who has left; rate-limited for peers that never joined."""
         suppressed = 0 if self.client is not None else self.context.logLimit.passes(self.context.clock.seconds())
         if suppressed is not None:
             self._log.info(
@@ -385,13 +386,13 @@ class Session(metaclass=ABCMeta):
             )  # fmt: skip
 
     def _flapped(self, client: ConnectedClient) -> None:
-        """Note that a client has left, if such clients are expected to stay."""
+        """Record that a client has left, if such clients are expected to stay."""
         if self.stays:
             who = clientKey(client.principal, self.address)
             self.context.flapping.left(who, self.context.clock.seconds() - client.joined)
 
     def _account(self) -> dict[str, object]:
-        """Return who this was, for how many seconds, and how much went over the connection, for the log."""
+        """Return identity, duration and traffic for the log."""
         client, traffic = self.client, self.traffic
         return {
             "dialect": self.dialect,
@@ -415,22 +416,22 @@ class Session(metaclass=ABCMeta):
 
 
 class StreamSession(Session):
-    """A session that is handed what a stream brings."""
+    """A session that reads a byte stream."""
 
     @abstractmethod
     def received(self, data: bytes) -> None:
-        """Work through what was read, or what the face has cut out of that; raises nothing but BrokerError."""
+        """Process a read, or the part of it that the protocol cut out; raises only BrokerError."""
 
 
 def _more(suppressed: int) -> str:
-    """Return the end of a line that says how many like it were left out."""
+    """Return the end of a log line that gives the number of suppressed lines."""
     return f" ({suppressed} more lines left out)" if suppressed else ""
 
 
 def _decide(
     outcome: Admitted | Failure, then: Callable[[Admitted], None], refused: Callable[[BrokerError], None]
 ) -> None:
-    """Call one of the two; what nobody foresaw is raised."""
+    """Call one of the two functions; raise an unforeseen exception."""
     if not isinstance(outcome, Failure):
         try:
             then(outcome)
@@ -447,8 +448,8 @@ def _raiseTooLarge() -> None:
 
 
 def _nothing() -> None:
-    """No certificate can be shown."""
+    """Return no certificate, on transports without TLS."""
 
 
 def _unheard(waits: bool) -> None:
-    """Nobody has to be told."""
+    """Ignore the start and end of credential checks."""

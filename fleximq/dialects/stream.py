@@ -1,7 +1,7 @@
-"""The face of a session on a byte stream: TCP, UNIX socket, TLS, pipes.
+"""The protocol of a session on a byte stream: TCP, UNIX socket, TLS, pipes.
 
-Reads that fill their room get more, and writes are larger than Twisted's usual ones, where the transport lets them be.
-A peer that ends its input still gets its pending answers.
+Read sizes grow while reads are full, and writes are larger than Twisted's default, where the transport allows it. A
+peer that ends its input still receives its pending answers.
 """
 
 import sys
@@ -23,9 +23,9 @@ from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import ConnectionState, StreamSession
 
-#: A connection is read in portions of the first size. While it fills them they grow to the last, which carries a
-#: quarter more messages of 1 KB than half of it would; a read that brings little is quicker with little room. Where a
-#: read is so full of work that all others wait for it for longer than so many seconds, they shrink, to the least.
+#: Read sizes in bytes: first, largest, smallest. The size doubles while reads are full; the largest carries a quarter
+#: more messages of 1 KB than half of it would, and short reads are faster with a small buffer. It halves when
+#: processing one read delays other connections for longer than ``READ_SECONDS``.
 READ_FIRST, READ_MOST, READ_LEAST = 1 << 16, 1 << 19, 1 << 12
 READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20
@@ -33,12 +33,12 @@ WRITE_BYTES = 1 << 20
 
 @implementer(IHalfCloseableProtocol)
 class StreamProtocol(Protocol):
-    """Feeds one session from a stream.
+    """Passes a stream to one session.
 
-    ``connectedAt`` is the clock's time at which the connection was made, if others looked at it first; the handshake's
-    deadline counts from there.
+    ``connectedAt`` is the clock's time when the connection was made, if another protocol handled it first; the
+    handshake deadline counts from there.
 
-    :param makeSession: makes the session: a :class:`fleximq.dialects.session.StreamSession` class or the like.
+    :param makeSession: a :class:`fleximq.dialects.session.StreamSession` class, or a function that returns one.
     """
 
     connectedAt: float | None = None
@@ -49,14 +49,14 @@ class StreamProtocol(Protocol):
         self._seconds = context.clock.seconds
         self._fullRead, self._mostRead = sys.maxsize, READ_MOST
         self._makeSession = makeSession
-        self.session: StreamSession = None  # type: ignore[assignment]  # these four are there from connectionMade on
+        self.session: StreamSession = None  # type: ignore[assignment]  # these four are set by connectionMade
         self.outbox: Outbox = None  # type: ignore[assignment]
         self.receive: Callable[[bytes], None] = None  # type: ignore[assignment]
         self.readPauses: ReadPauses = None  # type: ignore[assignment]
-        self._early: EarlyInput | None = None  # while credentials are checked
+        self._early: EarlyInput | None = None  # during a credential check
 
     def connectionMade(self) -> None:
-        """Tune the transport and begin the session."""
+        """Tune the transport and start the session."""
         transport: Any = self.transport
         self._mostRead = min(READ_MOST, maxReadBytes(self._context.rates.rules))
         self._fullRead = tune(transport, self._mostRead)
@@ -73,11 +73,11 @@ class StreamProtocol(Protocol):
         self.session.opened()
 
     def dataReceived(self, data: bytes) -> None:
-        """Work through a read, then let every outbox it filled write once."""
+        """Process a read, then write once for each outbox that it filled."""
         session = self.session
         if session.state is not ConnectionState.OPEN and not self._mayWork(data):
             return
-        session.heard = began = self._seconds()
+        session.receivedAt = began = self._seconds()
         session.traffic.bytesIn += len(data)
         turn = self._turn
         turn.open = True
@@ -88,7 +88,7 @@ class StreamProtocol(Protocol):
             self._fullRead = fit(self.transport, self._seconds() - began, self._mostRead)
 
     def work(self, data: bytes) -> None:
-        """Let the session work through these bytes, and answer what goes wrong. May be called outside of a read."""
+        """Pass bytes to the session and answer its errors. May be called outside a read."""
         session = self.session
         try:
             self.receive(data)
@@ -101,27 +101,27 @@ class StreamProtocol(Protocol):
             session.rate.charge(self.readPauses)
 
     def receiver(self) -> Callable[[bytes], None]:
-        """Return the function that takes each read; a protocol that cuts reads up itself overrides this."""
+        """Return the function that processes each read; overridden by protocols that split reads."""
         return self.session.received
 
     def resume(self) -> None:
-        """Let the session go on behind a check of credentials; for protocols that have kept something themselves."""
+        """Resume the session after a credential check; overridden by protocols that buffer input."""
         self.session.resume()
 
     @property
     def buffered(self) -> int:
-        """How many bytes are kept of something unfinished; for protocols that cut it up themselves."""
+        """Bytes buffered of an incomplete message; overridden by protocols that split input."""
         return self.session.buffered
 
     def _mayWork(self, data: bytes) -> bool:
-        """Say whether a read may be worked through now; it is kept while credentials are checked."""
+        """Return whether a read may be processed now; it is buffered during a credential check."""
         if self._early is not None:
             self._early.keep(data)
             return False
         return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.buffered)
 
     def _checking(self, waits: bool) -> None:
-        """Read nothing while credentials are checked; then go on with what was said behind them."""
+        """Pause during a credential check, then continue with the buffered input."""
         if waits:
             self._early = self._early or EarlyInput()
             self.readPauses.pause(CredentialWait.CHECKED)
@@ -139,7 +139,7 @@ class StreamProtocol(Protocol):
         data = early.take()
         if data:
             self.dataReceived(data)
-        if self._early is not None:  # there is something to check again
+        if self._early is not None:  # another check is pending
             self._early.ended = early.ended
             return
         self.readPauses.resume(CredentialWait.CHECKED)
@@ -156,14 +156,14 @@ class StreamProtocol(Protocol):
         self._turn.flush()
 
     def writeConnectionLost(self) -> None:
-        """Our own output was ended; nothing more can be said. It is no more than that if we have dismissed the peer."""
+        """Our output was ended by the system: close, unless the session is dismissed and ends anyway."""
         if not self.session.dismissed:
             transport: Any = self.transport
             self.session.end("connection lost")
             transport.loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         self.session.lost()
         self._turn.flush()
 
@@ -172,7 +172,7 @@ class StreamProtocol(Protocol):
 
     def _listening(self, listening: bool) -> None:
         self.session.listening = listening
-        self.session.heard = self._seconds()
+        self.session.receivedAt = self._seconds()
 
 
 class StreamFactory(Factory):
@@ -193,11 +193,11 @@ class StreamFactory(Factory):
 
 
 def tune(transport: Any, most: int = READ_MOST) -> int:
-    """Ask for small delays, notice of dead peers, and large writes, where the transport has them.
+    """Set TCP_NODELAY, keep-alive probes and large writes, where the transport has them.
 
-    :param most: as many bytes may be read at once.
+    :param most: the maximum read size.
 
-    Returns how many bytes are a full read, behind which to call :func:`fit`.
+    Returns the size of a full read, after which to call :func:`fit`.
     """
     if ITCPTransport.providedBy(transport):
         transport.setTcpNoDelay(True)
@@ -210,11 +210,11 @@ def tune(transport: Any, most: int = READ_MOST) -> int:
 
 
 def fit(transport: Any, seconds: float, most: int = READ_MOST) -> int:
-    """Let a transport read twice as much at once, or half if the last read took too long to work through.
+    """Double the read size, or halve it if processing the last read took too long.
 
-    :param most: as many bytes may be read at once.
+    :param most: the maximum read size.
 
-    Returns how many bytes are a full read then.
+    Returns the new size of a full read.
     """
     size: int = transport.bufferSize
     if seconds > READ_SECONDS:

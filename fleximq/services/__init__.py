@@ -1,1 +1,1 @@
-"""What starts and stops; ``compose`` is the one place that knows every room."""
+"""Services that start and stop; ``compose`` alone knows every room."""

@@ -1,4 +1,4 @@
-"""The broker as a service: made from the settings, stopped with the process."""
+"""The broker as a service, built from the settings and stopped with the process."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _log = Logger("fleximq.services.broker")
 def makeBroker(
     clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
 ) -> Broker:
-    """Return a broker that follows these settings.
+    """Return a broker with these settings.
 
     :param dialects: names of the installed dialects.
     """
@@ -47,7 +47,7 @@ def makeBroker(
 
 
 def rulesOf(settings: Settings) -> BrokerRules:
-    """Return the times and sizes that the broker's rules depend on."""
+    """Return the times and sizes that the broker's rules need."""
     return BrokerRules(
         requestTimeout=settings.requestTimeout,
         redelivery=settings.redelivery,
@@ -67,9 +67,9 @@ def rulesOf(settings: Settings) -> BrokerRules:
 
 
 class BrokerService(MultiService):
-    """Holds the extensions; when it is stopped, it ends the broker's connections, then these, then its timers.
+    """Holds the extensions. On stop it ends the broker's connections, then the extensions, then the broker's timers.
 
-    :param timeout: returns how many seconds connections have for their end.
+    :param timeout: returns the seconds within which connections must end.
     """
 
     def __init__(self, broker: Broker, connections: OpenConnections, timeout: Callable[[], float]) -> None:
@@ -79,7 +79,7 @@ class BrokerService(MultiService):
         self._timeout = timeout
 
     def stopService(self) -> "Deferred[Any]":
-        """Say goodbye to everybody, stop the extensions, then cancel everything timed."""
+        """Dismiss all clients, stop the extensions, then cancel all timers."""
         stopping: Deferred[Any] = self._connections.dismiss(self._timeout())
         stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
         return stopping.addBoth(lambda ignored: self.broker.stop())
@@ -90,7 +90,7 @@ def _randomHex(digits: int) -> str:
 
 
 def _idOf(journal: IJournal, message: Message) -> str:
-    """Return the id that MiniMQ clients know a message by, after a restart the same."""
+    """Return the id of a message for MiniMQ clients; stable across restarts."""
     return deliveryId(message, lambda: idAt(journal.id, message.offset) if message.offset else newUlid())
 
 

@@ -1,4 +1,4 @@
-"""The one place that knows every room: settings in, the whole broker out, as one service."""
+"""Builds the complete broker from its settings, as one service; the only module that knows every room."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ from fleximq.services.reload import (
 from fleximq.services.web_site import Web
 from fleximq.startup.configuration_check import configurationOf
 
-#: What is spoken where there is only HTTP.
+#: The dialects of a listener for HTTP only.
 _NO_DIALECTS = ListenerDialects({}, {}, {}, ())
 
 
@@ -58,15 +58,16 @@ def compose(
     environment: Mapping[str, str] = os.environ,
     reload: Reload | None = None,
 ) -> MultiService:
-    """Return a service that is the broker with all its listeners; nothing is open before it starts.
+    """Return a service with the broker and all its listeners; no port or file is open before it starts.
 
     :param abortStart: called with a sentence if the journal or a listener cannot be opened; by default it ends the
-    process.
-    :param abortRun: called with a sentence and the reactor if that turns out when it runs; by default as well.
-    :param registry: which plug-ins there are; by default those that are installed.
-    :param environment: what spawned programs inherit of it, and where the service manager is told how things are.
-    :param reload: holds the same settings, and is told who follows others; by default there are never any.
-    :raises SettingError: for a listener or an extension that cannot be understood, and for plug-ins that collide.
+        process.
+    :param abortRun: called with a sentence and the reactor if that happens after the start; by default it ends the
+        process too.
+    :param registry: the plug-ins; by default the installed ones.
+    :param environment: variables that spawned programs inherit, and the address of the service manager.
+    :param reload: holds the same settings, and gets the participants of a reload; by default the settings never change.
+    :raises SettingError: a listener or extension is invalid, or plug-ins conflict.
     """
     registry = registry or installed()
     reload = reload or Reload(settings, lambda: settings)
@@ -115,7 +116,7 @@ def compose(
     for listen in [Listen.parse(text, ground) for text in settings.listen]:
         listenOn(listen, whole)
     for place in [WebListen.parse(text, ground) for text in settings.http]:
-        # It stays open as long as the broker, so that whoever asks is told that it stops.
+        # It stays open as long as the broker, so that health checks see the broker stop.
         listenOn(place, brokerService, speaks=False)
     for line in settings.spawn:
         context = _context(broker, settings, reactor, turn, security, AnonymousAccess(), policy, rateLimits)
@@ -140,7 +141,7 @@ def compose(
 def _tellServiceManager(
     reactor: Any, whole: MultiService, journal: Any, socket: NotifySocket, pause: float | None
 ) -> Readiness:
-    """Let the service manager know when all that is there so far has started, and as long as it is well."""
+    """Report to the service manager when all services so far have started, and feed its watchdog."""
     listeners = [each for each in whole if isinstance(each, ListenerService)]
     if socket.exists and pause is not None:
         beat = journal.beat if journal.onDisk else None
@@ -178,7 +179,7 @@ def _context(
 def _gated(
     connectionLimit: ConnectionLimit, factory: IProtocolFactory, listen: Listen, context: Context
 ) -> IProtocolFactory:
-    """Return a factory behind the gate, which counts by the address that a proxy tells where there is one."""
+    """Return a factory with the connection limit, which counts by the address that a proxy names, if any."""
     if not listen.proxied:
         return connectionLimit.limited(factory)
     counted = context.broker.observers.counted

@@ -1,8 +1,7 @@
-"""Runs what others add to the broker: each extension is a service of its own, and a broken one hurts nobody.
+"""Runs the extensions: each is a separate service, and a failing one affects no other.
 
-What an extension registers at the broker is taken back when it stops, whether it stopped well or not. What it raises
-is logged; only a :exc:`SettingError` at the start, by which it says that it cannot do what was asked of it, ends the
-start of the broker.
+Registrations at the broker are removed when an extension stops, even after a failure. Its exceptions are logged; only a
+:exc:`SettingError` at the start, which rejects the configuration, ends the broker's start.
 """
 
 from collections.abc import Callable
@@ -28,13 +27,13 @@ from fleximq.interfaces import (
 
 _log = Logger("fleximq.services.extensions")
 
-#: Seconds that an extension has for its end; the broker does not wait longer.
+#: Seconds within which an extension must stop; the broker does not wait longer.
 STOP_TIMEOUT = 10.0
 
 
 @implementer(IExtensionContext)
 class ExtensionContext:
-    """What one extension is given of the broker, and what it has registered there."""
+    """The broker's interface for one extension, and its registrations."""
 
     def __init__(self, broker: Broker, settings: Settings, reactor: Any) -> None:
         self.broker = broker
@@ -43,12 +42,12 @@ class ExtensionContext:
         self._undo: list[Callable[[], None]] = []
 
     def observe(self, observer: IBrokerObserver) -> None:
-        """Tell an observer what happens, until the extension stops."""
+        """Notify an observer of events until the extension stops."""
         self.broker.observers.add(observer)
         self._undo.append(lambda: self.broker.observers.remove(observer))
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Bring a copy of what is published to topics that match to a subscriber, until the extension stops.
+        """Deliver a copy of each publication to matching topics until the extension stops.
 
         :raises InvalidTopic: the pattern is empty or too long.
         """
@@ -56,22 +55,22 @@ class ExtensionContext:
         self._undo.append(lambda: self.broker.untap(subscriber, pattern))
 
     def watch(self, watcher: IRecordWatcher) -> None:
-        """Tell a watcher what goes through the journal, until the extension stops."""
+        """Notify a watcher of journal records until the extension stops."""
         self.broker.recordWatchers.add(watcher)
         self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
 
     def release(self) -> None:
-        """Take back all that was registered."""
+        """Remove all registrations."""
         while self._undo:
-            with suppress(ValueError):  # an observer that took itself off is not there any more
+            with suppress(ValueError):  # the observer may have removed itself
                 self._undo.pop()()
 
 
 class ExtensionService(Service):
-    """One extension, between its start and its end.
+    """One extension, from start to stop.
 
-    :param configuration: its options, as it has checked them.
-    :param abortStart: called with a sentence if it says that it cannot start; does not return.
+    :param configuration: its checked options.
+    :param abortStart: called with a sentence if it rejects its configuration; does not return.
     """
 
     def __init__(
@@ -88,14 +87,14 @@ class ExtensionService(Service):
         self._inner: Any = None
 
     def privilegedStartService(self) -> None:
-        """Make its service, and let it do what wants privileges."""
+        """Create its service, and run the privileged part of its start."""
         super().privilegedStartService()
         self._make()
         if self._inner is not None:
             self._try(self._inner.privilegedStartService)
 
     def startService(self) -> None:
-        """Let it begin."""
+        """Start its service."""
         super().startService()
         if not self._made:
             self._make()
@@ -105,7 +104,7 @@ class ExtensionService(Service):
             _log.info("The extension {name} is on", name=self.extension.name)
 
     def stopService(self) -> Deferred[None]:
-        """Let it end; what is returned fires when it has, or its time is over, and never fails."""
+        """Stop it; the Deferred fires after that or after the timeout, and never fails."""
         super().stopService()
         inner, self._inner, self._made = self._inner, None, False
         if inner is None:
@@ -126,7 +125,7 @@ class ExtensionService(Service):
         self._inner = self.extension.makeService(self._context, self._configuration)
 
     def _try(self, step: Callable[[], object]) -> None:
-        """Take one step of its start; if that fails, put it aside."""
+        """Run one step of the start; disable the extension if it fails."""
         try:
             step()
         except SettingError as error:

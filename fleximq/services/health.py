@@ -1,7 +1,4 @@
-"""What is looked at to tell whether the broker lives, and whether it is ready for clients.
-
-How late the event loop calls what is due: looked at each second, for metrics and readiness.
-"""
+"""Liveness and readiness checks, and the delay of the event loop, measured each second for metrics and readiness."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,14 +11,14 @@ from fleximq.services.network.listeners import ListenerService
 from fleximq.values.histogram import Histogram
 from fleximq.web.health_pages import Check, Look
 
-#: Seconds between two looks.
+#: Seconds between two measurements.
 EVERY = 1.0
 #: The bounds of the histogram, in seconds.
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class LagService(Service):
-    """Measures while it runs; ``histogram`` has what was measured."""
+    """Measures while it runs; ``histogram`` has the results."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self.histogram = Histogram(SECONDS)
@@ -32,17 +29,17 @@ class LagService(Service):
 
     @property
     def latest(self) -> float:
-        """The latest lateness in seconds: that of the last call, or of the one that should have come by now."""
+        """The latest delay in seconds: of the last timer, or of the current one if it is overdue."""
         late = self._clock.seconds() - self._due if self._call is not None else 0.0
         return max(self._measured, late)
 
     def startService(self) -> None:
-        """Begin."""
+        """Start to measure."""
         super().startService()
         self._again()
 
     def stopService(self) -> None:
-        """End."""
+        """Stop measuring."""
         super().stopService()
         if self._call is not None:
             self._call.cancel()
@@ -58,15 +55,15 @@ class LagService(Service):
         self._again()
 
 
-#: The event loop may be so late, in seconds, before the broker is not ready, or not alive.
+#: Delays of the event loop, in seconds, above which the broker is not ready, or not alive.
 READY_LAG, LIVE_LAG = 1.0, 30.0
 
 
 class Health:
-    """The looks: ``live`` and ``ready`` are lists that others may add to.
+    """The health checks: extensions may add to the lists ``live`` and ``ready``.
 
-    :param listeners: returns all that should be open.
-    :param stopping: tells whether the broker is about to stop.
+    :param listeners: returns all listeners that should be open.
+    :param stopping: returns whether the broker is about to stop.
     """
 
     def __init__(
@@ -105,7 +102,7 @@ class Health:
 
 
 def listenersOf(service: Iterable[Any]) -> list[ListenerService]:
-    """Return all listeners below a service."""
+    """Return all listeners inside a service."""
     found: list[ListenerService] = []
     for each in service:
         if isinstance(each, ListenerService):

@@ -1,7 +1,7 @@
-"""The journal as a service: opened before anything listens, closed when everybody has left.
+"""The journal as a service: opened before the listeners, closed after the last client has left.
 
-A journal that cannot be opened ends the process with one sentence. SIGUSR2 makes the broker open its journal again
-after a fault. docs/operating.rst, "A disk that is full or fails".
+A journal that cannot be opened ends the process with one sentence. SIGUSR2 reopens the journal after a fault.
+docs/operating.rst, "A disk that is full or fails".
 """
 
 import signal
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 _log = Logger("fleximq.services.journal")
 
-#: Seconds between two looks at what has expired, and whether the journal's files are there.
+#: Seconds between two checks for expired records and for missing journal files.
 CLEANING = 60.0
 
 
 def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
-    """Return the journal that the settings ask for, which is not open yet: the one on disk, or one in memory.
+    """Return the journal for these settings, on disk or in memory; it is not open yet.
 
-    :param wakeup: by which its threads reach the reactor.
+    :param wakeup: calls functions on the reactor thread for the journal's threads.
     """
     if settings.journal is None:
         return MemoryJournal()
-    from fleximq.journal.disk_journal import DiskJournal  # a broker without a journal does not load all that
+    from fleximq.journal.disk_journal import DiskJournal  # not loaded by a broker without a journal
 
     return DiskJournal(
         settings.journal,
@@ -63,7 +63,7 @@ def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Ca
 
 
 def _rulesOf(settings: Settings) -> RetentionPolicy:
-    """Return how long what is kept."""
+    """Return the retention rules in these settings."""
     return RetentionPolicy(
         durable=anyOf((*settings.durable, *settings.retain)),
         retained=anyOf(settings.retain),
@@ -73,12 +73,12 @@ def _rulesOf(settings: Settings) -> RetentionPolicy:
 
 
 class JournalService(MultiService):
-    """Holds the services that need the journal: they start when it is open, and it closes when they have ended.
+    """Holds the services that need the journal: they start after it is open, and it closes after they have stopped.
 
-    :param restore: is given what was found in it, before it begins to write.
-    :param abortStart: called with a sentence if it cannot be opened, or not be understood; does not return.
-    :param wakeup: rings for the journal's threads while it is open.
-    :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
+    :param restore: called with the recovered state, before the journal writes.
+    :param abortStart: called with a sentence if the journal cannot be opened or restored; does not return.
+    :param wakeup: runs while the journal is open.
+    :param onSignal: installs a signal handler (:func:`signal.signal`).
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class JournalService(MultiService):
         self._cleaning.clock = reactor
 
     def startService(self) -> None:
-        """Open the journal, let the broker have what is in it, and start what needs it. Blocks meanwhile."""
+        """Open the journal, restore the broker from it, and start the inner services. Blocks meanwhile."""
         began = time.monotonic()
         try:
             found = self.journal.open()
@@ -124,12 +124,12 @@ class JournalService(MultiService):
         super().startService()
 
     def stopService(self) -> "Deferred[None]":
-        """End what needs the journal, then write what waits and close it; what is returned fires after that."""
+        """Stop the inner services, then write pending records and close the journal; the Deferred fires after that."""
         ending: Deferred[Any] = maybeDeferred(super().stopService)
         return ending.addBoth(lambda ignored: self._close())
 
     def reopen(self) -> None:
-        """Let the journal keep things again after a fault, and say in the log whether it does."""
+        """Reopen the journal after a fault, and log the result."""
         self.journal.reopen(_reopened)
 
     def _begin(self, found: "RecoveredJournal") -> None:
@@ -162,18 +162,18 @@ class JournalService(MultiService):
         self.journal.clean(_cleaned)
 
     def _signalled(self, *ignored: object) -> None:
-        self._reactor.callFromThread(self.reopen)  # a signal comes anywhere in the code, this in its own turn
+        self._reactor.callFromThread(self.reopen)  # a signal may arrive at any point in the code
 
 
 def restore(broker: Broker, journal: "DiskJournal", found: "RecoveredJournal") -> None:
-    """Give a broker what its last run left: queues and what is in them, and the client ids that nobody had yet."""
+    """Restore a broker's queues and their messages, and the next free client id."""
     journal.keeper = broker.checkpointer
     broker.checkpointer.restore(found)
     broker.clients.goOn(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:
-    """Do what another thread asks for, and write what connections are told thereby at its end."""
+    """Call a function for another thread, then write the output that it caused."""
     turn.open = True
     try:
         call(*arguments)

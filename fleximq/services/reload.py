@@ -1,10 +1,8 @@
-"""Reads the settings again while the broker runs: all of them are taken, or none.
+"""Reloads the settings of a running broker: all changes are applied, or none.
 
-Who depends on settings is a *party*: it is given the new ones, reads and checks whatever else it needs (files of
-credentials, certificates), and returns what puts them in force. Only when all parties have done so is any of that
-called. docs/operating.rst, "Reloading".
-
-What follows new settings: each function returns a party for :class:`fleximq.services.reload.Reload`.
+A *participant* receives the new settings, reads and checks its other inputs (credential files, certificates), and
+returns a function that applies them. These functions are called only after every participant has succeeded.
+docs/operating.rst, "Reloading".
 """
 
 from collections.abc import Callable, Iterable
@@ -24,18 +22,18 @@ from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
 
-#: Checks new settings, or raises SettingError; returns what makes a part of the broker follow them, and never fails.
+#: Checks new settings, or raises SettingError; returns a function that applies them and never fails.
 Participant = Callable[[Settings], Callable[[], None]]
 
 _log = Logger("fleximq.services.reload")
 
 
 class Reload:
-    """Holds the settings in force, and changes them.
+    """Holds and changes the current settings.
 
-    ``parties`` are asked and changed in their order. ``onBegin`` and ``onEnd`` are told of each attempt.
+    ``participants`` are called in order. ``onBegin`` and ``onEnd`` are called for each attempt.
 
-    :param again: reads the settings as a start would; raises SettingError.
+    :param again: reads the settings as at the start; raises SettingError.
     """
 
     def __init__(self, settings: Settings, again: Callable[[], Settings]) -> None:
@@ -46,9 +44,9 @@ class Reload:
         self._again = again
 
     def reload(self) -> Difference:
-        """Read and take the settings, and return what differs from those that were in force.
+        """Read and apply the settings, and return the differences from the previous ones.
 
-        :raises Refused: something is wrong with them; nothing has changed.
+        :raises Refused: the settings are invalid; no change was made.
         """
         self.onBegin()
         try:
@@ -67,16 +65,16 @@ class Reload:
             self.onEnd()
 
     def signalled(self) -> None:
-        """Reload for somebody who reads the log."""
+        """Reload on a signal; errors are logged."""
         try:
             self.reload()
         except SettingsRefused:
             pass
 
     def asked(self) -> dict[str, Any]:
-        """Reload for a client, and return the names of what has ``changed``, and of what needs a ``restart``.
+        """Reload for a client. Returns the names of ``changed`` settings, and of those that need a ``restart``.
 
-        :raises Conflict: nothing has changed; it has all sentences, one a line.
+        :raises Conflict: no change was made; it has all sentences, one per line.
         """
         try:
             found = self.reload()
@@ -115,7 +113,7 @@ def _tell(found: Difference) -> None:
 
 
 def _nothing() -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 _securityLog = Logger("fleximq.services.parties")
@@ -124,7 +122,7 @@ _securityLog = Logger("fleximq.services.parties")
 def securityParticipant(
     security: AccessPolicy, broker: Broker, reactor: Any, counted: Callable[[str, int], object]
 ) -> Participant:
-    """Let credentials and permissions change: who would not be let in any more is expelled, others get their rights."""
+    """Apply credentials and permissions: expel clients that may not join any more, give others their new rights."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         other = AccessPolicy.of(settings, reactor, counted, security.attempts)
@@ -140,7 +138,7 @@ def securityParticipant(
 
 
 def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> None:
-    """Look again at a client that was let in by what is replaced; one of an extension is left alone."""
+    """Re-check a client after a change of the access policy; clients of extensions are exempt."""
     conversation = client.conversation
     if conversation is None:
         return
@@ -163,7 +161,7 @@ def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> N
 
 
 def brokerParticipant(broker: Broker) -> Participant:
-    """Let the broker's rules change."""
+    """Apply the broker's rules."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         rules = rulesOf(settings)
@@ -173,7 +171,7 @@ def brokerParticipant(broker: Broker) -> Participant:
 
 
 def limitParticipant(connectionLimit: ConnectionLimit) -> Participant:
-    """Let change how many connections there may be."""
+    """Apply the connection limits."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         def follow() -> None:
@@ -185,12 +183,12 @@ def limitParticipant(connectionLimit: ConnectionLimit) -> Participant:
 
 
 def originsOf(settings: Settings) -> Origins:
-    """Return which web pages may come; names are believed where more than this machine is served."""
+    """Return the origin rule; host names are trusted if other machines are served."""
     return Origins(frozenset(settings.allowedOrigin), settings.allowAnonymous or bool(settings.auth))
 
 
 def originsParticipant(origins: Origins) -> Participant:
-    """Let change which web pages may come."""
+    """Apply the origin rule."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         other = originsOf(settings)
@@ -204,7 +202,7 @@ def originsParticipant(origins: Origins) -> Participant:
 
 
 def contextParticipant(contexts: Iterable[Context]) -> Participant:
-    """Let new connections, and new questions of those there are, find the new settings."""
+    """Apply the settings to new connections, and to new requests of existing ones."""
 
     def prepare(settings: Settings) -> Callable[[], None]:
         def follow() -> None:

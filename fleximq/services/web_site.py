@@ -1,4 +1,4 @@
-"""Puts the web site together: metrics, health and the API, on one broker."""
+"""Builds the web site: metrics, health and the API of one broker."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +21,10 @@ from fleximq.web.welcome_page import WelcomeEntry
 
 
 class Web:
-    """Makes a site for each listener, all with the same pages.
+    """Builds a site for each listener, all with the same pages.
 
-    :param settings: returns those in effect.
-    :param waiting: returns how many connections were not let in yet.
+    :param settings: returns the current settings.
+    :param waiting: returns the number of connections that have not joined yet.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Web:
         }
 
     def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
-        """Return the site of a listener that speaks these dialects."""
+        """Return the site of a listener with these dialects."""
         renewed = self._security.renewed
         return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed)
 
     def _namesTrusted(self) -> bool:
-        """Tell whether this is no broker for its own machine alone."""
+        """Return whether the broker serves other machines."""
         settings = self._settings()
         return settings.allowAnonymous or bool(settings.auth)
 
@@ -63,5 +63,5 @@ class Web:
         return self._settings().allowedOrigin
 
     def _nobody(self) -> Admitted | None:
-        """Return what is allowed to those who show nothing; None if they have to."""
+        """Return the rights of requests without credentials; None if credentials are required."""
         return None if self._security.required else Admitted(None, self._security.rightsOf(None))

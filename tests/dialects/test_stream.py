@@ -62,7 +62,7 @@ class StreamTests(FlexiCase):
         alice = self.server.join()
         self.clock.advance(3)
         alice.say(b"\x01")
-        self.assertEqual(alice.protocol.session.heard, 3)
+        self.assertEqual(alice.protocol.session.receivedAt, 3)
 
     def test_unforeseen(self) -> None:
         """What nobody foresaw is logged, ends this connection, and others hear what was said before."""

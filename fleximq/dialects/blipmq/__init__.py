@@ -1,4 +1,4 @@
-"""`__init__` re-exports BlipFactory."""
+"""The BlipMQ dialect; re-exports its factory."""
 
 from fleximq.dialects.blipmq.protocol import BlipFactory
 

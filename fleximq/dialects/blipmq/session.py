@@ -1,7 +1,7 @@
-"""The BlipMQ dialect: what is answered to each frame (specification: the BlipMQ document and docs/dialects.rst).
+"""The BlipMQ dialect: actions and answers for each frame (specification: the BlipMQ document and docs/dialects.rst).
 
-What a frame does depends on how far the handshake has come: one table, :data:`_STEPS`, has the step for each phase
-and type of frame. Runs are worked through whole: one publication, one poll.
+The action depends on the phase of the handshake: the table :data:`_STEPS` has one for each phase and frame type. A run
+is processed as a whole: one publication, one poll.
 
 Measured over TCP, messages of 100 bytes pipelined in rounds of 100,000 (benchmarks, scenes ``blipmq-qos0`` and
 ``blipmq-qos1``): QoS0 1.2 M published and 0.73 M polled a second, QoS1 1.0 M published, 0.65 M polled and acknowledged;
@@ -59,14 +59,14 @@ from fleximq.wire.blipmq_payload import (
     encodeSubscription,
 )
 
-#: The answer to a HELLO and an AUTH that succeeded is an ACK of this subscription.
+#: The subscription id in the ACK of a successful HELLO or AUTH.
 _NO_SUBSCRIPTION = 0
-#: The correlation id of what the broker says by itself.
+#: The correlation id of frames that answer no request.
 _NO_REQUEST = 0
 
 
 class Phase(Enum):
-    """How far the handshake has come."""
+    """The phase of the handshake."""
 
     GREETING = "HELLO is awaited"
     AUTHENTICATING = "AUTH is awaited"
@@ -76,13 +76,13 @@ class Phase(Enum):
 class BlipSession(StreamSession):
     """One BlipMQ client's conversation.
 
-    While it is ``stuck`` because of its reader it is to be given no more. Where it is ``loading`` as well, because a
-    message is being read back or on its way to the disk, it calls ``goOn`` when it was.
+    While it is ``suspended`` it must get no input. If it is ``loading`` too, it waits for a message from disk or for a
+    commit, and calls ``onReady`` afterwards.
     """
 
     _log = NamedLogger("fleximq.dialects.blipmq.BlipSession")
     dialect = "blipmq"
-    #: Who this is, from AUTH on; nothing that asks for it is reached earlier.
+    #: The client, from AUTH on; no earlier step uses it.
     _me: ConnectedClient
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
@@ -105,11 +105,11 @@ class BlipSession(StreamSession):
 
     @property
     def buffered(self) -> int:
-        """How many bytes are kept of an unfinished frame."""
+        """Bytes buffered of an incomplete frame."""
         return self._scanner.buffered
 
     def received(self, data: bytes) -> None:
-        """Work through what was read, run by run, as far as the peer reads the answers; later go on with b""."""
+        """Process a read, run by run, until the outbox is full; called with b"" to continue."""
         runs = self._scanner.feed(data)
         if self.rate is not None and self.rate.refuses:
             runs = admittedRuns(self.rate.meter, runs, self._overRate)
@@ -121,7 +121,7 @@ class BlipSession(StreamSession):
         else:
             self.suspended = False
             kind, head, correlations = self._unanswered
-            self.traffic.messagesIn -= len(correlations)  # they were counted when they came
+            self.traffic.messagesIn -= len(correlations)  # they were counted on arrival
             self._runs = chain([(kind, head, correlations, [])] if correlations else [], self._runs)
         self._work()
         if self._inputEnded and not self.suspended:
@@ -157,7 +157,7 @@ class BlipSession(StreamSession):
         self._acknowledge(correlations[0], _NO_SUBSCRIPTION)
 
     def _auth(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
-        """Have a key checked; an empty one shows nothing. Whoever has none may have shown a certificate."""
+        """Check an API key. Without one, a client certificate applies."""
         refusal = self.refusal()
         if refusal is not None:
             raise BlipJoinRefused(refusal)
@@ -180,7 +180,7 @@ class BlipSession(StreamSession):
         refused: Callable[[BrokerError], None],
         error: BrokerError,
     ) -> None:
-        """Ask about the certificate where nothing checks keys."""
+        """Try the certificate if no checker accepts API keys."""
         if isinstance(error, AuthenticationFailed):
             self.admit(certificate, then, refused)
         else:
@@ -193,7 +193,7 @@ class BlipSession(StreamSession):
         self._acknowledge(correlations[0], _NO_SUBSCRIPTION)
 
     def _wrong(self, correlations: list[int], error: BrokerError) -> None:
-        """Refuse an AUTH in the document's words; the client may try again unless policy keeps it out."""
+        """Refuse an AUTH in the document's words; the client may try again unless policy forbids it."""
         if isinstance(error, Unauthorized | AuthenticationFailed):
             error = Unauthorized("invalid API key")
         elif isinstance(error, JoinRejected):
@@ -201,13 +201,13 @@ class BlipSession(StreamSession):
         self._refused(error, correlations)
 
     def resume(self) -> None:
-        """Go on behind an AUTH."""
+        """Continue after an AUTH."""
         self.suspended = False
         self._work()
         if self._inputEnded and not self.suspended:
             self.end("client closed")
 
-    # -- what an authenticated client may do -------------------------------------------------------
+    # -- actions of an authenticated client --------------------------------------------------------
 
     def _publish(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         envelope = self._envelopes.get(head)
@@ -217,14 +217,14 @@ class BlipSession(StreamSession):
         self.broker.publish(envelope, messages, len(messages), partial(self._committed, correlations))
 
     def _committed(self, correlations: Sequence[int], reason: str | None, places: Sequence[int]) -> None:
-        """Refuse what the journal did; the PONG that waits for it comes behind."""
+        """Send NACKs for messages that the journal refused, before the PONG that awaits the commit."""
         if reason is not None:
             error = NotRecorded(reason)
             self.counted(error)
             self.outbox.take(_nacks([correlations[place] for place in places], error))
 
     def _learn(self, head: bytes) -> Envelope:
-        """Find out what the head of a PUBLISH means, and remember it."""
+        """Parse the head of a PUBLISH and cache its envelope."""
         name, qos = decodePublish(head)
         topic = self.broker.topicFor(self._me, name)
         envelope = Envelope(topic, self._me, SOURCES[qos], qos, durable=qos == 1)
@@ -234,7 +234,8 @@ class BlipSession(StreamSession):
     def _subscribe(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         topic, qos = decodeSubscribe(head)
         if not self.broker.arePublicationsDecided(self._me):
-            # What this client published before comes to its topics when it is kept; it is not for this one.
+            # Earlier publications of this client reach their topics at the commit; the new subscription must not get
+            # them.
             self.suspended = self.loading = True
             self._unanswered = FrameType.SUBSCRIBE, head, correlations
             self.broker.whenPublicationsDecided(self._continueSoon, self._me)
@@ -248,7 +249,7 @@ class BlipSession(StreamSession):
             self._acknowledge(correlations[0], subscription.id)
 
     def _subscribed(self, correlations: Sequence[int], answer: list[bytes], release: Callable[[], None]) -> None:
-        """Give the id of a subscription that outlives the broker, when that is safe; if it cannot be, say so."""
+        """Answer with the id of a durable subscription after its commit, or with the journal's error."""
         reason = self.broker.journalRefusal()
         if reason is not None:
             error = NotRecorded(reason)
@@ -257,7 +258,7 @@ class BlipSession(StreamSession):
         release()
 
     def _poll(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
-        """Answer POLLs in portions, until there is nothing more, or no more room for what the peer does not read."""
+        """Answer POLLs in batches, until the queue is empty or the outbox full."""
         id = decodePoll(head)
         while correlations and not self.suspended:
             deliveries = self.broker.poll(self._me, self._owner, id, len(correlations), CHUNK_BYTES)
@@ -280,9 +281,10 @@ class BlipSession(StreamSession):
                 self._unanswered = FrameType.POLL, head, correlations
 
     def _waitFor(self, subscription: PolledSubscription | None, head: bytes, correlations: list[int]) -> None:
-        """Answer these POLLs, and all behind them, when the next message was read back, or what this client published.
+        """Delay these POLLs and all later frames until a message is read from disk or this client's publications are
+        committed.
 
-        Where neither is to come there is no answer.
+        Without either, POLLs remain unanswered.
         """
         if subscription is None and self.broker.arePublicationsDecided(self._me):
             return
@@ -311,7 +313,7 @@ class BlipSession(StreamSession):
         self.broker.whenCommitted(self.answers.later(encodeFrame(FrameType.PONG, correlations[0])), self._me)
 
     def _ignore(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
-        """A client's NACK or PONG answers nothing that was asked."""
+        """Ignore a NACK or PONG of the client: it answers no request."""
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -324,34 +326,34 @@ class BlipSession(StreamSession):
         self._errorIds = ()
 
     def answerError(self, error: BrokerError) -> None:
-        """Answer each frame concerned by a NACK. Where no frame could be made out, there is nothing to answer."""
+        """Send a NACK for each affected frame; none if the input was not a frame."""
         if self._errorIds:
             self.answers.take(_nacks(self._errorIds, error))
 
     def expel(self, error: BrokerError) -> None:
-        """Close behind a NACK that answers nothing: its correlation id is 0."""
+        """Send a NACK with correlation id 0, as it answers no request, then close."""
         self._errorIds = (_NO_REQUEST,)
         super().expel(error)
         self._errorIds = ()
 
     def inputEnded(self) -> None:
-        """Answer what was asked, then close."""
+        """Answer pending requests, then close."""
         self._inputEnded = True
         if not self.suspended:
             self.end("client closed")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Forget what heads mean; what is not permitted any more is answered when it is asked for."""
+        """Clear cached envelopes; later requests are checked again."""
         self._envelopes.clear()
 
     def left(self) -> None:
-        """Forget what was remembered and what was begun."""
+        """Clear cached envelopes and pending input."""
         self._envelopes.clear()
         self._scanner = BlipScanner()
         self._runs = iter(())
 
     def close(self) -> None:
-        """Close when all that was published is decided, and the last PONG that is due was sent."""
+        """Close after all publications are decided and the last PONG was sent."""
         self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
 
 
@@ -368,7 +370,7 @@ def _refuse(kind: type[BrokerError], words: str) -> _Step:
 _EARLY: dict[FrameType, _Step] = dict.fromkeys(FrameType, _refuse(Unauthorized, "unauthenticated"))
 _SECOND_HELLO = _refuse(BadRequest, "HELLO already performed")
 
-#: What is done in each phase with each type of frame.
+#: The action for each frame type in each phase.
 _STEPS: dict[Phase, dict[FrameType, _Step]] = {
     Phase.GREETING: _EARLY
     | {
@@ -395,9 +397,9 @@ _STEPS: dict[Phase, dict[FrameType, _Step]] = {
 
 
 def ownerOf(admitted: Admitted, key: str) -> str:
-    """Return by what a client is known that comes again: its name, or for who has none the key that it shows.
+    """Return the owner key of a client's subscriptions across connections: its principal, else the hash of its API key.
 
-    The key itself is kept nowhere.
+    The API key itself is never stored.
     """
     if admitted.principal is not None:
         return f"principal:{admitted.principal.name}"
@@ -410,11 +412,11 @@ def _nacks(correlations: Sequence[int], error: BrokerError) -> bytes:
 
 
 def _nothing() -> None:
-    """Nobody waits for what is read back."""
+    """Do nothing, before a protocol is attached."""
 
 
 def _sendable(subscription: PolledSubscription, deliveries: Sequence[QueueDelivery]) -> list[QueueDelivery]:
-    """Bury what no frame can hold, and return the rest; the POLLs of what was buried go to what comes behind it."""
+    """Dead-letter messages larger than a frame and return the others; later messages answer their POLLs."""
     fitting = []
     for delivery in deliveries:
         if isTooLarge(subscription.topic, delivery):

@@ -1,1 +1,1 @@
-"""Machinery below every session."""
+"""The parts that every session is built on: detection, writing, limits, credentials."""

@@ -1,9 +1,9 @@
-"""Keeps one connection to its rates: it is not read while it is over them, or what is over is refused.
+"""Applies rate limits to one connection: pauses reading, or refuses messages over the limit.
 
-Where it waits, what came is charged once for each read, by the numbers that the connection counts anyway; so a read is
-what may come at once beyond the burst, and reads are made small where a burst is. Where it refuses, its session asks
-run by run, through the functions below: they pass on what is admitted, and have the rest answered. What ends something
-(ACK, UNSUB), answers somebody else or keeps the connection alive is charged, but never refused.
+When pausing, each read is charged once, using the connection's own counters. One read can therefore exceed the burst,
+so reads are made small where bursts are small. When refusing, the session filters each run through the functions below,
+which pass on admitted messages and have the others answered. Messages that end a subscription (ACK, UNSUB), answer
+another client or serve keep-alive are charged but never refused.
 """
 
 import sys
@@ -19,15 +19,15 @@ from fleximq.wire.blipmq_frame import BlipRun, FrameType
 from fleximq.wire.fleximq_frame import MessageType
 from fleximq.wire.fleximq_scanner import Span, singleFrames
 
-#: What is counted each time that a connection is not read because of its rates.
+#: Counter event: reading was paused because the connection is over its rate.
 PAUSED = "paused: over the rate"
-#: Debts that are made good in so many seconds are not worth a pause.
+#: Shorter pauses, in seconds, are skipped.
 MIN_PAUSE = 0.001
-#: The longest pause before it is looked again, in seconds.
+#: The longest pause before the meter is checked again, in seconds.
 MAX_PAUSE = 3600.0
-#: A message has at least about so many bytes, where reads are cut to a number of messages.
+#: Assumed minimum size of a message, for turning a message burst into a read size.
 MIN_MESSAGE_BYTES = 64
-#: No read is made smaller than this.
+#: The smallest read size.
 MIN_READ_BYTES = 512
 
 _FLEXI = frozenset({MessageType.PUB, MessageType.REQ, MessageType.NOTIF, MessageType.BCAST, MessageType.SUB})
@@ -37,17 +37,17 @@ _IDENTITY = (b"PUBLISH:", b"SUBSCRIBE:")
 
 
 def overRate() -> TooManyRequests:
-    """Return the error for what is over a rate."""
+    """Return the error for a message over its rate limit."""
     return TooManyRequests("too much at once: the rate is limited here")
 
 
 class ConnectionRate:
-    """The rates of one connection.
+    """The rate limits of one connection.
 
-    :param meter: what it may send.
-    :param traffic: what came over it.
-    :param clock: resumes it.
-    :param counted: called with :data:`PAUSED` and 1 when it has to wait.
+    :param meter: the allowance of this client.
+    :param traffic: the connection's counters.
+    :param clock: schedules the end of a pause.
+    :param counted: called with :data:`PAUSED` and 1 at each pause.
     """
 
     __slots__ = ("_clock", "_counted", "_messages", "_reading", "_size", "_timer", "_traffic", "meter")
@@ -65,11 +65,11 @@ class ConnectionRate:
 
     @property
     def refuses(self) -> bool:
-        """Whether what is over the rates is refused."""
+        """Whether messages over the limit are refused instead of delayed."""
         return self.meter.refuses
 
     def charge(self, reading: ReadPauses) -> None:
-        """Charge what came since the last time, and stop reading if that was too much."""
+        """Charge the traffic since the last call, and pause reading if it is over the limit."""
         messages, size = self._traffic.messagesIn, self._traffic.bytesIn
         if not self.meter.refuses:
             self.meter.spend(messages - self._messages, size - self._size)
@@ -83,9 +83,9 @@ class ConnectionRate:
                 self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
 
     def subscribing(self) -> None:
-        """Charge that a subscription is asked for.
+        """Charge one subscription request.
 
-        :raises TooManyRequests: it is over the rate, and refused.
+        :raises TooManyRequests: it is over the limit, and this connection refuses.
         """
         if not self.meter.refuses:
             self.meter.spendSubscription()
@@ -93,7 +93,7 @@ class ConnectionRate:
             raise overRate()
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Release the meter and stop the timer; the connection is closed."""
         self.meter.close()
         self._reading = None
         if self._timer is not None:
@@ -101,7 +101,7 @@ class ConnectionRate:
             self._timer = None
 
     def _continue(self) -> None:
-        """Read again, unless others of the same principal have run up more debts meanwhile."""
+        """Resume reading, unless other connections of the same principal have used up the allowance meanwhile."""
         self._timer = None
         wait = self.meter.wait()
         if wait > MIN_PAUSE and not self.meter.refuses:
@@ -111,16 +111,16 @@ class ConnectionRate:
 
 
 def maxReadBytes(rules: RateRules) -> int:
-    """Return how many bytes may be read at once, so that no read brings much more than the bursts that are allowed."""
+    """Return the maximum read size, so that one read holds hardly more than the allowed bursts."""
     sizes = [allowance.bytes.burst for allowance in rules[:2] if allowance.bytes]
     sizes += [allowance.messages.burst * MIN_MESSAGE_BYTES for allowance in rules[:2] if allowance.messages]
     return int(max(MIN_READ_BYTES, min(sizes))) if sizes else sys.maxsize
 
 
 def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, int], None]) -> Iterator[Span]:
-    """Pass on the runs of a FlexiMQ connection, as far as they are within its rates.
+    """Yield the admitted part of the runs of a FlexiMQ connection.
 
-    :param refuse: answers so many messages with this envelope.
+    :param refuse: called with an envelope and the number of its refused messages.
     """
     for span in spans:
         envelope, source, start, end, count = span
@@ -139,9 +139,9 @@ def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, 
 
 
 def admittedRuns(meter: Meter, runs: Iterable[BlipRun], refuse: Callable[[list[int]], None]) -> Iterator[BlipRun]:
-    """Pass on the runs of a BlipMQ connection, as far as they are within its rates.
+    """Yield the admitted part of the runs of a BlipMQ connection.
 
-    :param refuse: answers the frames with these correlation ids.
+    :param refuse: called with the correlation ids of refused frames.
     """
     for run in runs:
         kind, head, correlations, messages = run
@@ -160,17 +160,17 @@ def admittedRuns(meter: Meter, runs: Iterable[BlipRun], refuse: Callable[[list[i
 
 
 def admittedLines(meter: Meter, lines: Iterable[bytes], refuse: Callable[[], None]) -> Iterator[bytes]:
-    """Pass on the lines of a MiniMQ connection that are within its rates.
+    """Yield the admitted lines of a MiniMQ connection.
 
-    :param refuse: answers one.
+    :param refuse: called for each refused line.
     """
     return _admittedOf(_MINI, meter, lines, refuse)
 
 
 def admittedTexts(meter: Meter, texts: Iterable[bytes], refuse: Callable[[], None]) -> Iterator[bytes]:
-    """Pass on the texts of an Identity connection that are within its rates.
+    """Yield the admitted texts of an Identity connection.
 
-    :param refuse: answers one.
+    :param refuse: called for each refused text.
     """
     return _admittedOf(_IDENTITY, meter, texts, refuse)
 

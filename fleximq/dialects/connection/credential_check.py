@@ -1,9 +1,7 @@
-"""What a peer says while its credentials are checked.
+"""Input that arrives during a credential check, and the expiry of credentials.
 
-Nothing is read from then on, but what was on its way already may still arrive. It is kept as it came, so what waits is
-what the transport had at hand: one read, or what TLS made of one.
-
-Watches when a client's credentials end.
+Reading stops while a check runs, but bytes already in the transport may still arrive: one read, or the TLS records made
+of one. They are buffered unparsed.
 """
 
 from collections.abc import Callable
@@ -14,16 +12,16 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.security.credentials import Certificate
 
-#: The timer is set for no longer, in seconds; the system's clock may be set meanwhile.
+#: The longest timer, in seconds: the system clock may be changed before a timer fires.
 CHECK_SECONDS = 3600.0
 
 
 class CredentialExpiry:
-    """Calls once a moment has come, at once if it is past.
+    """Calls a function at a given time, or in the next reactor turn if the time is past.
 
-    :param clock: its seconds count from 1970, as the reactor's do.
-    :param moment: in the same seconds.
-    :param expired: called then, never from here.
+    :param clock: counts seconds since 1970, as the reactor does.
+    :param moment: the time, in the same unit.
+    :param expired: called at that time, never from the constructor.
     """
 
     def __init__(self, clock: IReactorTime, moment: float, expired: Callable[[], None]) -> None:
@@ -34,7 +32,7 @@ class CredentialExpiry:
         self._watch()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -52,13 +50,13 @@ class CredentialExpiry:
 
 
 class CredentialWait(Enum):
-    """Why a connection is not read for now."""
+    """A reason to pause reading."""
 
     CHECKED = "its credentials are being checked"
 
 
 class EarlyInput:
-    """Keeps reads in order; ``ended`` says that the peer has ended its input behind them."""
+    """Buffers reads in order; ``ended`` is set when the peer has ended its input after them."""
 
     __slots__ = ("_reads", "ended")
 
@@ -67,19 +65,19 @@ class EarlyInput:
         self.ended = False
 
     def keep(self, data: bytes) -> None:
-        """Keep a read."""
+        """Append a read."""
         self._reads.append(data)
 
     def take(self) -> bytes:
-        """Return all that was kept; b"" if nothing was."""
+        """Return and remove all buffered bytes."""
         reads, self._reads = self._reads, []
         return b"".join(reads)
 
 
 def certificateOf(transport: Any) -> Certificate | None:
-    """Return the certificate that the peer of a TLS transport has shown, None if it has shown none.
+    """Return the client certificate of a TLS transport, None without one.
 
-    It is only known when the handshake of TLS is done: when the first byte has come.
+    It is known only after the TLS handshake, that is, from the first received byte on.
     """
     peerCertificate = getattr(transport, "getPeerCertificate", None)
     found = None if peerCertificate is None else peerCertificate()

@@ -1,24 +1,24 @@
-"""What a connection's frequent envelopes mean, so that a repeated one costs one look-up.
+"""A connection's frequent envelopes, parsed, so that a repeated one costs a single look-up.
 
-A connection remembers only so many. All connections of a listener together have a purse besides: when it is empty, a
-connection that has more than :data:`MIN_ENTRIES` gives up its own oldest for each new one.
+Each connection remembers a limited number. All connections of a listener share a budget too: when it is used up, a
+connection with more than :data:`MIN_ENTRIES` entries drops its oldest for each new one.
 """
 
 from fleximq.broker.envelope import Envelope
 
-#: Most envelopes that are remembered for one connection, and the most bytes of them.
+#: Maximum number of envelopes for one connection, and of their bytes.
 MAX_ENTRIES = 4096
 MAX_BYTES = 256 * 1024
-#: So many are remembered for each connection, whatever others remember.
+#: Entries that each connection may have even when the shared budget is used up.
 MIN_ENTRIES = 16
-#: Bytes that an entry takes besides its key, and a topic that was forgotten since and is kept by it.
+#: Estimated memory of one entry without its key, including a topic that only the entry still references.
 ENTRY_BYTES = 768
-#: Most bytes that all connections of a listener take for this together, :data:`MIN_ENTRIES` for each left out.
+#: The shared budget of a listener, in bytes; :data:`MIN_ENTRIES` of each connection may exceed it.
 BUDGET_BYTES = 128 * 1024 * 1024
 
 
 class CacheBudget:
-    """What connections may spend together. ``left`` is in bytes; what each may in any case can make it negative."""
+    """The memory that all connections of a listener share; ``remaining`` is in bytes and may become negative."""
 
     __slots__ = ("remaining",)
 
@@ -27,9 +27,9 @@ class CacheBudget:
 
 
 class EnvelopeCache(dict[bytes, Envelope]):
-    """A dict from the bytes of an envelope to what they mean; the oldest go when it is full.
+    """A dict from envelope bytes to parsed envelopes; drops the oldest when full.
 
-    :param budget: what it pays from; call :meth:`clear` to pay all back.
+    :param budget: charged for each entry; :meth:`clear` releases everything.
     """
 
     def __init__(self, budget: CacheBudget, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
@@ -40,7 +40,7 @@ class EnvelopeCache(dict[bytes, Envelope]):
         self.size = 0
 
     def remember(self, key: bytes, envelope: Envelope) -> None:
-        """Keep a new envelope; one that is larger than the whole cache is not kept."""
+        """Add an envelope, unless its key is larger than the whole cache."""
         if len(key) > self._bytes or key in self:
             return
         before = len(self)
@@ -53,12 +53,12 @@ class EnvelopeCache(dict[bytes, Envelope]):
             self._dropOldest()
 
     def forget(self, key: bytes) -> None:
-        """Keep an envelope no longer, if it is kept at all: its topic left the table."""
+        """Remove an envelope if present; used when its topic has left the topic table."""
         if self.pop(key, None) is not None:
             self._release(key)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries and release their budget."""
         self._budget.remaining += self.size + ENTRY_BYTES * len(self)
         self.size = 0
         super().clear()

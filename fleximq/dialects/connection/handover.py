@@ -1,7 +1,7 @@
-"""A protocol that reads the beginning of a connection and then steps aside for the one it found.
+"""Base of protocols that read the first bytes of a connection and then pass it to another protocol.
 
-Afterwards the transport's calls reach the found protocol directly: the methods of the first one *are* the bound
-methods of the second, so that a read costs nothing extra. The found protocol must therefore not replace its own
+After the handover the transport calls the new protocol directly: the methods of the first protocol *are* the bound
+methods of the second, so a read costs no extra call. The new protocol must therefore not replace its own
 ``dataReceived`` later, unless it is a :class:`Handover` itself.
 """
 
@@ -16,11 +16,11 @@ from zope.interface import implementer
 
 @implementer(IHalfCloseableProtocol)
 class Handover(Protocol):
-    """Base of the protocols that look at a connection first.
+    """A protocol that inspects a connection before passing it on.
 
-    ``connectedAt`` is the clock's time at which the connection was made; a protocol that has an attribute of this
-    name is told it, so that its handshake deadline counts from there. ``whenLost``, where it is set, is called when the
-    connection is lost after it was handed over.
+    ``connectedAt`` is the clock's time when the connection was made; it is copied to a new protocol with an attribute
+    of this name, so that the handshake deadline counts from there. ``whenLost``, if set, is called when the connection
+    is lost after the handover.
     """
 
     connectedAt: float = 0.0
@@ -30,10 +30,10 @@ class Handover(Protocol):
     _timer: IDelayedCall | None = None
 
     def handOver(self, inner: IProtocol | None, received: bytes) -> None:
-        """Give the connection, and what was read of it, to another protocol for good.
+        """Pass the connection and the bytes read so far to another protocol, permanently.
 
-        An inner protocol that closes the connection at once is not given any bytes. None, from a factory that
-        wants no more connections, closes it.
+        A protocol that closes the connection at once receives no bytes. None, from a factory that accepts no more
+        connections, closes it.
         """
         transport: Any = self.transport
         if inner is None:
@@ -49,7 +49,7 @@ class Handover(Protocol):
             inner.dataReceived(received)
 
     def _follow(self, inner: IProtocol) -> None:
-        """Pass every call of the transport on to this protocol, and have whoever found us do the same."""
+        """Redirect every call of the transport to this protocol, also in the protocols that handed over to this one."""
         half = IHalfCloseableProtocol(inner, None)
         bound: Any = self
         bound.dataReceived = inner.dataReceived
@@ -70,11 +70,11 @@ class Handover(Protocol):
         return lost
 
     def readConnectionLost(self) -> None:
-        """The peer said all it will say, and it was not enough to know what it wanted: close."""
+        """Close: the peer ended its input before its protocol was known."""
         self._endAll()
 
     def writeConnectionLost(self) -> None:
-        """The peer reads no more; whatever it still sends decides."""
+        """Ignore that the peer reads no more; later input still decides."""
 
     def _stopClock(self) -> None:
         timer, self._timer = self._timer, None
@@ -90,4 +90,4 @@ class Handover(Protocol):
 
 
 def _nothing() -> None:
-    """Take no notice, as Twisted does for protocols that know no half-closed connections."""
+    """Ignore a half-closed connection, as Twisted does for protocols without support for it."""

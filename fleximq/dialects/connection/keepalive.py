@@ -1,26 +1,26 @@
 """Keep-alive of FlexiMQ connections (FlexiMQ document 3.7, docs/dialects.rst).
 
-A connection that was silent for one interval is sent a PING, one silent for three is closed. The timer looks when
-the connection was last heard, so that traffic costs it nothing.
+A connection that was silent for one interval is sent a PING; after three it is closed. Traffic costs no timer calls:
+the timer compares the time of the last read when it fires.
 """
 
 from collections.abc import Callable
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-#: A silence of so many intervals ends the connection.
+#: Intervals of silence after which the connection is closed.
 MAX_SILENT_INTERVALS = 3
-#: A client may suggest an interval between these, in seconds.
+#: Limits of the interval that a client may suggest, in seconds.
 MIN_INTERVAL, MAX_INTERVAL = 5, 300
 
 
 class KeepAlive:
-    """Watches one connection.
+    """The keep-alive timer of one connection.
 
-    :param interval: seconds of silence that call for a PING.
-    :param heard: returns when something was last received, in the clock's seconds.
+    :param interval: seconds of silence before a PING.
+    :param heard: returns the time of the last read, in the clock's seconds.
     :param ping: sends a PING.
-    :param silent: ends the connection.
+    :param silent: closes the connection.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class KeepAlive:
         self._timer: IDelayedCall | None = clock.callLater(interval, self._look)
 
     def suggest(self, interval: int) -> None:
-        """Take over a client's suggestion; one under 5 or over 300 seconds is ignored."""
+        """Use the interval that a client suggests; values below 5 or above 300 seconds are ignored."""
         if MIN_INTERVAL <= interval <= MAX_INTERVAL:
             self.interval = float(interval)
             if self._timer is not None:
                 self._timer.reset(self.interval)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop the timer."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None

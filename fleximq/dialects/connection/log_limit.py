@@ -1,11 +1,11 @@
-"""So many lines of the log in a second, and no more: what peers do wrong must not flood it."""
+"""Limits log lines per second, so that misbehaving peers cannot flood the log."""
 
-#: Lines in a second.
+#: Default limit.
 LINES_PER_SECOND = 10
 
 
 class LogLimit:
-    """Lets the first lines of each second by, and counts the others."""
+    """Passes the first lines of each second and counts the others."""
 
     __slots__ = ("_left", "_most", "_until", "_suppressed")
 
@@ -16,7 +16,7 @@ class LogLimit:
         self._suppressed = 0
 
     def passes(self, now: float) -> int | None:
-        """Return how many lines were left out since the last that was let by, None if this one is left out too.
+        """Return the number of lines suppressed since the last passed one, None if this one is suppressed too.
 
         :param now: the clock's seconds.
         """

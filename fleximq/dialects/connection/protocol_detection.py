@@ -1,8 +1,7 @@
-"""One port for all dialects: the first bytes of a connection say which one it speaks.
+"""Detects the dialect of a connection from its first bytes (docs/dialects.rst, "One port").
 
-docs/dialects.rst, "One port". :func:`decide` is the rule, in which dialects of plug-ins may claim beginnings that it
-leaves free; :class:`SniffingProtocol` feeds it until it knows, hands
-the connection with all its bytes to that dialect's protocol and is out of the way from then on.
+:func:`decide` is the rule; plug-ins may claim beginnings that it leaves free. :class:`SniffingProtocol` feeds it until
+    the dialect is known, then passes the connection and all its bytes to the dialect's protocol.
 """
 
 import re
@@ -22,12 +21,12 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.dialects.sniffing")
 
-#: Methods that make a word followed by a space the begin of HTTP.
+#: An upper-case word followed by a space is HTTP if it is one of these methods.
 HTTP_METHODS = frozenset({b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT", b"TRACE"})
-#: More letters than this are a word of MiniMQ, however it goes on.
+#: A longer upper-case word is always MiniMQ.
 LONGEST_WORD = 16
 
-#: No plug-in may claim longer beginnings.
+#: The longest beginning that a plug-in may claim, in bytes.
 LONGEST_CLAIM = 16
 
 _WORD = re.compile(rb"[A-Z]*")
@@ -35,7 +34,7 @@ _ENDS = frozenset(b": \r\n")
 
 
 class Decision(StrEnum):
-    """What the first bytes say: the key of the factory that takes over. Dialects of plug-ins have keys beside these."""
+    """The result of detection: the key of a factory. Dialects of plug-ins add their own keys."""
 
     UNDECIDED = ""
     FLEXIMQ = "fleximq"
@@ -46,13 +45,13 @@ class Decision(StrEnum):
 
 
 def decide(first: bytes, allowed: frozenset[str], claims: Mapping[bytes, str] = MappingProxyType({})) -> str:
-    """Say which of the allowed dialects begins with these bytes.
+    """Return which of the allowed dialects a connection with these first bytes speaks.
 
-    However the bytes were cut, the answer is the same: a prefix of what is decided is undecided or decided alike.
-    Where only one stream dialect is allowed it is given all that is not HTTP, so that it answers errors itself.
+    The result does not depend on how the bytes were cut: for a prefix it is either the same or undecided. If a single
+    stream dialect is allowed, it receives everything except HTTP, so that it answers errors itself.
 
     :param allowed: names of dialects, and ``"http"`` if HTTP is served.
-    :param claims: beginnings of further dialects, none of which begins with another; see :func:`mayBeClaimed`.
+    :param claims: beginnings of further dialects, none a prefix of another; see :func:`mayBeClaimed`.
     """
     decision = _recognised(first)
     if decision is Decision.NONE:
@@ -68,7 +67,7 @@ def decide(first: bytes, allowed: frozenset[str], claims: Mapping[bytes, str] = 
 
 
 def mayBeClaimed(beginning: bytes) -> bool:
-    """Tell whether a plug-in may claim this beginning: the broker's own dialects and HTTP cannot begin so."""
+    """Return whether a plug-in may claim this beginning: neither the broker's own dialects nor HTTP can start so."""
     return len(beginning) <= LONGEST_CLAIM and _recognised(beginning) is Decision.NONE
 
 
@@ -103,7 +102,7 @@ def _mayBecomeHttp(first: bytes, allowed: frozenset[str]) -> bool:
 
 
 class SniffingProtocol(Handover):
-    """Waits for the bytes that tell the dialects apart; closes a connection that speaks none, or says nothing."""
+    """Reads the first bytes until the dialect is known; closes connections with unknown bytes or none."""
 
     factory: "SniffingFactory"
 
@@ -112,12 +111,12 @@ class SniffingProtocol(Handover):
         self._first = b""
 
     def connectionMade(self) -> None:
-        """Start the clock."""
+        """Start the handshake deadline."""
         self.connectedAt = self.factory.clock.seconds()
         self._timer = self.factory.clock.callLater(self.factory.deadline, self._tooSlow)
 
     def dataReceived(self, data: bytes) -> None:
-        """Look at what came so far. Never more than a word is kept, whatever is fed after the end is dropped."""
+        """Add bytes and decide. At most one word is buffered; bytes after the decision to close are dropped."""
         if self._timer is None:
             return
         self._first += data
@@ -132,7 +131,7 @@ class SniffingProtocol(Handover):
         self.handOver(self.factory.protocolFor(decision, self._address), first)
 
     def readConnectionLost(self) -> None:
-        """Close a connection whose end came before its dialect was known."""
+        """Close a connection whose input ended before its dialect was known."""
         self._stopClock()
         if self._first:
             self._refuse("closed before its dialect was known", first=self._first[0])
@@ -140,7 +139,7 @@ class SniffingProtocol(Handover):
             self._endAll()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Forget the connection. One that never said a word is a health check, and no news."""
+        """Stop the deadline. A connection without any byte is a health check and is not logged above debug."""
         if self._timer is not None:
             self._stopClock()
             _log.debug("{peer} left before its dialect was known", peer=peerAddress(self._peer()))
@@ -161,14 +160,14 @@ class SniffingProtocol(Handover):
 
 
 class SniffingFactory(Factory[SniffingProtocol]):
-    """Makes the protocols of a port that several dialects share.
+    """Builds the protocols of a port that several dialects share.
 
-    :param streams: the factories of the stream dialects served here, by name.
-    :param http: takes HTTP and WebSocket connections, None where they are not served.
+    :param streams: the factories of the stream dialects, by name.
+    :param http: receives HTTP and WebSocket connections; None if they are not served.
     :param clock: the reactor's time.
-    :param deadline: how many seconds a connection may take to show its dialect.
-    :param counted: called with the reason and 1 for every connection that is refused.
-    :param claims: which beginnings belong to the streams of plug-ins.
+    :param deadline: seconds within which the dialect must be known.
+    :param counted: called with the reason and 1 for every refused connection.
+    :param claims: beginnings that belong to the stream dialects of plug-ins.
     """
 
     noisy = False
@@ -192,13 +191,13 @@ class SniffingFactory(Factory[SniffingProtocol]):
         self.claims = claims
 
     def buildProtocol(self, addr: IAddress | None) -> SniffingProtocol:
-        """Return a protocol that finds out what the peer at this address speaks."""
+        """Return a protocol that detects the dialect of a new connection."""
         protocol = SniffingProtocol(addr)
         protocol.factory = self
         return protocol
 
     def protocolFor(self, decision: str, address: IAddress | None) -> Any:
-        """Return the protocol of the dialect that was found, None if its factory wants no more connections."""
+        """Return the protocol of the detected dialect, None if its factory accepts no more connections."""
         factory: Any = self._factories[decision]
         return factory.buildProtocol(address)
 

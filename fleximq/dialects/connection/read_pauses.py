@@ -1,13 +1,13 @@
-"""Whether a connection is read at present: it is, unless somebody has a reason against it."""
+"""Pauses reading from a connection for as long as at least one reason exists."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class ReadPauses:
-    """Stops and resumes the reading of one transport.
+    """Pauses and resumes one transport.
 
-    :param changed: told False when reading stops, and True when it goes on.
+    :param changed: called with False when reading stops, and with True when it resumes.
     """
 
     __slots__ = ("_changed", "_reasons", "_transport")
@@ -19,18 +19,18 @@ class ReadPauses:
 
     @property
     def paused(self) -> bool:
-        """Whether somebody has a reason against reading."""
+        """Whether reading is paused."""
         return bool(self._reasons)
 
     def pause(self, reason: object) -> None:
-        """Read no more until :meth:`resume` was called for every reason given here."""
+        """Pause reading until :meth:`resume` was called for every reason given here."""
         if not self._reasons:
             self._changed(False)
             self._transport.pauseProducing()
         self._reasons.add(reason)
 
     def resume(self, reason: object) -> None:
-        """Take one reason back; one that was not given changes nothing."""
+        """Remove one reason; unknown reasons are ignored."""
         if reason in self._reasons:
             self._reasons.remove(reason)
             if not self._reasons:

@@ -1,14 +1,14 @@
-"""What happens when a consumer reads more slowly than its subscriptions bring (docs/operating.rst).
+"""Policies for consumers that read more slowly than messages arrive (docs/operating.rst).
 
-Asked only while a connection's peer does not keep up. A message that comes below the mark is taken whole; of a run
-that would go over it, the policy decides.
+A policy is called only while the peer does not read. A message that begins below the mark is always taken; the policy
+decides about a run that would exceed it.
 
-- ``disconnect``: the consumer is cut off, as soon as it would go over the mark.
-- ``drop``: what is newest is left out and counted; answers are never left out, and at twice the mark they end it.
+- ``disconnect``: the connection is closed as soon as its backlog would exceed the mark.
+- ``drop``: the newest deliveries are dropped and counted. Answers are never dropped; at twice the mark they close the
+  connection.
 - ``block``: publishers are not read until the consumer has caught up, for at most :data:`MAX_BLOCK_SECONDS` seconds;
-then it
-  is cut off. A consumer that publishes itself is never blocked by its own backlog, and at twice the mark it is cut
-  off as well.
+  then the consumer is disconnected. A consumer that publishes itself is never blocked by its own backlog, but is
+  disconnected at twice the mark too.
 """
 
 from collections.abc import Callable
@@ -20,56 +20,56 @@ from fleximq.config.settings import SlowConsumer
 from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-#: Seconds for which a consumer may hold up its publishers.
+#: Seconds for which a consumer may pause its publishers.
 MAX_BLOCK_SECONDS = 10.0
-#: What is left out is counted under this name.
+#: Counter event: deliveries dropped by the policy.
 DROPPED = CountedEvent(EventFamily.DROPPED, "slow consumer")
 
 
 class ReaderBacklog(Protocol):
-    """What a policy sees of an outbox."""
+    """The part of an outbox that a policy uses."""
 
     limit: int
     cut: Callable[[bytes | memoryview, int], tuple[int, int]]
 
     @property
     def space(self) -> int:
-        """How many bytes there are up to the mark; negative above it."""
+        """Free bytes up to the mark; negative above it."""
 
     @property
     def reader(self) -> "PausablePublisher | None":
-        """Whose read is being worked through: who publishes, if somebody does."""
+        """The connection whose read is being processed, that is, the publisher, if any."""
 
     def hold(self, chunk: bytes | memoryview) -> None:
-        """Keep these bytes until the peer has read what came before them."""
+        """Buffer these bytes until the peer has read all earlier ones."""
 
     def overflow(self) -> None:
-        """Say that the consumer is too slow."""
+        """Report that the consumer is too slow."""
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call once, when the peer has read all that is held, or is gone."""
+        """Call once, when the peer has read all buffered bytes or the connection is lost."""
 
 
 class PausablePublisher(Protocol):
-    """What a policy sees of a connection that publishes."""
+    """The part of a publishing connection that a policy uses."""
 
     @property
     def outbox(self) -> ReaderBacklog:
-        """Its own outbox."""
+        """The publisher's own outbox."""
 
     @property
     def readPauses(self) -> ReadPauses:
-        """Whether it is read."""
+        """Pauses reading from the publisher."""
 
 
 class Disconnect:
-    """Cuts a slow consumer off."""
+    """Disconnects a slow consumer."""
 
-    #: How many times the mark answers may take up.
+    #: Answers may use the mark times this factor.
     answerFactor = 1
 
     def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
-        """Take what fits; more ends the connection."""
+        """Buffer a run that fits; a larger one ends the connection."""
         space = outbox.space
         if space > 0 and (count == 1 or len(chunk) <= space):
             outbox.hold(chunk)
@@ -81,9 +81,9 @@ DISCONNECT = Disconnect()
 
 
 class Drop:
-    """Leaves the newest deliveries out.
+    """Drops the newest deliveries.
 
-    :param counted: is told how many messages were left out.
+    :param counted: called with :data:`DROPPED` and the number of dropped messages.
     """
 
     answerFactor = 2
@@ -92,7 +92,7 @@ class Drop:
         self._counted = counted
 
     def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
-        """Take what fits, at the end of a message, and count the rest."""
+        """Buffer the messages of a run that fit; drop and count the others."""
         space = outbox.space
         if space > 0 and len(chunk) > space and count > 1:
             end, taken = outbox.cut(chunk, space)
@@ -105,9 +105,9 @@ class Drop:
 
 
 class Block:
-    """Holds the publishers up instead.
+    """Pauses the publishers instead.
 
-    :param longest: seconds for which a consumer may do that.
+    :param longest: the maximum pause caused by one consumer, in seconds.
     """
 
     answerFactor = 2
@@ -118,7 +118,7 @@ class Block:
         self._waiting: dict[ReaderBacklog, IDelayedCall] = {}
 
     def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
-        """Take it, and read no more from whoever published it while the backlog is over the mark."""
+        """Buffer the run, and pause its publisher while the backlog exceeds the mark."""
         outbox.hold(chunk)
         if outbox.space >= 0:
             return

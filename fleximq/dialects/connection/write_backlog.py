@@ -1,55 +1,55 @@
-"""What one peer has left unread, in order.
+"""The unsent bytes of one connection, in order.
 
-Appending costs a reference, for it happens while others wait for their deliveries. Of a reader that is only a little
-behind, nothing more is done: what it shares with others stays shared. What a slow one leaves is copied into sheets of
-memory of its own, behind everybody's writes. References alone would keep whole reads alive, of which they are parts,
-and the memory between; sheets weigh what is in them, whatever else comes and goes, and the system has them back at
-once. It is the system's giving that takes time: 25 us for 64 KiB page by page, less for a whole sheet at once.
+Appending stores a reference, because other connections wait for their deliveries meanwhile. A reader that lags only a
+little shares its chunks with others. The backlog of a slow one is copied into its own memory sheets after all writes of
+the turn: references alone would hold whole reads in memory, of which the chunks are parts. A sheet occupies only the
+size of its content, and the system gets it back at once. Allocation is the slow part: 25 us for 64 KiB page by page,
+less for a whole sheet at once.
 """
 
 import mmap
 from collections import deque
 
-#: Bytes to send; a view where they need not be copied out of what was read.
+#: Bytes to send; a view avoids copying them out of the read they are part of.
 Chunk = bytes | memoryview
 
-#: So much may be held by reference.
+#: Bytes that may be held by reference before they are copied.
 _SHARED = 1 << 20
-#: What a chunk weighs besides its bytes while it is held so.
+#: Estimated cost of a referenced chunk without its bytes.
 _REFERENCE = 100
-#: Chunks of this size are held so in any case: they are most of their reads, and copies would cost too much.
+#: Larger chunks stay references: they are most of their reads, and copying would cost too much.
 _LARGE = 1 << 17
 _SHEET = 1 << 16
-#: Memory of this process alone; where the system cannot give a whole sheet at once, it does page by page.
+#: Private memory; where the system cannot populate a whole sheet at once, it does so page by page.
 _FLAGS = {"flags": mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)} if hasattr(mmap, "MAP_PRIVATE") else {}
 _NONE = memoryview(b"")
 
 
 class WriteBacklog:
-    """Bytes that wait; true while there are any."""
+    """A queue of bytes; true while it has any."""
 
     __slots__ = ("_begin", "_end", "_loose", "_ready", "_sheet", "_weight")
 
     def __init__(self) -> None:
-        self._ready: deque[Chunk] = deque()  # first come these, then the sheet from begin to end, then what is loose
+        self._ready: deque[Chunk] = deque()  # order: these, then the sheet from begin to end, then the loose chunks
         self._sheet = _NONE
         self._begin = self._end = 0
         self._loose: list[Chunk] = []
         self._weight = 0
 
     def __bool__(self) -> bool:
-        """Tell whether any chunk waits."""
+        """Return whether any bytes are queued."""
         return bool(self._loose or self._ready or self._begin < self._end)
 
     def append(self, chunk: Chunk) -> bool:
-        """Keep a chunk behind all others; True says that :meth:`pack` is due."""
+        """Append a chunk; return True if :meth:`pack` is due."""
         if chunk:
             self._loose.append(chunk)
             self._weight += len(chunk) + _REFERENCE
         return self._weight >= _SHARED or self._sheet is not _NONE
 
     def pack(self) -> None:
-        """Copy what is held by reference, unless it is large."""
+        """Copy referenced chunks into sheets, except large ones."""
         loose, self._loose = self._loose, []
         self._weight = 0
         for chunk in loose:
@@ -71,19 +71,21 @@ class WriteBacklog:
             rest = rest[size:]
 
     def _turnOver(self) -> None:
-        """Begin a new sheet."""
+        """Start a new sheet."""
         self._closeSheet()
         self._sheet = memoryview(mmap.mmap(-1, _SHEET, **_FLAGS))
         self._begin = self._end = 0
 
     def _closeSheet(self) -> None:
-        """Let what is on the sheet be taken."""
+        """Move the filled part of the sheet to the ready chunks."""
         if self._begin < self._end:
             self._ready.append(self._sheet[self._begin : self._end])
             self._begin = self._end
 
     def takeView(self, most: int) -> Chunk:
-        """Take the first bytes out, at most so many; of a large chunk fewer, but they are not copied."""
+        """Remove and return at most so many bytes from the front. Of a large chunk, a view without copying, possibly
+        shorter.
+        """
         if not self._ready:
             self._makeReady()
         ready = self._ready
@@ -97,11 +99,11 @@ class WriteBacklog:
         return view[:most]
 
     def putBack(self, chunk: Chunk) -> None:
-        """Keep a chunk before all others: one that was taken out."""
+        """Insert a removed chunk at the front again."""
         self._ready.appendleft(chunk)
 
     def take(self, most: int) -> bytes:
-        """Take the first bytes out, at most so many."""
+        """Remove and return at most so many bytes from the front."""
         ready, portion = self._ready, []
         while most:
             if not ready:
@@ -118,7 +120,7 @@ class WriteBacklog:
         return b"".join(portion)
 
     def _makeReady(self) -> None:
-        """Let what else there is be taken, and leave the sheet when nothing is on it any more."""
+        """Make sheet and loose chunks ready, and drop the sheet when it is empty."""
         self._closeSheet()
         if not self._ready:
             self._ready.extend(self._loose)
@@ -127,7 +129,7 @@ class WriteBacklog:
             self._sheet = _NONE
 
     def clear(self) -> deque[Chunk]:
-        """Forget everything, and return the sheets, which may take long to be freed all at once."""
+        """Empty the backlog. Returns the sheets, because freeing them all at once may take long."""
         ready, self._ready = self._ready, deque()
         self._loose = []
         self._weight = self._begin = self._end = 0

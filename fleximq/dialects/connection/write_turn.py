@@ -1,8 +1,8 @@
-"""One write per connection and turn.
+"""One write per connection and reactor turn.
 
-While a read is being worked through, outboxes that were given something note themselves here; at its end each
-writes once. What slow readers leave is put in order behind that, when nobody waits for it. What is said outside a
-read (a deadline, a lost connection) is written on the reactor's next round.
+While a read is processed, outboxes with output register here; at its end each writes once. Backlogs of slow readers are
+packed afterwards, when no connection waits any more. Output produced outside a read (a deadline, a lost connection) is
+written in the next reactor turn.
 """
 
 from collections import deque
@@ -17,21 +17,21 @@ from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
 
 _log = Logger("fleximq.dialects.turn.Turn")
 
-#: Sheets of a large backlog that are freed at a time, about 30 us; 64 MiB at once would take 2 ms.
+#: Sheets of a large backlog freed at a time, about 30 us; 64 MiB at once would take 2 ms.
 _FREED = 16
 
 
 class TurnWriter(Protocol):
-    """Something that writes at the end of a turn: an outbox, or what has a word for several of them."""
+    """An object that writes at the end of a turn: an outbox, or the channel list that serves several."""
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write pending output."""
 
 
 class WriteTurn:
-    """The outboxes that have something to write.
+    """The objects with pending output.
 
-    Set ``open`` while a read is worked through, and ``reader`` to whose it is; call :meth:`flush` at its end.
+    Set ``open`` while a read is processed, and ``reader`` to its connection; call :meth:`flush` at its end.
     """
 
     __slots__ = ("_clock", "_unpacked", "_waiting", "open", "reader")
@@ -44,30 +44,30 @@ class WriteTurn:
         self._unpacked: dict[WriteBacklog, None] = {}
 
     def publishing(self, client: ConnectedClient | None) -> None:
-        """Note whose publications come next, which were read earlier."""
+        """Set the publisher of the following publications, which were read earlier."""
         self.reader = None if client is None else client.reader
 
     def add(self, outbox: TurnWriter) -> None:
-        """Let an outbox write at the end of this turn."""
+        """Call ``flush`` of this object at the end of the turn."""
         if not self._waiting and not self.open:
             self._clock.callLater(0, self.flush)
         self._waiting.append(outbox)
 
     def packLater(self, held: WriteBacklog) -> None:
-        """Pack what one connection holds, when everybody has written."""
+        """Pack this backlog after all writes of the turn."""
         if not self._waiting and not self._unpacked and not self.open:
             self._clock.callLater(0, self.flush)
         self._unpacked[held] = None
 
     def freeLater(self, pieces: deque[Chunk]) -> None:
-        """Let go of these by and by, a few in each of the reactor's rounds."""
+        """Free these chunks a few at a time, in successive reactor turns."""
         for _ in range(min(_FREED, len(pieces))):
             pieces.pop()
         if pieces:
             self._clock.callLater(0, self.freeLater, pieces)
 
     def flush(self) -> None:
-        """Let all write that have something, and end the turn."""
+        """End the turn: write all pending output, then pack backlogs."""
         self.open = False
         self.reader = None
         while self._waiting:

@@ -1,4 +1,4 @@
-"""`__init__` re-exports FlexiFactory."""
+"""The FlexiMQ dialect; re-exports its factory."""
 
 from fleximq.dialects.fleximq.session import FlexiFactory
 

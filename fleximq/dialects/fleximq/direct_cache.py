@@ -1,21 +1,21 @@
-"""What the headers of direct messages mean that differ in nothing but the request's id. Hot.
+"""A cache of direct message headers that differ only in the request id. Hot.
 
-A client asks the same service the same way again and again, and a service answers the same client. The bytes of such
-headers are the same but for the id, whose place is the same too. Leaving the id out, a known header costs one look-up,
-1.2 us, where reading and checking it anew costs 6 us.
+A client sends many requests to the same service, and a service answers the same client. The bytes of these headers are
+equal except for the id, at a fixed position. With the id left out, a known header costs one look-up, 1.2 us, instead of
+6 us for parsing and checking.
 """
 
 from typing import NamedTuple
 
 from fleximq.dialects.connection.envelope_cache import ENTRY_BYTES, MIN_ENTRIES, CacheBudget
 
-#: Longer envelopes are not remembered, nor more than so many of them.
+#: The longest cached envelope, in bytes, and the maximum number of entries.
 _LONGEST = 1024
 _MOST = 256
 
 
 class Direct(NamedTuple):
-    """A checked header of a REQ or REP without its id, which stands at ``start``."""
+    """A checked header of a REQ or REP, without the id at ``start``."""
 
     kind: int
     target: int
@@ -24,10 +24,10 @@ class Direct(NamedTuple):
 
 
 class DirectCache:
-    """Remembers headers of one connection; when it is full, it begins anew.
+    """The header cache of one connection; cleared when full.
 
-    :param budget: what it pays from, see :mod:`fleximq.dialects.connection.envelope_cache`; :meth:`clear` pays all
-    back.
+    :param budget: charged for each entry, see :mod:`fleximq.dialects.connection.envelope_cache`; :meth:`clear` releases
+        everything.
     """
 
     __slots__ = ("_known", "_places", "_budget", "_spent")
@@ -39,7 +39,7 @@ class DirectCache:
         self._known: dict[bytes, Direct] = {}
 
     def find(self, envelope: bytes) -> tuple[Direct, str] | None:
-        """Return what an envelope means, and the id in it; None where it has to be read."""
+        """Return the cached header of an envelope and the id in it, None if it must be parsed."""
         place = self._places.get(len(envelope) << 8 | envelope[1])
         if place is None:
             return None
@@ -53,18 +53,18 @@ class DirectCache:
             return None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._known.clear()
         self._places.clear()
         self._budget.remaining += self._spent
         self._spent = 0
 
     def remember(self, envelope: bytes, target: int, path: str, id: str) -> None:
-        """Remember an envelope that was read and checked, if its id stands in it exactly once."""
+        """Add a checked envelope that contains its id exactly once."""
         found = id.encode()
         start = envelope.find(found)
         if not found or len(envelope) > _LONGEST or envelope.rfind(found) != start:
-            return  # count() would not see that it stands there twice where the two overlap
+            return  # count() would miss overlapping occurrences
         if len(self._known) >= (_MOST if self._budget.remaining >= 0 else MIN_ENTRIES):
             self.clear()
         self._spent += len(envelope) + ENTRY_BYTES

@@ -1,11 +1,7 @@
-"""FlexiMQ publications on their way through the broker: as a source, and as the form FlexiMQ subscribers take.
+"""Conversion of FlexiMQ publications: the source for publishers and the forms for subscribers.
 
-A run from a FlexiMQ publisher goes to FlexiMQ subscribers verbatim. What comes from another dialect is framed
-here, once for all of them.
-
-Records as FlexiMQ PUB frames.
-
-The form of those who follow the journal: runs with the offsets of their messages.
+A run from a FlexiMQ publisher reaches FlexiMQ subscribers unchanged; a run of another dialect is framed here, once for
+all of them. Records from the journal are framed with or without their offsets.
 """
 
 from collections.abc import Sequence
@@ -35,12 +31,12 @@ from fleximq.wire.payload_conversion import toMessagePack
 
 
 def recordsWith(batches: Sequence[StoredBatch]) -> bytes:
-    """Return records with their offsets."""
+    """Return records as PUB frames with offsets."""
     return b"".join([_frames(batch, True) for batch in batches])
 
 
 def recordsWithout(batches: Sequence[StoredBatch]) -> bytes:
-    """Return records without offsets."""
+    """Return records as PUB frames without offsets."""
     return b"".join([_frames(batch, False) for batch in batches])
 
 
@@ -69,14 +65,14 @@ def _frames(batch: StoredBatch, offset: bool) -> bytes:
 
 
 def _same(column: Any) -> bool:
-    """Tell whether all values of a column are the same."""
+    """Return whether all values of a column are equal."""
     if isinstance(column, memoryview):  # a column of a frame
         return bytes(column) == bytes(column[:1]) * len(column)
     return column.count(column[0]) == len(column)  # type: ignore[no-any-return]
 
 
 def asMessagePack(contents: Sequence[int], payloads: Sequence[bytes]) -> Sequence[bytes]:
-    """Return payloads as FlexiMQ carries them."""
+    """Return payloads as MessagePack, the format of FlexiMQ."""
     if all(CONTENTS[code][0] is Content.MESSAGEPACK for code in set(contents)):
         return payloads
     return [
@@ -84,14 +80,14 @@ def asMessagePack(contents: Sequence[int], payloads: Sequence[bytes]) -> Sequenc
     ]
 
 
-#: The ids that cross between dialects, in the order in which they are written.
+#: The ids that cross between dialects, in the order of encoding.
 _IDS = ("message_id", "correlation_id", "reply_to")
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 
 
 @implementer(IRunSource)
 class FlexiSource:
-    """The source of runs with one envelope: a body is whole frames, one behind the other."""
+    """The source of runs with one envelope; a body consists of consecutive complete frames."""
 
     __slots__ = ("_envelopeBytes", "_ids", "_kept")
 
@@ -113,17 +109,17 @@ class FlexiSource:
         return Run(self._kept, payloads(body, self._envelopeBytes), _CONTENT)
 
     def pick(self, body: bytes, places: Sequence[int]) -> bytes:
-        """Return the frames at these places."""
+        """Return the frames at these indexes."""
         frames = singleFrames(body, self._envelopeBytes)
         return b"".join([frames[place] for place in places])
 
 
 @implementer(IForm)
 class FlexiForm:
-    """Whole PUB frames."""
+    """Complete PUB frames."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
-        """Return the run as frames that carry the publisher's id."""
+        """Return the run as frames with the publisher's id."""
         if type(envelope.source) is FlexiSource:
             return body  # type: ignore[no-any-return]  # its own source's bodies are frames
         if type(body) is StoredBatch:
@@ -136,7 +132,7 @@ class FlexiForm:
         )
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
-        """Return how many bytes, and how many frames, end within ``room`` bytes."""
+        """Return how many bytes, and how many frames, end within ``space`` bytes."""
         return framesWithin(frames, space)
 
 
@@ -151,25 +147,25 @@ def _header(topic: str, message: Message) -> bytes:
 
 @implementer(IForm)
 class LayoutBForm:
-    """Whole PUB frames in layout B."""
+    """Complete PUB frames in layout B."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
-        """Return the run as frames that carry the publisher's id."""
+        """Return the run as frames with the publisher's id."""
         return toLayoutB(FLEXI_FORM.render(envelope, body, count))
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
-        """Return how many bytes, and how many frames, end within ``room`` bytes."""
+        """Return how many bytes, and how many frames, end within ``space`` bytes."""
         return framesWithinLayoutB(frames, space)
 
 
-#: The one form of all FlexiMQ subscribers but those that speak layout B.
+#: The form of all FlexiMQ subscribers except those with layout B.
 FLEXI_FORM = FlexiForm()
 LAYOUT_B_FORM = LayoutBForm()
 
 
 @implementer(IForm)
 class OffsetForm:
-    """Whole PUB frames whose headers end with the offset; what is not in the journal goes as it does to others."""
+    """Complete PUB frames with the offset as last header field; messages outside the journal have no offset."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as frames."""
@@ -201,9 +197,9 @@ class OffsetFormB:
         return toLayoutB(OFFSET_FORM.render(envelope, body, count))
 
 
-#: The forms of all who follow the journal, in layout A and in layout B.
+#: The forms of subscribers that follow the journal, in layout A and layout B.
 FOLLOWING = DeferredForm(OFFSET_FORM)
 FOLLOWING_B = DeferredForm(OffsetFormB())
-#: The forms of those who are brought up to date, and then get what others get.
+#: The forms of subscribers that receive earlier messages first, then live ones.
 PASSING = DeferredForm(FLEXI_FORM)
 PASSING_B = DeferredForm(LAYOUT_B_FORM)

@@ -1,7 +1,7 @@
-"""What each FlexiMQ message type does (FlexiMQ document 3, docs/dialects.rst).
+"""The action of each FlexiMQ message type (FlexiMQ document 3, docs/dialects.rst).
 
-``message_<TYPE>`` is called with the checked header, the envelope and the whole frame, reserved bytes zero. It acts, or
-raises what is to be answered.
+``message_<TYPE>`` is called with the checked header, the envelope and the complete frame with zeroed reserved bytes. It
+acts, or raises the error to answer with.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,24 +48,24 @@ from fleximq.values.records import StoredBatch
 from fleximq.wire.fleximq_frame import MessageType, hasZeroReserved, payloadOf
 from fleximq.wire.fleximq_header import Header
 
-#: So many questions to the broker itself may be unanswered: some answers are large.
+#: Maximum number of unanswered requests to the broker itself, since some answers are large.
 QUESTIONS = 64
-#: A PUB with one of these keys differs from message to message: its envelope is not worth remembering.
+#: A PUB with one of these keys differs from message to message, so its envelope is not cached.
 _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
 
 class FlexiMessages(FlexiReplies):
-    """The inward half of a FlexiMQ session, from the checked header on."""
+    """The input half of a FlexiMQ session, after the header was checked."""
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._envelopes = EnvelopeCache(context.envelopeBudget)
         self._directs = DirectCache(context.envelopeBudget)
-        #: How many SUBs and UNSUBs wait for publications before them.
+        #: The number of SUBs and UNSUBs that await earlier publications.
         self._later = 0
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Forward a request, or answer it where the broker itself is asked."""
+        """Forward a request, or answer one to the broker itself."""
         target, path = header.routing[0]
         if target == BROKER_ID:
             self._answer(header, path or "", payloadOf(frame, len(envelope)))
@@ -74,7 +74,7 @@ class FlexiMessages(FlexiReplies):
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
-        most = self.broker.argumentBytes(self._me, path)  # so asked first whether there is such a path
+        most = self.broker.argumentBytes(self._me, path)  # called first: it raises an error for an unknown path
         if most and len(payload) > most:
             raise BadRequest(f"a request to the broker has at most {most} bytes of payload")
         if self._requests >= QUESTIONS:
@@ -91,7 +91,7 @@ class FlexiMessages(FlexiReplies):
             raise
 
     def _answered(self, path: str, id: str | None, value: Any) -> None:
-        """Send the broker's own answer, or say why there is none; perhaps some time after it was asked."""
+        """Send the broker's answer or error; may be called some time after the request."""
         self._requests -= 1
         if isinstance(value, BrokerError):
             self.counted(value)
@@ -103,7 +103,7 @@ class FlexiMessages(FlexiReplies):
         self.requestDone()
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Forward an answer to its requester; one that is not there is reported by a NOTIF 600."""
+        """Forward a reply to its requester; report a missing one by a NOTIF 600."""
         entry = header.routing[0]
         if entry.client_id == BROKER_ID:
             return
@@ -115,7 +115,7 @@ class FlexiMessages(FlexiReplies):
             self._rememberDirect(header, envelope, frame)
 
     def message_NOTIF(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Send a copy to every known target, then report each unknown entry by a NOTIF 600."""
+        """Send a copy to each known target, then report each unknown one by a NOTIF 600."""
         lost = [
             entry
             for entry in header.routing
@@ -126,11 +126,11 @@ class FlexiMessages(FlexiReplies):
             self._reportLost(header, entry)
 
     def message_BCAST(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Send a copy to everybody else."""
+        """Send a copy to all other clients."""
         self.broker.broadcast(self._me, frame)
 
     def message_PUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Publish, and remember the envelope where it is likely to come again."""
+        """Publish, and cache the envelope if it is likely to be repeated."""
         topic = self.broker.topicFor(self._me, header.topic)
         found = Envelope(topic, self._me, FlexiSource(len(envelope), header))
         audience = [entry.client_id for entry in header.routing if entry.client_id != BROKER_ID]
@@ -148,7 +148,7 @@ class FlexiMessages(FlexiReplies):
     def _publish(
         self, found: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
     ) -> None:
-        """Publish a run, and answer what is refused of it, perhaps later."""
+        """Publish a run, and answer its refused messages, possibly later."""
         kept = partial(self._committed, found.topic.name)
         try:
             if ids is None:
@@ -162,12 +162,12 @@ class FlexiMessages(FlexiReplies):
                 self._refused(error, envelope, found.topic.name)
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Subscribe to a topic or pattern, from now on or from a place in the journal."""
+        """Subscribe to a topic or pattern, from now on or from an offset in the journal."""
         self.subscribing()
         self._inOrder(self._subscribe, header)
 
     def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:
-        """Do this behind what this client published to the same topics, which is brought when it is kept."""
+        """Act after this client's pending publications to the same topics were delivered."""
         if not self._later and (not self._concerns(header.topic) or self.broker.arePublicationsDecided(self._me)):
             act(header)
             return
@@ -175,7 +175,7 @@ class FlexiMessages(FlexiReplies):
         self.broker.whenPublicationsDecided(partial(self._actLater, act, header), self._me)
 
     def _concerns(self, name: str) -> bool:
-        """Tell whether something that is not brought yet may be about this name or pattern."""
+        """Return whether a pending publication may match this topic or pattern."""
         topic = self.broker.topics.find(name)
         return isPattern(name) or (topic is not None and bool(topic.line))
 
@@ -185,7 +185,7 @@ class FlexiMessages(FlexiReplies):
             try:
                 act(header)
             except BrokerError as error:
-                self._subscriptionLost(error, "")  # before the PONG that waits behind it
+                self._subscriptionLost(error, "")  # before the PONG that waits for it
 
     def _subscribe(self, header: Header) -> None:
         try:
@@ -198,12 +198,12 @@ class FlexiMessages(FlexiReplies):
             raise SubscriptionFailed(str(error)) from error
 
     def _following(self) -> ReplayOutlet:
-        """Return the way of what the journal brings, with offsets."""
+        """Return an outlet for replayed messages with offsets."""
         form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
         return self._replaying(form, recordsWith)
 
     def _passing(self) -> ReplayOutlet:
-        """Return the way of what the journal brings to somebody who does not ask for it."""
+        """Return an outlet for earlier messages that the client did not request."""
         form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
         return self._replaying(form, recordsWithout)
 
@@ -213,19 +213,19 @@ class FlexiMessages(FlexiReplies):
         return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
 
     def _subscriptionLost(self, error: BrokerError, name: str) -> None:
-        """Say that a subscription has ended by itself."""
+        """Report that a subscription was ended by the broker."""
         self.counted(error)
         self.outbox.take(self._error(error.status, errorPayload(error), name))
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """End a subscription, named as it was made; one that does not exist is no error."""
+        """End a subscription, by the name it was made with; an unknown one is no error."""
         self._inOrder(self._unsubscribe, header)
 
     def _unsubscribe(self, header: Header) -> None:
         self.broker.unsubscribe(self._me, header.topic)
 
     def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Answer with a PONG once all that was published before is safe."""
+        """Answer with a PONG after the commit of all earlier publications."""
         if header.interval is not None and self._keepAlive is not None:
             self._keepAlive.suggest(header.interval)
         fields = {"keepalive": {"timestamp": header.timestamp}}
@@ -236,22 +236,22 @@ class FlexiMessages(FlexiReplies):
             self.broker.whenCommitted(self.answers.later(pong), self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Nothing to do: that it came is what counts."""
+        """Do nothing: receiving it is enough for the keep-alive."""
 
     def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Remember a header that may come again with another id, unless the frame was changed on its way."""
+        """Cache a header that may be repeated with another id, unless the frame was modified."""
         if hasZeroReserved(envelope) and frame.startswith(envelope):
             target, path = header.routing[0]
             self._directs.remember(envelope, target, path or "", header.id or "")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Forget what envelopes mean, and answer each subscription that has ended as one that could not be made."""
+        """Clear cached envelopes, and answer for each lost subscription as for a refused one."""
         self._forget()
         for name in lost:
             self._subscriptionLost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
 
     def left(self) -> None:
-        """Forget what envelopes mean."""
+        """Clear cached envelopes."""
         super().left()
         self._forget()
 

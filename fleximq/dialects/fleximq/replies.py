@@ -1,4 +1,4 @@
-"""What the broker says to a FlexiMQ client: its own messages, errors, and all of it in the client's layout."""
+"""Messages from the broker to a FlexiMQ client: answers, errors and notifications, in the client's layout."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,13 +23,13 @@ from fleximq.wire.fleximq_header import Header, RoutingEntry, peek, peekId, peek
 from fleximq.wire.fleximq_layout_b import toLayoutB
 from fleximq.wire.large_value import packLarge
 
-#: The path of the NOTIF that says that the broker stops.
+#: The path of the NOTIF sent when the broker stops.
 DRAINING = "/broker/draining"
 
 
 @implementer(ISubscriber, IPeer)
 class FlexiReplies(StreamSession):
-    """The outward half of a FlexiMQ session. ``id`` is the client's, 0 before its JOIN."""
+    """The output half of a FlexiMQ session. ``id`` is the client id, 0 before the JOIN."""
 
     dialect = "fleximq"
     mayFinish = True
@@ -44,14 +44,14 @@ class FlexiReplies(StreamSession):
         self.answers: Answers = Answers(outbox)
         self._shaped: Callable[[bytes], bytes] = bytes
         self.id = 0
-        self._me: ConnectedClient  # there from the JOIN on
+        self._me: ConnectedClient  # set by the JOIN
         self._named = False
         self._keepAlive: KeepAlive | None = None
         self._inputEnded = False
-        self._requests = 0  # questions to the broker itself that are not answered yet
+        self._requests = 0  # unanswered requests to the broker itself
 
     def speakLayoutB(self) -> None:
-        """Send everything in layout B from now on."""
+        """Send all messages in layout B from now on."""
         outbox = self.outbox
         self.form = LAYOUT_B_FORM
         self._shaped = toLayoutB
@@ -60,11 +60,11 @@ class FlexiReplies(StreamSession):
         outbox.cut = LAYOUT_B_FORM.cut
 
     def _send(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
-        """Answer something, behind all that was asked before."""
+        """Send an answer after all earlier ones."""
         self.answers.take(self._encoded(kind, fields, payload, sender))
 
     def _sendValue(self, fields: dict[str, Any], value: Any) -> None:
-        """Answer with a value; a large view at its end goes out as it is, in a piece of its own."""
+        """Answer with a value; a large view at its end is sent without copying, as a separate chunk."""
         head, rest = packLarge(value)
         if not rest or self._shaped is not bytes:
             self._send(MessageType.REP, fields, b"".join((head, rest)))
@@ -79,20 +79,20 @@ class FlexiReplies(StreamSession):
         return self._shaped(encodeMessage(kind, sender, fields, payload))
 
     def _routing(self, entry: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the routing of a message from the broker, as this client can read it."""
+        """Return the routing of a message from the broker, in a form that this client can read."""
         return [entry | {"client_name": ""} if self._named else entry]
 
     def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
-        """Tell that a request will not be answered."""
+        """Report that a request will not be answered."""
         self.answers.take(self._error(status, words(reason), path, id))
 
     def requestDone(self) -> None:
-        """End a connection that only waited for its last answer, behind the PONGs that are still due."""
+        """Close a connection whose input has ended, after its last answer and its pending PONGs."""
         if self._inputEnded and not self._requests and (self.client is None or not self.broker.waiting(self.client)):
             self.whenDecided(lambda: self.end("client closed"))
 
     def close(self) -> None:
-        """Close when all that was published is decided, and the last PONG that is due was sent."""
+        """Close after all publications are decided and the last PONG was sent."""
         self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
 
     def _sendError(self, error: BrokerError, path: str, id: str | None = None) -> None:
@@ -104,7 +104,7 @@ class FlexiReplies(StreamSession):
         return self._encoded(MessageType.REP, fields, payload)
 
     def _committed(self, topic: str, reason: str | None, places: Sequence[int], inOrder: bool = False) -> None:
-        """Tell what the journal refused: at once, before the PONG that waits for it, or in order of what was said."""
+        """Report messages refused by the journal, before the PONG that awaits the commit or in the order of answers."""
         if reason is None:
             return
         error = NotRecorded(reason)
@@ -114,13 +114,13 @@ class FlexiReplies(StreamSession):
             say(self._error(error.status, words(str(error)), topic))
 
     def _reportLost(self, header: Header, entry: RoutingEntry) -> None:
-        """A NOTIF or REP that reports an error itself is never answered."""
+        """Report an unknown target by a NOTIF, unless the message itself reports an error."""
         if not reportsError(header.fields):
             fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
             self._send(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
 
     def _refused(self, error: BrokerError, envelope: bytes, topic: str = "") -> None:
-        """Answer an error to the message with this envelope, unless that reports one itself."""
+        """Answer an error for the message with this envelope, unless it reports one itself."""
         fields = peek(envelope[FIXED_BYTES:])
         kind = envelope[1] if envelope else None
         if kind in (MessageType.REP, MessageType.NOTIF) and reportsError(fields):
@@ -129,7 +129,7 @@ class FlexiReplies(StreamSession):
         self.failed(error, id=peekId(fields), path=topic or peekPath(fields))
 
     def failed(self, error: BrokerError, id: str | None = None, path: str = "", silently: bool = False) -> None:
-        """Answer what a client did wrong; before the JOIN every error ends the connection."""
+        """Answer a client's error; before the JOIN every error closes the connection."""
         joined = self.state is not ConnectionState.WAITING
         self.counted(error)
         if not silently:
@@ -138,14 +138,14 @@ class FlexiReplies(StreamSession):
             self.end(f"error {int(error.status)}")
 
     def answerError(self, error: BrokerError, id: str | None = None, path: str = "") -> None:
-        """Send an error as a REP: after the JOIN from the broker's own id, before it from nobody."""
+        """Send an error as a REP: with the broker's id after the JOIN, with client id 0 before it."""
         if self.state is ConnectionState.WAITING:
             self._send(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
         else:
             self._sendError(error, path, id)
 
     def warn(self) -> None:
-        """Send a NOTIF with status 503 from :data:`DRAINING`; nothing before the JOIN."""
+        """Send a NOTIF with status 503 from :data:`DRAINING`, unless the client has not joined."""
         if self.state is ConnectionState.OPEN:
             routing = self._routing({"client_id": self.id, "path": DRAINING})
             fields = {"status": int(Status.SERVICE_UNAVAILABLE), "routing": routing}
@@ -161,7 +161,7 @@ class FlexiReplies(StreamSession):
         self.end("keep-alive")
 
     def inputEnded(self) -> None:
-        """Wait for the answers that are due, then close."""
+        """Send pending answers, then close."""
         self._inputEnded = True
         self.requestDone()
 
@@ -173,12 +173,12 @@ class FlexiReplies(StreamSession):
 
 
 def errorPayload(error: BrokerError) -> bytes:
-    """Return what the answer to an error says: a sentence, or a map with it and the ``first`` offset that is kept."""
+    """Return the payload of an error: a sentence, or a map with it and the ``first`` retained offset."""
     if isinstance(error, NoLongerKept):
         return msgpack.packb({"error": str(error), "first": error.first})  # type: ignore[no-any-return]
     return words(str(error))
 
 
 def correlation(id: str | None) -> dict[str, Any]:
-    """Return the header field that says which request a message answers; none without an id."""
+    """Return the header field with the id of the answered request; empty without an id."""
     return {} if id is None else {"reqrep": {"type": "correlation", "id": id}}

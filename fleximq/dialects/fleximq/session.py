@@ -1,11 +1,11 @@
-"""The FlexiMQ dialect: the way in (specification: the FlexiMQ document and docs/dialects.rst). Hot.
+"""The FlexiMQ dialect: input (specification: the FlexiMQ document and docs/dialects.rst). Hot.
 
-Runs whose envelope is known go straight to their takers or the broker, requests and answers that are known but for
-their id straight to their client. Everything else takes the long way: its beginning is checked, its header read by the
-rules of its type, and :mod:`fleximq.dialects.fleximq.messages` does the rest or raises. What is said back stands in
-:mod:`fleximq.dialects.fleximq.replies`.
+Runs with a cached envelope are passed directly to subscribers or the broker, and requests and replies with a cached
+header directly to their client. All other messages take the slow path: their fixed part is checked, their header parsed
+by the rules of its type, and :mod:`fleximq.dialects.fleximq.messages` acts or raises.
+:mod:`fleximq.dialects.fleximq.replies` sends the output.
 
-A message inside a run costs 0.2 us from the read to the sockets of its takers, one of its own 0.6 us, a REQ or REP
+A message inside a run costs 0.2 us from the read to the sockets of its subscribers, a single one 0.6 us, a REQ or REP
 2.8 us (``benchmarks/``).
 """
 
@@ -50,7 +50,7 @@ from fleximq.wire.fleximq_header import Header, readHeader
 from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
 from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singleFrames
 
-#: What is collected above this size, and above half of its read, is not copied out of it.
+#: A larger delivery, if it is more than half of its read, is passed as a view without copying.
 _LARGE = 1 << 16
 
 
@@ -75,14 +75,14 @@ class FlexiSession(FlexiMessages):
 
     @property
     def buffered(self) -> int:
-        """How many bytes are kept of an unfinished frame."""
+        """Bytes buffered of an incomplete frame."""
         return self._scanner.buffered
 
     def received(self, data: bytes, pending: Iterator[Span] | None = None) -> None:
-        """Work through what was read, run by run; or instead through what stands ``behind`` a JOIN."""
+        """Process a read run by run, or instead the ``pending`` runs after a JOIN."""
         known = self._envelopes.get
         publish = self.broker.publish
-        source = b""  # what is collected: neighbouring runs for the same takers, whatever their topics
+        source = b""  # collected: consecutive runs for the same subscribers, of one or more topics
         begin = until = total = messages = 0
         deliverCalls: DeliverCalls = ()
         spans = self._scanner.spans(data) if pending is None else pending
@@ -134,7 +134,7 @@ class FlexiSession(FlexiMessages):
                 _handOver(source, begin, until, deliverCalls, total)
 
     def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
-        """Forward a REQ or REP whose header is known but for its id; False: it has to go the long way."""
+        """Forward a REQ or REP with a cached header; False if it must take the slow path."""
         found = self._directs.find(envelope)
         if found is None:
             return False
@@ -149,20 +149,20 @@ class FlexiSession(FlexiMessages):
         return True
 
     def _overRate(self, envelope: bytes, count: int) -> None:
-        """Refuse so many messages with this envelope."""
+        """Refuse this number of messages with this envelope."""
         if not self._strict and isArrayHeader(envelope):
             envelope = withMapHeader(envelope)
         for _ in range(count):
             self._refused(overRate(), envelope)
 
     def resume(self) -> None:
-        """Go on behind the JOIN."""
+        """Continue after the JOIN."""
         pending, self._pendingRuns = self._pendingRuns, iter(())
         if self.state is ConnectionState.OPEN:
             self.received(b"", pending)
 
     def _unknown(self, envelope: bytes, frames: bytes, count: int) -> Iterator[Span]:
-        """Take the long way, frame by frame. Return those behind a JOIN that is answered only later."""
+        """Take the slow path, frame by frame. Returns the frames after a JOIN that is answered later."""
         if self._layoutIsOpen:
             self._detectLayout()
         asRead = envelope
@@ -183,7 +183,7 @@ class FlexiSession(FlexiMessages):
         return iter(())
 
     def _detectLayout(self) -> None:
-        """Speak the layout that the client's first header was in, as soon as that is known."""
+        """Use the layout of the client's first header as soon as it is known."""
         scanner = self._scanner
         if not isinstance(scanner, LayoutDetector):
             return
@@ -238,14 +238,14 @@ class FlexiSession(FlexiMessages):
         )
 
     def left(self) -> None:
-        """Forget what was begun."""
+        """Drop pending input."""
         super().left()
         self._pendingRuns = iter(())
         self._scanner = FlexiScanner(self.context.settings.limits.message)
 
 
 def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None:
-    """Return the credentials of a checked JOIN (FlexiMQ document 5.2), None if it shows none."""
+    """Return the credentials in a checked JOIN (FlexiMQ document 5.2), None without any."""
     auth = fields.get("auth")
     if auth is None:
         return None
@@ -257,7 +257,7 @@ def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None
 
 
 def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls, count: int) -> None:
-    """Deliver neighbouring runs, which FlexiMQ subscribers take verbatim, as one chunk."""
+    """Deliver consecutive runs to FlexiMQ subscribers unchanged, as one chunk."""
     size = until - begin
     view = size > _LARGE and size * 2 > len(source)
     chunk: Chunk = memoryview(source)[begin:until] if view else source[begin:until]

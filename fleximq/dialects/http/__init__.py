@@ -1,1 +1,1 @@
-"""HTTP on a shared port."""
+"""HTTP on a shared port: routing of requests, credentials and origins."""

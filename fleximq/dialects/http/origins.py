@@ -1,7 +1,7 @@
-"""Which web pages may open a WebSocket: the rule about the ``Origin`` header.
+"""The ``Origin`` rule: which web pages may open a WebSocket (docs/dialects.rst, "Identity").
 
-docs/dialects.rst, "Identity". A browser sends a page's origin with every WebSocket it opens, so this is what keeps
-a page somewhere on the web from talking to a broker on its reader's own machine.
+Browsers send a page's origin with every WebSocket request. The rule prevents a foreign web page from using a broker on
+its reader's own machine.
 """
 
 import ipaddress
@@ -15,22 +15,22 @@ _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 @dataclass(slots=True)
 class Origins:
-    """The origins that are admitted; both fields may be changed.
+    """The admitted origins; both fields may change.
 
-    Always: no origin at all (no browser), ``null`` and ``file:`` (a page opened from a file), pages of this machine,
-    and the listener's own. ``added`` holds further ones as ``scheme://host[:port]``, or ``*`` for all.
+    Always admitted: no origin at all (no browser), ``null`` and ``file:`` (a local file), pages of this machine, and
+    the listener's own origin. ``added`` holds further ones as ``scheme://host[:port]``, or ``*`` for all.
 
-    ``namesTrusted``: whether the listener's own may go by a name. Where only this machine is served, a foreign name
-    in the Host header is one that was bent to point here (DNS rebinding), so only an address is believed.
+    ``namesTrusted``: whether the listener's own origin may be a host name. A broker that serves only this machine
+    accepts addresses only: a foreign name in the Host header is a sign of DNS rebinding.
     """
 
     added: frozenset[str] = frozenset()
     namesTrusted: bool = False
 
     def admit(self, origin: str | None, host: str | None) -> bool:
-        """Say whether a page of this origin may connect to the listener that was addressed as ``host``.
+        """Return whether a page of this origin may connect to the listener addressed as ``host``.
 
-        Both are the values of their headers, None where there is none.
+        Both are header values, None without the header.
         """
         if origin is None or origin == "null" or "*" in self.added:
             return True
@@ -48,7 +48,7 @@ class Origins:
 
 
 def _place(url: str) -> tuple[str, str, int | None] | None:
-    """Return scheme, host name and port of an origin; None if it is none."""
+    """Return scheme, host name and port of an origin; None if it is malformed."""
     try:
         parts = urlsplit(url.lower())
         port = parts.port

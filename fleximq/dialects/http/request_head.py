@@ -1,11 +1,8 @@
-"""The head of an HTTP/1 request as a value, and what it asks for.
+"""The head of an HTTP/1 request as a value, and the dialect and credentials that it names.
 
-Pure: bytes in, values out. What follows from them is for :mod:`fleximq.dialects.http.request_router`.
-
-Credentials in an HTTP request: ``Authorization``, or a query parameter where a browser's page cannot set headers.
-
-Pure: a head in, credentials out. :func:`withoutCredentials` cuts them out of a request, so that what serves it, and
-may log it, never sees them. docs/dialects.rst, "Credentials".
+Pure functions; :mod:`fleximq.dialects.http.request_router` acts on them. Credentials are in ``Authorization``, or in a
+query parameter for web pages that cannot set headers. :func:`withoutCredentials` removes them, so that the web site,
+which may log requests, never sees them. docs/dialects.rst, "Credentials".
 """
 
 import base64
@@ -20,12 +17,12 @@ from zope.interface import implementer
 
 from fleximq.security.credentials import ApiKey, Password, Token
 
-#: The longest head, from the first byte to the empty line, inclusive.
+#: Maximum size of a head, including its empty line.
 HEAD_BYTES = 16 * 1024
-#: The longest body that anything here has a use for.
+#: Maximum size of a body: no page accepts more.
 BODY_BYTES = 64 * 1024
 
-#: Paths that mean FlexiMQ over WebSocket, document 6.2; all others mean Identity.
+#: Paths of FlexiMQ over WebSocket, document 6.2; all others mean Identity.
 FLEXIMQ_PATHS = frozenset({"/ws", "/messaging"})
 _SUBPROTOCOLS = frozenset({"fleximq", "identity"})
 
@@ -34,9 +31,9 @@ _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\
 
 
 class HttpError(Exception):
-    """A request that is answered with ``code`` and closed; the text is the sentence for the client.
+    """A request is answered with ``code`` and the text as sentence, then closed.
 
-    ``challenges`` are the values of ``WWW-Authenticate`` in the answer.
+    ``challenges`` are the values of ``WWW-Authenticate`` in the response.
     """
 
     def __init__(self, code: int, sentence: str, challenges: Sequence[str] = ()) -> None:
@@ -47,9 +44,9 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """Request line and header fields; the names of fields are in lower case, their values in order of arrival.
+    """Request line and header fields; field names are in lower case, values in order of arrival.
 
-    Its ``repr`` shows the method only: there may be credentials in all the rest.
+    Its ``repr`` shows only the method, because all other parts may contain credentials.
     """
 
     method: str
@@ -58,9 +55,9 @@ class RequestHead:
 
     @classmethod
     def parse(cls, raw: bytes) -> "RequestHead":
-        """Read a whole head, without its empty line.
+        """Parse a complete head, without its empty line.
 
-        :raises HttpError: 400 for what is no HTTP, 505 for another version of it, 413 for a body that is too large.
+        :raises HttpError: 400 if it is malformed, 505 for another HTTP version, 413 for a body that is too large.
         """
         first, *lines = raw.decode("latin-1").split("\r\n")
         line = _REQUEST_LINE.fullmatch(first)
@@ -87,9 +84,9 @@ class RequestHead:
             raise HttpError(413, f"a body of at most {BODY_BYTES} bytes, announced by Content-Length, is taken")
 
     def only(self, name: str) -> str | None:
-        """Return the value of a field that may stand only once, None if it is absent.
+        """Return the value of a field that may occur once, None if it is absent.
 
-        :raises HttpError: 400 if it stands more often.
+        :raises HttpError: 400 if it occurs more often.
         """
         values = self.fields.get(name, ())
         if len(values) > 1:
@@ -97,7 +94,7 @@ class RequestHead:
         return values[0] if values else None
 
     def listed(self, name: str) -> list[str]:
-        """Return the elements of a field that holds a list, as written."""
+        """Return the elements of a list field, as written."""
         return [each.strip(" \t") for value in self.fields.get(name, ()) for each in value.split(",")]
 
     @property
@@ -107,16 +104,16 @@ class RequestHead:
 
     @property
     def isUpgrade(self) -> bool:
-        """Whether this asks for a WebSocket."""
+        """Whether this requests a WebSocket."""
         return self.method == "GET" and "websocket" in (each.lower() for each in self.listed("upgrade"))
 
 
 def webSocketDialect(head: RequestHead, offered: frozenset[str]) -> str:
-    """Return which of the offered dialects a WebSocket request asks for: by subprotocol, else by path.
+    """Return which of the offered dialects a WebSocket request names: by subprotocol, else by path.
 
-    The client's first subprotocol that names a dialect wins over the path; unknown ones say nothing.
+    The first subprotocol that names a dialect takes precedence over the path; unknown ones are ignored.
 
-    :raises HttpError: 403 or 404 where the dialect it asks for is not offered here.
+    :raises HttpError: 403 or 404 if that dialect is not offered here.
     """
     known = _SUBPROTOCOLS | offered
     named = [each for each in head.listed("sec-websocket-protocol") if each in known]
@@ -131,22 +128,22 @@ def webSocketDialect(head: RequestHead, offered: frozenset[str]) -> str:
     return dialect
 
 
-#: The query parameters that hold credentials.
+#: The query parameters with credentials.
 _PARAMETERS = {"token": Token, "api_key": ApiKey}
-#: What a 401 asks for.
+#: The challenges of a 401.
 CHALLENGES = ('Basic realm="FlexiMQ", charset="UTF-8"', 'Bearer realm="FlexiMQ"')
 
 
 @implementer(ICredentials)
 class UnreadableCredentials:
-    """Something was shown that no checker can look into: malformed, of an unknown kind, or more than one thing."""
+    """Credentials that no checker accepts: malformed, of an unknown kind, or more than one."""
 
 
 class ShownCredentials(NamedTuple):
-    """What a request shows.
+    """The credentials in a request.
 
-    ``knownToPage`` says that a page in a browser must have known the credentials itself: browsers add those of
-    ``Authorization`` by themselves, whosever page it is.
+    ``knownToPage`` means that the web page itself knew them: browsers add those of ``Authorization`` automatically, for
+    any page.
     """
 
     credentials: ICredentials | None
@@ -154,7 +151,7 @@ class ShownCredentials(NamedTuple):
 
 
 def credentialsIn(head: RequestHead) -> ShownCredentials:
-    """Return the credentials that a request shows, or that it shows none."""
+    """Return the credentials in a request, if any."""
     authorizations = head.fields.get("authorization", ())
     parameters = [each for each in map(_parameter, _queryOf(head.target)) if each is not None]
     if len(authorizations) + len(parameters) > 1:
@@ -165,7 +162,7 @@ def credentialsIn(head: RequestHead) -> ShownCredentials:
 
 
 def withoutCredentials(raw: bytes) -> bytes:
-    """Return the head of a request, which is well-formed, without the credentials in it."""
+    """Return a well-formed head without its credentials."""
     first, *lines = raw.split(b"\r\n")
     method, target, version = first.decode("latin-1").split(" ")
     path = target.partition("?")[0]

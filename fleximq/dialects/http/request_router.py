@@ -1,9 +1,8 @@
-"""Where HTTP connections come in: WebSockets go to their dialect, everything else to the web site.
+"""Routes HTTP connections: WebSockets to their dialect, all other requests to the web site.
 
-Reads the head of the first request within a bound and a deadline, keeps out who may not come (remote peers, pages
-of foreign origins, wrong credentials), and hands the connection with all its bytes on, but for the credentials. What it
-is handed to is told who comes in its ``admitted``, and by which rule in its ``admission``, if it has attributes of
-these names.
+Reads the head of the first request within a size limit and a deadline, refuses peers without access (remote peers,
+pages of foreign origins, wrong credentials), and passes on the connection and all its bytes except credentials. The
+next protocol receives the result in ``admitted`` and the rule in ``admission``, if it has these attributes.
 docs/dialects.rst, "Credentials", "Identity" and "One port".
 """
 
@@ -43,7 +42,7 @@ _END = b"\r\n\r\n"
 
 
 class RequestRouter(Handover):
-    """Reads one request head and steps aside."""
+    """Reads one request head and passes the connection on."""
 
     factory: "RequestRouterFactory"
 
@@ -56,12 +55,12 @@ class RequestRouter(Handover):
         self._inputOver = False
 
     def connectionMade(self) -> None:
-        """Start the clock, or go on with the time that the connection has left."""
+        """Start the deadline, or continue the one of the connection."""
         left = self.connectedAt + self.factory.deadline - self.factory.clock.seconds()
         self._timer = self.factory.clock.callLater(max(0.0, left), self._tooSlow)
 
     def dataReceived(self, data: bytes) -> None:
-        """Look for the end of the head, in linear time. What comes after an answer is dropped."""
+        """Search for the end of the head, in linear time. Input after an error response is dropped."""
         if self._timer is None:
             return
         searched = max(0, len(self._received) - len(_END) + 1)
@@ -75,13 +74,13 @@ class RequestRouter(Handover):
             self._refuse(HttpError(431, f"the head of a request may have {HEAD_BYTES} bytes"))
 
     def readConnectionLost(self) -> None:
-        """The peer said all it will say: close, unless its request is whole and its credentials are being checked."""
+        """The peer ended its input: close, unless a complete request awaits its credential check."""
         self._inputOver = True
         if self._check is None:
             super().readConnectionLost()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Forget the connection."""
+        """Stop the deadline and the check."""
         self._stopClock()
         self._drop()
 
@@ -103,7 +102,7 @@ class RequestRouter(Handover):
             self._ask(request, inner)
 
     def _ask(self, request: "UpgradeRequest", inner: Any) -> None:
-        """Have the credentials checked, and read nothing more if that takes its time."""
+        """Check the credentials; pause reading meanwhile."""
         transport: Any = self.transport
         credentials = request.shown.credentials or certificateOf(transport)
         outcome: list[Admitted | Failure] = []
@@ -119,7 +118,7 @@ class RequestRouter(Handover):
         self, request: "UpgradeRequest", lacksCredentials: bool, inner: Any, outcome: "Admitted | Failure"
     ) -> None:
         if self._timer is None:
-            return  # it was too late, or the connection is gone
+            return  # too late, or the connection is closed
         if self._check is not None:
             self._check = None
             transport: Any = self.transport
@@ -132,14 +131,14 @@ class RequestRouter(Handover):
             self._refuse(error)
 
     def _enter(self, inner: Any, admitted: Admitted | None) -> None:
-        """Hand the connection over."""
+        """Pass the connection on."""
         self._stopClock()
         received, self._received = bytes(self._received), bytearray()
         if hasattr(inner, "admitted"):
             inner.admitted = admitted
         self.handOver(inner, received)
         if self._inputOver:
-            self.readConnectionLost()  # which is the other's by now
+            self.readConnectionLost()  # now the next protocol's method
 
     def _tooSlow(self) -> None:
         self._timer = None
@@ -156,13 +155,13 @@ class RequestRouter(Handover):
             self._refuse(HttpError(408, "the head of the request did not arrive in time"))
 
     def _drop(self) -> None:
-        """Wait for no check any more."""
+        """Cancel the pending check."""
         check, self._check = self._check, None
         if check is not None:
             check.cancel()
 
     def _refuse(self, error: HttpError) -> None:
-        """Answer with an error and close."""
+        """Send an error response and close."""
         self._stopClock()
         self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {error.code}"), 1)
         _log.warn(
@@ -177,7 +176,7 @@ class RequestRouter(Handover):
 
 
 class UpgradeRequest(NamedTuple):
-    """A request, what it shows, and the address that it comes from."""
+    """A request, its credentials, and the address of the peer."""
 
     head: RequestHead
     shown: ShownCredentials
@@ -185,17 +184,17 @@ class UpgradeRequest(NamedTuple):
 
 
 class RequestRouterFactory(Factory[RequestRouter]):
-    """Makes the doors of a listener.
+    """Builds the routers of a listener.
 
-    :param webSockets: the factory of each dialect that is served over WebSocket here, by the dialect's name.
-    :param site: takes every request that asks for no WebSocket.
-    :param admission: says who may come.
-    :param behindProxy: says it of peers for which a proxy speaks.
-    :param origins: says which web pages may come.
+    :param webSockets: the factory of each dialect served over WebSocket, by name.
+    :param site: receives all requests that are not for a WebSocket.
+    :param admission: decides who may connect.
+    :param behindProxy: the same for requests through a proxy.
+    :param origins: decides which web pages may connect.
     :param clock: the reactor's time.
-    :param deadline: how many seconds after its begin a connection must have sent the head of its request.
-    :param counted: called with the reason and 1 for every request that is refused here.
-    :param path: the only path on which there are WebSockets, "" for all.
+    :param deadline: seconds from the start of the connection to the end of the request head.
+    :param counted: called with the reason and 1 for every refused request.
+    :param path: the only path of WebSockets, "" for all.
     """
 
     noisy = False
@@ -223,19 +222,19 @@ class RequestRouterFactory(Factory[RequestRouter]):
         self._path = path
 
     def buildProtocol(self, addr: IAddress | None) -> RequestRouter:
-        """Return the door for one connection."""
+        """Return a router for a new connection."""
         door = RequestRouter(addr, self.clock.seconds())
         door.factory = self
         return door
 
     def admissionOf(self, request: "UpgradeRequest") -> IAdmission:
-        """Return what decides on this request."""
+        """Return the rule for this request."""
         return self._behindProxy if nameProxy(request.head.fields) else self._admission
 
     def factoryOf(self, request: "UpgradeRequest") -> Any:
-        """Return the factory that takes this request.
+        """Return the factory that serves this request.
 
-        :raises HttpError: 403 for a peer or an origin that may not come, 403 or 404 for a dialect not served here.
+        :raises HttpError: 403 for a peer or an origin without access, 403 or 404 for a dialect not served here.
         """
         head = request.head
         refusal = self.admissionOf(request).refusal(request.peer)
@@ -252,9 +251,9 @@ class RequestRouterFactory(Factory[RequestRouter]):
     def admittedOf(
         self, request: "UpgradeRequest", mayLackCredentials: bool, outcome: "Admitted | Failure"
     ) -> Admitted | None:
-        """Return who a request comes from; None for who had to show something, and has not.
+        """Return the identity of a request; None if it lacks required credentials but the site may answer it.
 
-        :raises HttpError: 401, 403 or 503 where it is not let in; 403 if its page knows of nobody's credentials.
+        :raises HttpError: 401, 403 or 503 if it is refused; 403 for an anonymous WebSocket of a foreign page.
         """
         if isinstance(outcome, Failure):
             if mayLackCredentials and not request.head.isUpgrade and isinstance(outcome.value, Unauthorized):
@@ -269,17 +268,17 @@ class RequestRouterFactory(Factory[RequestRouter]):
             raise HttpError(403, "pages of this origin are not admitted, see --allowed-origin")
 
     def startFactory(self) -> None:
-        """Start the factories behind the door with the first port."""
+        """Start the site's and the dialects' factories with the first port."""
         for factory in (self._site, *self._webSockets.values()):
             factory.doStart()
 
     def stopFactory(self) -> None:
-        """Stop the factories behind the door with the last port."""
+        """Stop the site's and the dialects' factories with the last port."""
         for factory in (self._site, *self._webSockets.values()):
             factory.doStop()
 
 
-#: What is answered for each kind of error; anything else is 500.
+#: The HTTP status of each error class; all others are 500.
 _CODES: tuple[tuple[type[BrokerError], int], ...] = (
     (Unauthorized, 401),
     (AuthenticationFailed, 401),

@@ -1,1 +1,1 @@
-"""The dialect without its transport."""
+"""The Identity dialect without its transport."""

@@ -1,4 +1,4 @@
-"""The list of channels that Identity clients are told: on arrival, and on every change where that is set."""
+"""The channel list sent to Identity clients: when they join, and on each change if so configured."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,16 +10,16 @@ from fleximq.interfaces import IRights
 from fleximq.wire.identity_text import encodeChannels, isChannel
 from fleximq.wire.websocket_frame import TEXT, encodeFrame
 
-#: Lists of so many different rights are remembered.
+#: Number of different rights for which a list is cached.
 _FRAMES = 256
 
 
 class ChannelList:
-    """The CHANNELS frame, made anew only when the channels have changed, and those who are told of changes.
+    """The CHANNELS frame, encoded only after changes, and its subscribers.
 
-    Names that the dialect cannot spell are left out, as are those, in alphabetical order the last, with which the
-    list would be longer than an Identity text may be. Who is restricted is shown only the channels that it may
-    subscribe to, publish to or consume from; one frame is made for all who have the same rights.
+    Names that the dialect cannot represent are omitted. If the list exceeds the maximum size of a text, its last names
+    in alphabetical order are omitted too. Restricted clients see only channels that they may subscribe to, publish to
+    or consume from; clients with the same rights share one frame.
     """
 
     def __init__(self, context: Context) -> None:
@@ -36,7 +36,7 @@ class ChannelList:
             context.broker.channelsChanged.append(self._changed)
 
     def frame(self, client: ConnectedClient) -> bytes:
-        """Return the list as it is now for a client, encoded as a frame."""
+        """Return the current list for a client, encoded as a frame."""
         names = self._topics.channels()
         if names is not self._names or len(self._frames) > _FRAMES:
             self._names = names
@@ -52,12 +52,12 @@ class ChannelList:
         return encodeFrame(TEXT, encodeChannels(_fitting(names, self._context.settings.limits.text)))
 
     def join(self, outbox: Outbox, client: ConnectedClient) -> None:
-        """Send the list here whenever it changes, if that is set. It was sent as it is now."""
+        """Send each new list to this outbox, if so configured. The current one was sent already."""
         if self._announces:
             self._listeners[outbox] = client, self.frame(client)
 
     def leave(self, outbox: Outbox) -> None:
-        """Send it here no more."""
+        """Send no more lists to this outbox."""
         self._listeners.pop(outbox, None)
 
     def _changed(self) -> None:
@@ -66,9 +66,9 @@ class ChannelList:
             self._turn.add(self)
 
     def flush(self) -> None:
-        """Send the list to all who know another; called at the end of a turn, behind the turn's answers.
+        """Send the list to all clients with an older one; called at the end of a turn, after its answers.
 
-        A change may be none to them: of a topic whose name they cannot spell, or one undone in the same turn.
+        A change may be invisible to a client: of a name that the dialect cannot represent, or undone in the same turn.
         """
         self._scheduled = False
         for outbox, (client, known) in self._listeners.items():

@@ -1,6 +1,6 @@
-"""Identity publications on their way through the broker: as a source, and as the form Identity subscribers take.
+"""Conversion of Identity publications: the source for publishers and the form for subscribers.
 
-A run is encoded once for all subscribers: text frames, one behind the other, that go to every socket as they are.
+A run is encoded once for all subscribers, as consecutive text frames that are sent unchanged.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ _CONTENT = contentOf(Message(b"", Content.TEXT))
 
 @implementer(IRunSource)
 class IdentitySource:
-    """The source of one client's publications to one channel: a body is a list of their texts in UTF-8.
+    """The source of one client's publications to one channel; a body is a list of UTF-8 texts.
 
-    ``prefix`` is what stands before each text on delivery.
+    ``prefix`` precedes each text on delivery.
     """
 
     __slots__ = ("prefix",)
@@ -43,12 +43,12 @@ class IdentitySource:
         return Run(b"", body, _CONTENT)
 
     def pick(self, body: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
-        """Return the texts at these places."""
+        """Return the texts at these indexes."""
         return [body[place] for place in places]
 
 
 def recordTexts(batches: Sequence[StoredBatch]) -> bytes:
-    """Return records as text frames, with the names of those who sent them."""
+    """Return records as text frames, with the names of their publishers."""
     frames: list[bytes] = []
     for batch in batches:
         messages = batch.messages()
@@ -74,11 +74,11 @@ class IdentityForm:
         return encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
-        """Return how many bytes, and how many frames, end within ``room`` bytes."""
+        """Return how many bytes, and how many frames, end within ``space`` bytes."""
         return webSocketFramesWithin(frames, space)
 
 
-#: The one form of all Identity subscribers.
+#: The form of all Identity subscribers.
 IDENTITY_FORM = IdentityForm()
-#: That of those who are told of the past first.
+#: The same, for subscribers that receive earlier messages first.
 RECALLING = DeferredForm(IDENTITY_FORM)

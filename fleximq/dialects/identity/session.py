@@ -1,7 +1,7 @@
 """The Identity dialect: publish and subscribe in plain text (Identity document, docs/dialects.rst).
 
-Neighbouring PUBLISHes of one read to one channel go to the broker as one run: finding its channel in the table costs
-each message behind the first one comparison, 0.1 us.
+Consecutive PUBLISHes to one channel in one read are published as one run: each message after the first costs one
+comparison, 0.1 us, instead of a topic look-up.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ from fleximq.wire.identity_text import (
 from fleximq.wire.websocket_frame import PING, TEXT, encodeFrame
 
 _PUBLISH = Word.PUBLISH.value + b":"
-#: Codes that this dialect does not know -> the ones it uses for them.
+#: Status codes unknown to this dialect -> the codes it uses instead.
 _CODES = {
     Status.SUBSCRIPTION_FAILED: Status.TOO_MANY_REQUESTS,
     Status.AUTHENTICATION_FAILED: Status.UNAUTHORIZED,
@@ -46,11 +46,12 @@ _CODES = {
 
 @implementer(ISubscriber)
 class IdentitySession(Session):
-    """One Identity client's conversation. Nothing it says closes its connection, but for a frame over the limit."""
+    """One Identity client's conversation. No message closes the connection, except a frame over the size limit."""
 
     _log = NamedLogger("fleximq.dialects.identity_ws.IdentitySession")
     dialect = "identity"
-    #: Runs are rendered by the first who writes them, or reads of the past; for slow readers when all have written.
+    #: A run is rendered when the first subscriber writes it, or reads earlier messages; for slow readers, after all
+    #: writes.
     form = RECALLING
     client: ConnectedClient
 
@@ -70,7 +71,7 @@ class IdentitySession(Session):
         }
 
     def opened(self) -> None:
-        """Let the client in; its request says who it is, or a certificate does."""
+        """Join with the credentials of the request or a client certificate."""
         if self.admitted is None:
             self.admit(self.certificate(), self._welcome, self._joinFailed)
             return
@@ -84,7 +85,7 @@ class IdentitySession(Session):
         self.end(f"error {int(error.status)}")
 
     def _welcome(self, admitted: Admitted) -> None:
-        """Greet the client with its name and the channels there are."""
+        """Send the client's name and the channel list."""
         self.letIn(admitted, user=True)
         self._send(encodeIdentity(self.client.name))
         self.outbox.take(self._channels.frame(self.client))
@@ -93,16 +94,16 @@ class IdentitySession(Session):
             self.context.clock, self.context.settings.keepalive, self.lastReceived, self._ping, self._keepAliveExpired
         )
 
-    # -- the way in --------------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """Work through one message."""
+        """Process one message."""
         self.receivedAll((data,))
 
     def receivedAll(self, messages: Sequence[bytes]) -> None:
-        """Work through messages in UTF-8, in order.
+        """Process UTF-8 messages in order.
 
-        An envelope is known by the beginning of its PUBLISHes, ``PUBLISH:<channel>:``, from the first that passed
+        An envelope is cached by the beginning of its PUBLISHes, ``PUBLISH:<channel>:``, from the first one that passed
         all checks until the client unsubscribes.
         """
         self.traffic.messagesIn += len(messages)
@@ -130,7 +131,7 @@ class IdentitySession(Session):
             self._publish(envelope, texts)
 
     def _admitted(self, messages: Sequence[bytes]) -> Iterable[bytes]:
-        """Return the messages that are within the client's rates, if what is over them is refused."""
+        """Return the messages within the client's rates, if excess messages are refused."""
         if self.rate is None or not self.rate.refuses:
             return messages
         return admittedTexts(self.rate.meter, messages, lambda: self.failed(overRate()))
@@ -144,10 +145,10 @@ class IdentitySession(Session):
         except BrokerError as error:
             self.failed(error)
 
-    # -- what each word does -----------------------------------------------------------------------
+    # -- the action of each word -------------------------------------------------------------------
 
     def _subscribe(self, request: ClientText) -> None:
-        """Acknowledge before subscribing, which may have something to deliver: agents insist on that order."""
+        """Acknowledge before subscribing, which may deliver messages: clients rely on that order."""
         checkChannel(request.channel)
         self.subscribing()
         self.broker.checkSubscription(self.client, request.channel, literal=True)
@@ -163,7 +164,7 @@ class IdentitySession(Session):
         self._send(encodeUnsubAck(request.channel))
 
     def _publishFirst(self, request: ClientText) -> None:
-        """Publish to a channel that no envelope is known for, and know it from now on."""
+        """Publish to a channel without a cached envelope, and cache it."""
         checkChannel(request.channel)
         text = checkMessage(request.message)
         if request.channel not in self.client.patterns:
@@ -186,7 +187,7 @@ class IdentitySession(Session):
             for _ in places:
                 self.failed(error)
 
-    # -- what the broker says ----------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------
 
     def _send(self, text: bytes) -> None:
         self.outbox.take(encodeFrame(TEXT, text))
@@ -197,7 +198,7 @@ class IdentitySession(Session):
         self._send(encodeError(int(_CODES.get(error.status, error.status)), words))
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Forget what envelopes mean, and answer each channel that the client does not hear any more by an ERROR."""
+        """Clear cached envelopes, and send an ERROR for each lost channel."""
         self._envelopes.clear()
         for channel in lost:
             self.failed(Forbidden(f"not permitted any more: {channel}"))
@@ -205,7 +206,7 @@ class IdentitySession(Session):
     # -- keep-alive and the end --------------------------------------------------------------------
 
     def warn(self) -> None:
-        """Send ``ERROR:503:...``; the close frame stands behind it."""
+        """Send ``ERROR:503:...``; a close frame follows."""
         if self.state is ConnectionState.OPEN:
             self._send(encodeError(int(Status.SERVICE_UNAVAILABLE), "the broker is stopping"))
 
@@ -216,7 +217,7 @@ class IdentitySession(Session):
         self.end("keep-alive")
 
     def left(self) -> None:
-        """Stop the keep-alive and the announcements, and forget what envelopes mean."""
+        """Stop the keep-alive and the channel list, and clear cached envelopes."""
         self._envelopes.clear()
         self._channels.leave(self.outbox)
         if self._keepAlive is not None:

@@ -1,4 +1,4 @@
-"""`__init__` re-exports MiniFactory."""
+"""The MiniMQ dialect; re-exports its factory."""
 
 from fleximq.dialects.minimq.protocol import MiniFactory
 

@@ -9,13 +9,13 @@ from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 
 
 class WaitingConsume:
-    """Waits until a topic's queue has a message for this client, or the time is over; then calls ``done`` once.
+    """Waits until a topic's queue has a message for this client or the timeout ends; then calls ``done`` once.
 
-    It stands in the queue's line of consumers. A message is taken when it can be handed to ``done``, so giving up
+    It is one of the queue's waiting consumers. A message is taken only when ``done`` is called with it, so giving up
     loses none.
 
-    :param seconds: how long it waits at most.
-    :param done: is given the message, or None if there was none in time.
+    :param seconds: the timeout.
+    :param done: called with the message, None after the timeout.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class WaitingConsume:
         self._leaveLine = broker.whenAvailable(client, topic, self._available)
 
     def lookAgain(self) -> None:
-        """Take a message if there is one, else go on waiting at the end of the line.
+        """Take a message if available, else wait again after the other consumers.
 
         :raises NotPermitted: the client may not consume from the topic any more.
         """
@@ -43,11 +43,11 @@ class WaitingConsume:
         self._available()
 
     def giveUp(self) -> None:
-        """Wait no longer, and say that there was nothing."""
+        """Stop waiting and call ``done`` with None."""
         self._finish(None)
 
     def cancel(self) -> None:
-        """Wait no longer, and say nothing."""
+        """Stop waiting without calling ``done``."""
         self._leaveLine()
         if self._timer.active():
             self._timer.cancel()

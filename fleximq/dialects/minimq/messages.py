@@ -1,4 +1,4 @@
-"""What MiniMQ says and is told, between lines and the broker's values."""
+"""Conversion of MiniMQ publications and deliveries between lines and messages."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -24,7 +24,7 @@ from fleximq.values.records import Run, contentOf, headerOf
 from fleximq.wire.minimq_line import NO_MESSAGE, encodeError
 from fleximq.wire.minimq_message import renderDelivery
 
-#: The code of each kind of error; the first that fits is taken, and 500 if none does.
+#: The code of each error class; the first match applies, else 500.
 _CODES: tuple[tuple[type[BrokerError], int], ...] = (
     (BadRequest, 400),
     (TooLarge, 400),
@@ -37,32 +37,32 @@ _CODES: tuple[tuple[type[BrokerError], int], ...] = (
 )
 
 _isLegacy = attrgetter("legacy")
-#: How the journal says what a PRODUCE is, in today's form and in the older one.
+#: The journal's content codes of a PRODUCE, in today's form and in the older one.
 _NEW = contentOf(Message(b"", Content.TEXT, line=True))
 _OLD = contentOf(Message(b"", Content.TEXT, legacy=True, line=True))
 
 
 class MiniJoinRefused(Forbidden):
-    """This peer may not come in at all."""
+    """This peer may not join with any credentials."""
 
     closes = True
 
 
 @implementer(IRunSource)
 class MiniSource:
-    """The source of PRODUCEs: a body is the list of its messages."""
+    """The source of PRODUCEs; a body is the list of messages."""
 
     def messages(self, body: list[Message]) -> Sequence[Message]:
         """Return the messages."""
         return body
 
     def run(self, body: list[Message]) -> Run:
-        """Return the messages as they are kept. They differ in their ids, and some may be in the older form."""
+        """Return the messages in journal form. Their ids differ, and some may be in the older form."""
         contents = [_OLD if message.legacy else _NEW for message in body] if any(map(_isLegacy, body)) else _NEW
         return Run([headerOf(message) for message in body], [message.payload for message in body], contents)
 
     def pick(self, body: list[Message], places: Sequence[int]) -> list[Message]:
-        """Return the messages at these places."""
+        """Return the messages at these indexes."""
         return [body[place] for place in places]
 
 
@@ -71,12 +71,12 @@ SOURCE = MiniSource()
 
 
 def renderError(error: BrokerError) -> bytes:
-    """Return the one line that answers an error (MiniMQ document, section 7)."""
+    """Return the line that answers an error (MiniMQ document, section 7)."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
     return encodeError(code, "not permitted" if isinstance(error, NotPermitted) else str(error))
 
 
 def renderAnswers(topic: str, deliveries: Sequence[QueueDelivery], count: int) -> bytes:
-    """Return the lines that answer so many CONSUMEs; those without a delivery are NO_MSG."""
+    """Return the lines that answer this number of CONSUMEs; NO_MSG for those without a delivery."""
     lines = [renderDelivery(message, topic, message.message_id or "") for _, message, _ in deliveries]
     return b"".join(lines) + NO_MESSAGE * (count - len(lines))

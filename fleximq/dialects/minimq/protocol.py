@@ -1,7 +1,7 @@
-"""The MiniMQ dialect on streams: a LineReceiver whose buffer is linear.
+"""MiniMQ on streams: a LineReceiver with a linear buffer.
 
-Lines behind a command that waits are kept, at most those of two reads; then nothing more is read until it is
-answered. While there are none, the connection is read all the same, so that its end is noticed.
+Lines after a command that waits are buffered, at most those of two reads; then reading pauses until the command is
+answered. With no line buffered, reading continues, so that the end of the connection is noticed.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from fleximq.wire.ulids import newUlid
 
 
 class MiniProtocol(PullStreamProtocol, LineReceiver):
-    """Feeds a MiniMQ session line by line."""
+    """Passes lines to a MiniMQ session."""
 
     delimiter = b"\n"
     session: MiniSession
@@ -36,12 +36,12 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         self._reads: deque[bytes] = deque()
 
     def connectionMade(self) -> None:
-        """Begin the session."""
+        """Start the session."""
         super().connectionMade()
         self.session.onReady = self._continue
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection is gone; what was not worked through is forgotten."""
+        """The connection is closed; pending lines are dropped."""
         super().connectionLost(reason)
         self._scanner = LineScanner(self.MAX_LENGTH)
         self._lines = iter(())
@@ -49,24 +49,24 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
 
     @property
     def buffered(self) -> int:
-        """How many bytes are kept of an unfinished line."""
+        """Bytes buffered of an incomplete line."""
         return self._scanner.buffered
 
     def lineReceived(self, line: bytes) -> None:
-        """Hand one line, without its end, to the session."""
+        """Pass one line, without its end, to the session."""
         self.session.received(line)
 
     def receiver(self) -> Callable[[bytes], None]:
-        """Return :meth:`feed`, which cuts reads into lines."""
+        """Return :meth:`feed`, which splits reads into lines."""
         return self.feed
 
     def resume(self) -> None:
-        """Let the session take the first line, then hand it those behind."""
+        """Resume the session with the first line, then pass it the following ones."""
         super().resume()
         self.feed(b"")
 
     def feed(self, data: bytes) -> None:
-        """Hand all lines to the session that are complete by now, as far as it takes them."""
+        """Pass all complete lines to the session while it accepts them."""
         session = self.session
         if data:
             self._reads.append(data)
@@ -91,7 +91,7 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
             self.waitForReader()
 
     def _admitted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Return the lines that are within the client's rates, if what is over them is refused."""
+        """Return the lines within the client's rates, if excess lines are refused."""
         session = self.session
         if session.rate is None or not session.rate.refuses:
             return lines
@@ -101,7 +101,7 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
 class MiniFactory(StreamFactory):
     """Builds MiniMQ connections on streams.
 
-    :param newId: makes the ids of v1.0 messages.
+    :param newId: returns the ids of v1.0 messages.
     """
 
     protocolClass = MiniProtocol

@@ -1,12 +1,12 @@
-"""The MiniMQ dialect: what is answered to each line (specification: the MiniMQ document and docs/dialects.rst).
+"""The MiniMQ dialect: actions and answers for each line (specification: the MiniMQ document and docs/dialects.rst).
 
-Answers go out in the order of the commands. The ids that answer PRODUCEs wait until the messages are kept, all else
-behind them; a CONSUME moreover is not looked at before this connection's own messages are kept, so that it finds
-them. A command that has to wait makes the session ``busy``: its face keeps the lines behind it and goes on when
-``goOn`` is called.
+Answers are sent in the order of commands. The ids that answer PRODUCEs, and all answers after them, await the commit of
+their messages. A CONSUME is processed only after the commit of this connection's own messages, so that it finds them. A
+waiting command makes the session ``busy``: its protocol buffers the following lines and continues when ``onReady`` is
+called.
 
-Neighbouring PRODUCEs to one topic are one publication, and equal CONSUMEs take all their messages at once; only where
-CONSUMEs wait (``--consume-wait``) they are done one by one.
+Consecutive PRODUCEs to one topic are one publication, and equal CONSUMEs take their messages at once, or one by one
+where CONSUMEs wait (``--consume-wait``).
 
 Measured over TCP, contents of 100 bytes pipelined in rounds of 100,000 (benchmarks, scene ``minimq``): 0.27 M PRODUCEs,
 0.37 M CONSUMEs and 0.53 M ACKs a second, with 400,000 in flight the same. Where CONSUME and ACK alternate, 0.17 M of
@@ -32,25 +32,25 @@ from fleximq.wire.minimq_line import NO_MESSAGE, PONG, CommandKind, decodeText, 
 from fleximq.wire.minimq_message import MiniMessage, isSpellable, parseProduce
 from fleximq.wire.ulids import newUlid
 
-# Compared by identity: to look an enum's member up in a dict costs as much as the rest of a line.
+# Compared by identity: looking up an enum's member in a dict takes as long as the rest of a line.
 _CONSUME, _ACK = CommandKind.CONSUME, CommandKind.ACK
-#: What needs no further look: most lines are PRODUCEs.
+#: Recognised before parsing, since most lines are PRODUCEs.
 _PRODUCE = b"PRODUCE:"
 
 
 class MiniSession(StreamSession):
     """One MiniMQ client's conversation.
 
-    Lines may be handed to :meth:`received` while ``busy`` is False; after those of one read, or when no more can
-    be handed for now, :meth:`readEnded` is called.
+    Lines may be passed to :meth:`received` while ``busy`` is False. :meth:`readEnded` is called after those of one
+    read, or when no more can be passed for now.
 
-    :param newId: makes the ids of v1.0 messages.
+    :param newId: returns the ids of v1.0 messages.
     """
 
     _log = NamedLogger("fleximq.dialects.minimq_session.MiniSession")
     dialect = "minimq"
-    stays = False  # the document has a connection for each command
-    #: Who this is, from the first line on.
+    stays = False  # the document describes one connection per command
+    #: The client, from the first line on.
     _me: ConnectedClient
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress, newId: Callable[[], str] = newUlid) -> None:
@@ -79,7 +79,7 @@ class MiniSession(StreamSession):
     # -- lines -------------------------------------------------------------------------------------
 
     def received(self, line: bytes) -> None:
-        """Do what a line says; behind the end of the conversation, nothing."""
+        """Process a line; ignored after the end of the conversation."""
         try:
             if self.state is not ConnectionState.OPEN and not self._join(line):
                 return
@@ -108,13 +108,13 @@ class MiniSession(StreamSession):
             self.failed(error)
 
     def readEnded(self) -> None:
-        """Send the answers to what was handed in, and close if that was all there will be."""
+        """Send the answers to the lines so far, and close if the input has ended."""
         self._seal()
         if self._inputEnded and not self.busy:
             self.end("client closed")
 
     def readerCaughtUp(self) -> None:
-        """Go on where the session was ``stuck``."""
+        """Continue a ``suspended`` session."""
         self.suspended = self.busy = False
         topic, count = self._unanswered
         try:
@@ -128,7 +128,7 @@ class MiniSession(StreamSession):
             self.received(line)
 
     def _join(self, line: bytes) -> bool:
-        """Join with the first line, whatever it says; False if that is not known yet, or it may not."""
+        """Join on the first line. Returns False if the decision is pending or negative."""
         if self.state is not ConnectionState.WAITING:
             return False
         refusal = self.refusal()
@@ -143,16 +143,16 @@ class MiniSession(StreamSession):
         self._me = self.letIn(admitted)
 
     def _joinFailed(self, error: BrokerError) -> None:
-        """Answer the first line with why nobody is let in, and close."""
+        """Answer the first line with the reason why the client may not join, and close."""
         self.failed(error)
         self.end("no capacity" if isinstance(error, NoCapacity) else f"error {int(error.status)}")
 
     def resume(self) -> None:
-        """Go on with the first line."""
+        """Process the first line, after the client has joined."""
         self.busy = False
         self.received(self._first)
 
-    # -- what each command does --------------------------------------------------------------------
+    # -- the action of each command ----------------------------------------------------------------
 
     def _produce(self, encoded: bytes) -> None:
         message = parseProduce(decodeText(encoded), self._newId, self._topicName)
@@ -166,9 +166,9 @@ class MiniSession(StreamSession):
         self._run.append(message)
 
     def _publish(self) -> None:
-        """Publish the run of neighbouring PRODUCEs and answer each of them, by its id or an error.
+        """Publish the run of consecutive PRODUCEs, and answer each with its id or an error.
 
-        What the journal refuses later, before the answers are sent, has its id replaced.
+        If the journal refuses a message before the answers are sent, its error replaces the id.
         """
         run, self._run = self._run, []
         if not run or self._envelope is None:
@@ -200,20 +200,20 @@ class MiniSession(StreamSession):
             self._replace(batch, first, places, NotRecorded(reason))
 
     def _replace(self, batch: list[bytes], first: int, places: Sequence[int], error: BrokerError) -> None:
-        """Answer these of a run's PRODUCEs by an error instead of their ids."""
+        """Replace the ids of these PRODUCEs of a run by an error."""
         line = renderError(error)
         for place in places:
             self.counted(error)
             batch[first + place] = line
 
     def _publishSingly(self, run: list[MiniMessage]) -> None:
-        """Publish those messages that fit of a run that was too much as a whole."""
+        """Publish the messages of a run one by one, after the run was refused as a whole."""
         for message in run:
             self._run = [message]
             self._publish()
 
     def _consume(self, line: bytes, topic: str) -> None:
-        """Begin a run of CONSUMEs: its answers are taken together when another line comes, or the read ends."""
+        """Start a run of CONSUMEs; they are answered together on the next other line or at the end of the read."""
         if self._promising:
             self._seal()
         if self.answers.waiting:
@@ -225,7 +225,7 @@ class MiniSession(StreamSession):
             self._repeated, self._topic, self._consumes = line, topic, 1
 
     def _answerConsumes(self) -> None:
-        """Answer the run of neighbouring CONSUMEs of one topic."""
+        """Answer the run of consecutive CONSUMEs of one topic."""
         count, self._consumes, self._repeated = self._consumes, 0, None
         if not count:
             return
@@ -236,7 +236,7 @@ class MiniSession(StreamSession):
                 self.failed(error)
 
     def _continueWith(self, topic: str) -> None:
-        """Take up a CONSUME that had to wait for this connection's own messages."""
+        """Process a CONSUME that awaited the commit of this connection's messages."""
         if self.state is not ConnectionState.OPEN:
             return
         try:
@@ -247,10 +247,9 @@ class MiniSession(StreamSession):
             self._continueSoon()
 
     def _take(self, topic: str, count: int) -> None:
-        """Answer so many CONSUMEs, or wait with the answer: only one is asked at a time where that can be.
+        """Answer this number of CONSUMEs, or wait for a message: only single ones wait.
 
-        They are answered in portions. When there is no more room for what the peer does not read, the session is
-        stuck.
+        They are answered in batches. When the outbox is full, the session is suspended.
         """
         while count and not self.suspended:
             deliveries = self._deliveries(topic, count)
@@ -285,7 +284,7 @@ class MiniSession(StreamSession):
         )
 
     def _loaded(self) -> None:
-        """Go on where a message had to be read back."""
+        """Continue after a message was read from disk."""
         self._loading = False
         if self.state is not ConnectionState.OPEN:
             return
@@ -311,7 +310,7 @@ class MiniSession(StreamSession):
         self._continueSoon()
 
     def _continueSoon(self) -> None:
-        """Answer, and take up the lines behind in a moment: this may be the middle of somebody's publication."""
+        """Answer now and process later lines in the next reactor turn, because a publication may be in progress."""
         self._seal()
         self.context.clock.callLater(0, self._continue)
 
@@ -323,7 +322,7 @@ class MiniSession(StreamSession):
     # -- answers and the end -----------------------------------------------------------------------
 
     def _seal(self) -> None:
-        """Pass on the answers collected so far, when the messages whose ids are among them are kept."""
+        """Pass on the collected answers once the messages whose ids they contain are committed."""
         self._answerConsumes()
         self._publish()
         if not self._batch:
@@ -338,13 +337,13 @@ class MiniSession(StreamSession):
         self._promising = self._confirming = False
 
     def answerError(self, error: BrokerError) -> None:
-        """Answer by one ERROR line."""
+        """Send one ERROR line."""
         self._answerConsumes()
         self._publish()
         self._batch.append(renderError(error))
 
     def inputEnded(self) -> None:
-        """Answer what was asked, then close. Nobody waits for messages at a connection that may be dead."""
+        """Answer pending commands, then close; no CONSUME waits on a connection that may be dead."""
         self._inputEnded = True
         if self._wait is not None:
             self._wait.giveUp()
@@ -352,20 +351,20 @@ class MiniSession(StreamSession):
             self.end("client closed")
 
     def close(self) -> None:
-        """Close behind the last answer."""
+        """Close after the last answer."""
         self._stopWaiting()
         self._seal()
         self.answers.whenSent(self.outbox.close)
 
     def left(self) -> None:
-        """Leave the line of those who wait for a message, and forget what was begun."""
+        """Stop waiting for a message and drop unfinished work."""
         self._stopWaiting()
         self._batch = []
         self._run = []
         self._pendingLine = None
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Forget which topic was published to, and refuse a CONSUME that waits and is not permitted any more."""
+        """Drop the cached envelope, and refuse a waiting CONSUME that is not permitted any more."""
         self._envelope = None
         wait = self._wait
         if wait is None:
@@ -384,4 +383,4 @@ class MiniSession(StreamSession):
 
 
 def _nothing() -> None:
-    """No lines are kept anywhere."""
+    """Do nothing, before a protocol is attached."""

@@ -1,1 +1,1 @@
-"""Sessions on WebSockets."""
+"""Sessions on WebSockets: parsing within limits, framing, and the protocol of a session."""

@@ -1,8 +1,8 @@
-"""The face of a session on a WebSocket.
+"""The protocol of a session on a WebSocket.
 
-:mod:`fleximq.dialects.websocket.protocol` parses; this brings it together with a session, its outbox and the turn.
-A session ends with a close frame behind its last answer. Then the peer's close frame is awaited, for
-:data:`fleximq.dialects.session.LINGER` seconds at most; after a violation of the protocol it is not.
+:mod:`fleximq.dialects.websocket.protocol` parses; this module connects it to a session, its outbox and the turn. A
+    session ends with a close frame after its last answer. Then the peer's close frame is awaited, for at most
+    :data:`fleximq.dialects.session.LINGER` seconds; not after a protocol violation.
 """
 
 from abc import abstractmethod
@@ -41,7 +41,7 @@ from fleximq.dialects.websocket.protocol import (
 from fleximq.interfaces import IAdmission
 from fleximq.security.principal import Admitted
 
-#: Why a session ended -> the code of its close frame; of other errors it is 1008, of anything else 1001.
+#: End reason of a session -> close code; 1008 for other errors, 1001 for all other reasons.
 _CODES = {
     "client closed": NORMAL,
     "error 413": TOO_BIG,
@@ -51,23 +51,23 @@ _CODES = {
     "internal error": INTERNAL_ERROR,
     STOPPED: SERVICE_RESTART,
 }
-#: A close frame has room for so many bytes of words.
+#: Maximum size of the text in a close frame.
 _WORDS_BYTES = 123
 
 MakeSession = Callable[[Context, Any, IAddress], Session]
 
 
 def closeCode(reason: str) -> int:
-    """Return the code of the close frame for the phrase with which a session ended."""
+    """Return the close code for the end reason of a session."""
     return _CODES.get(reason, POLICY_VIOLATION if reason.startswith("error ") else GOING_AWAY)
 
 
 @implementer(IHalfCloseableProtocol)
 class WebSocketSessionProtocol(BoundedProtocol):
-    """Feeds one session with messages; subclasses say how, in :meth:`messagesReceived`.
+    """Passes messages to one session; subclasses implement :meth:`messagesReceived`.
 
-    ``admitted`` is who the peer is by what its request shows, if that was looked into, and ``admission`` the rule for
-    such requests. ``joinsLater`` says that a request need not show anything, for the session asks later.
+    ``admitted`` is the result for the credentials in the request, if it was checked, and ``admission`` the rule that
+    applied. ``joinsLater`` means that a request may lack credentials, because the session asks for them later.
     """
 
     factory: "WebSocketFactory"
@@ -84,18 +84,18 @@ class WebSocketSessionProtocol(BoundedProtocol):
         self.session: Any = None  # a Session, from connectionMade on
         self._turn = factory.context.turn
         self._seconds = factory.context.clock.seconds
-        self._fullRead = self._mostRead = 0  # from connectionMade on, what fills a read, and the most that ever does
+        self._fullRead = self._mostRead = 0  # the size of a full read, and its maximum; set by connectionMade
         self._inputOver = False
         self._closing: tuple[int, str] | None = None
 
     @abstractmethod
     def messagesReceived(self, messages: list[bytes]) -> None:
-        """Hand these messages to the session; raises nothing but BrokerError."""
+        """Pass these messages to the session; raises only BrokerError."""
 
-    # -- the transport's calls ---------------------------------------------------------------------
+    # -- called by the transport -------------------------------------------------------------------
 
     def connectionMade(self) -> None:
-        """Tune the transport and begin the session; it is opened after the handshake."""
+        """Tune the transport and start the session; it is opened after the handshake."""
         transport: Any = self.transport
         context = self.factory.context
         self._mostRead = min(READ_MOST, maxReadBytes(context.rates.rules))
@@ -115,10 +115,10 @@ class WebSocketSessionProtocol(BoundedProtocol):
             self.session.arrivedAt(self.connectedAt)
 
     def dataReceived(self, data: bytes) -> None:
-        """Work through a read, then let every outbox it filled write once."""
+        """Process a read, then write once for each outbox that it filled."""
         if self.session.state is ConnectionState.WAITING and not self.session.mayReceive(self.session.buffered):
             return
-        self.session.heard = began = self._seconds()
+        self.session.receivedAt = began = self._seconds()
         self.session.traffic.bytesIn += len(data)
         turn = self._turn
         turn.open = True
@@ -141,7 +141,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
             self.session.rate.charge(self.readPauses)
 
     def readConnectionLost(self) -> None:
-        """The peer ended its input: send what is pending, then close; no close frame of its can come."""
+        """The peer ended its input: send pending output, then close without awaiting a close frame."""
         self._inputOver = True
         if self.halted:
             return
@@ -150,11 +150,11 @@ class WebSocketSessionProtocol(BoundedProtocol):
         self._turn.flush()
 
     def writeConnectionLost(self) -> None:
-        """Our own output was ended; nothing more can be said."""
+        """Our output was ended by the system: close."""
         self.session.end("connection lost")
 
     def connectionLost(self, reason: Any = connectionDone) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         self._connectionLost(reason)
         self.forget()
         self.session.lost()
@@ -163,7 +163,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
     # -- the session -------------------------------------------------------------------------------
 
     def onConnect(self, request: ConnectionRequest) -> str | None:
-        """Say which subprotocol is spoken, or refuse the peer."""
+        """Return the subprotocol, or refuse the peer."""
         refusal = self.session.refusal()
         if refusal is not None:
             raise ConnectionDeny(ConnectionDeny.FORBIDDEN, refusal)
@@ -171,18 +171,18 @@ class WebSocketSessionProtocol(BoundedProtocol):
         return subprotocol if subprotocol in request.protocols else None
 
     def opened(self) -> None:
-        """Let the session begin."""
+        """Start the session after the handshake."""
         self.session.attempt(self.session.opened)
 
     def deliverMessages(self) -> None:
-        """Hand what arrived to the session."""
+        """Pass received messages to the session."""
         if self.messages and not self.halted:
             messages, self.messages = self.messages, []
             if self.session.state is not ConnectionState.ENDING:
                 self.session.attempt(lambda: self.messagesReceived(messages))
 
     def _checking(self, waits: bool) -> None:
-        """Work through nothing while credentials are checked; then go on with what came behind them."""
+        """Pause during a credential check, then process the buffered input."""
         self.halted = waits
         if waits:
             self.readPauses.pause(CredentialWait.CHECKED)
@@ -196,24 +196,24 @@ class WebSocketSessionProtocol(BoundedProtocol):
             if self._inputOver:
                 self.readConnectionLost()
 
-    # -- the way out, and the end ------------------------------------------------------------------
+    # -- output and the end ------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send a whole frame, or an HTTP answer, behind all that was said before."""
+        """Send a complete frame or an HTTP response, after all earlier output."""
         self.outbox.takeFrame(data)
 
     def fail(self, code: int, words: str) -> None:
-        """End the session with this code and these words."""
+        """End the session with this close code and text."""
         if self.state == self.STATE_OPEN:
             self._closing = code, words
             self.session.end(f"WebSocket error {code}")
 
     def refused(self) -> None:
-        """End a session that never began."""
+        """End a session whose request was refused."""
         self.session.end("no WebSocket")
 
     def closed(self) -> None:
-        """Send what is still to be sent, and wait for nothing more."""
+        """Send pending output and stop waiting for the peer."""
         self.session.end("client closed")
         self.outbox.finish()
 
@@ -226,7 +226,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
 
     def _listening(self, listening: bool) -> None:
         self.session.listening = listening
-        self.session.heard = self._seconds()
+        self.session.receivedAt = self._seconds()
 
     def _slow(self) -> None:
         self.session.slow()
@@ -235,8 +235,8 @@ class WebSocketSessionProtocol(BoundedProtocol):
 class WebSocketFactory(WebSocketServerFactory):
     """Builds the WebSockets of one dialect for one listener.
 
-    :param makeSession: makes a session of context, outbox and address.
-    :param limit: returns the most bytes of one message, after inflation, when there is a new connection.
+    :param makeSession: returns a session for a context, outbox and address.
+    :param limit: returns the maximum size of a message, after inflation; called for each connection.
     """
 
     noisy = False

@@ -1,7 +1,7 @@
-"""What waits to be sent on a WebSocket: whole frames, or bytes that become one binary message a turn.
+"""Output buffers of WebSockets: of complete frames, or of a byte stream that is sent as one binary message per turn.
 
-Autobahn's own frames (the upgrade's answer, PONGs, the close frame) go through here as well. So nothing overtakes
-anything: a PONG stands behind the answers to what came before its PING, the close frame behind everything.
+Autobahn's own frames (the upgrade response, PONGs, the close frame) pass through the outbox too. So the order is
+preserved: a PONG follows the answers to messages before its PING, the close frame follows all output.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,15 +12,15 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.wire.websocket_frame import BINARY, frameHead
 
-#: The longest binary message that several deliveries are put into: clients refuse much longer ones.
+#: The longest binary message that combines deliveries: clients refuse much longer ones.
 MESSAGE_BYTES = 1 << 19
 
 
 class WebSocketOutbox(Outbox):
-    """Collects whole frames.
+    """Collects complete frames.
 
-    :param farewell: called once when the connection is to be closed; queues the close frame and tells whether the
-        peer's answer to it is to be awaited. Then :meth:`finish` closes the connection.
+    :param farewell: called once before closing; queues the close frame and returns whether the peer's close frame is to
+        be awaited. Then :meth:`finish` closes the connection.
     """
 
     __slots__ = ("_awaiting", "_farewell")
@@ -39,20 +39,20 @@ class WebSocketOutbox(Outbox):
         self._awaiting = False
 
     def takeFrame(self, frame: bytes) -> None:
-        """Send a whole frame, or the head of an HTTP answer, at the end of the turn."""
+        """Send a complete frame, or the head of an HTTP response, at the end of the turn."""
         self.take(frame)
 
     def close(self) -> None:
-        """Send all that waits and a close frame; :meth:`finish` closes the connection if an answer is awaited."""
+        """Send pending output and a close frame; :meth:`finish` closes the connection if the peer's is awaited."""
         if not self._closing:
             self._awaiting = self._farewell()
             super().close()
 
     def linger(self) -> None:
-        """Change nothing: the peer's close frame is awaited anyway."""
+        """Do nothing: the peer's close frame is awaited in any case."""
 
     def finish(self) -> None:
-        """Wait for the peer no longer: close the connection behind what is still to be sent."""
+        """Stop waiting for the peer: close the connection after pending output."""
         if self._awaiting:
             self._awaiting = False
             if not self._paused:
@@ -64,10 +64,10 @@ class WebSocketOutbox(Outbox):
 
 
 class FramingOutbox(WebSocketOutbox):
-    """Collects bytes of a stream; what one turn brought is one binary message, however many deliveries it holds.
+    """Collects bytes of a stream; the output of one turn is one binary message, however many deliveries it contains.
 
-    So a delivery is rendered once for all clients of its dialect, whatever carries them. Measured one to ten with
-    100 bytes, this is as fast as plain streams, and the heads are 0.004 % of what is sent.
+    So a delivery is rendered once for all clients of its dialect, on every transport. Measured one to ten with 100
+    bytes, this is as fast as plain streams, and the heads are 0.004 % of the output.
     """
 
     __slots__ = ("_framed",)
@@ -77,7 +77,7 @@ class FramingOutbox(WebSocketOutbox):
         self._framed: list[Chunk] = []
 
     def takeFrame(self, frame: bytes) -> None:
-        """Send a whole frame behind the bytes taken before."""
+        """Send a complete frame after all earlier bytes."""
         self.take(b"")
         if self._paused:
             if not self._closing:
@@ -88,12 +88,12 @@ class FramingOutbox(WebSocketOutbox):
         self._fresh = [b""]
 
     def hold(self, chunk: Chunk) -> None:
-        """Keep these bytes as a message of their own."""
+        """Buffer these bytes as a message of their own."""
         for part in _messages([chunk]):
             super().hold(part)
 
     def flush(self) -> None:
-        """Frame what this turn brought, and write it."""
+        """Frame the output of this turn, and write it."""
         if self._fresh:
             self._fresh = [*self._framed, *_messages(self._fresh)]
             self._framed = []
@@ -101,7 +101,7 @@ class FramingOutbox(WebSocketOutbox):
 
 
 def _messages(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Return heads and bodies of the messages that carry these bytes; none where there are no bytes."""
+    """Return heads and bodies of the messages that carry these bytes; an empty list without bytes."""
     size = sum(map(len, chunks))
     if size <= MESSAGE_BYTES:
         return [frameHead(BINARY, size), *chunks] if size else []

@@ -1,9 +1,9 @@
-"""What comes in compressed over a WebSocket (permessage-deflate, RFC 7692), inflated within a bound.
+"""Inflates compressed WebSocket messages within a limit (permessage-deflate, RFC 7692).
 
-Autobahn negotiates the extension and says when a message begins and ends. This takes the place of its inflater,
-which does not count exactly (it refuses an incompressible message at the limit) and hoards what follows the end of
-a finished stream. Every message is inflated by itself, so an idle connection holds no window. Nothing is ever
-compressed on the way out: one encoded frame serves all subscribers.
+Autobahn negotiates the extension and reports the bounds of messages. This class replaces its inflater, which counts
+inexactly (it refuses an incompressible message at the limit) and buffers input after the end of a finished stream. Each
+message is inflated separately, so an idle connection holds no window. Output is never compressed: one encoded frame
+serves all subscribers.
 """
 
 import zlib
@@ -13,14 +13,14 @@ from typing import Any
 from autobahn.exception import PayloadCorruptError, PayloadExceededError
 from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
 
-#: The extension may be negotiated with smaller windows; the largest reads them all.
+#: The largest window; it reads streams of all smaller ones that may be negotiated.
 _WINDOW = -zlib.MAX_WBITS
-#: What every sender takes off the end of a message (RFC 7692, section 7.2.1).
+#: Removed by every sender from the end of a message (RFC 7692, section 7.2.1).
 _TAIL = b"\x00\x00\xff\xff"
 
 
 def acceptDeflate(offers: Sequence[object]) -> PerMessageDeflateOfferAccept | None:
-    """Return how to accept the first offer of permessage-deflate, None if there is none."""
+    """Return the acceptance of the first permessage-deflate offer, None without one."""
     for offer in offers:
         if isinstance(offer, PerMessageDeflateOffer):
             return PerMessageDeflateOfferAccept(offer, request_no_context_takeover=True)
@@ -28,9 +28,9 @@ def acceptDeflate(offers: Sequence[object]) -> PerMessageDeflateOfferAccept | No
 
 
 class Inflation:
-    """Inflates one message after another.
+    """Inflates messages one after another.
 
-    :param limit: the most bytes one message may inflate to.
+    :param limit: the maximum inflated size of a message.
     """
 
     EXTENSION_NAME = "permessage-deflate"
@@ -41,15 +41,15 @@ class Inflation:
         self._stream: Any = None
 
     def start_decompress_message(self) -> None:
-        """Begin a message."""
+        """Start a message."""
         self._left = self._limit
         self._stream = zlib.decompressobj(_WINDOW)
 
     def decompress_message_data(self, data: bytes, max_output_len: int | None = None) -> bytes:
-        """Return what these bytes of the message inflate to.
+        """Return the inflated bytes of a part of a message.
 
-        :raises PayloadExceededError: the message is over the limit; one byte more than that was inflated at most.
-        :raises PayloadCorruptError: this is no deflate stream.
+        :raises PayloadExceededError: the message exceeds the limit; at most one byte more was inflated.
+        :raises PayloadCorruptError: the input is not a deflate stream.
         """
         if self._stream.eof:
             return b""
@@ -63,9 +63,9 @@ class Inflation:
         return inflated
 
     def end_decompress_message(self) -> None:
-        """End a message, and let go of its window.
+        """End a message and free its window.
 
-        :raises PayloadCorruptError: the stream does not end where the message does.
+        :raises PayloadCorruptError: the stream does not end with the message.
         """
         stream, self._stream = self._stream, None
         try:

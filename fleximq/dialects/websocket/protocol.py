@@ -1,15 +1,16 @@
-"""RFC 6455 as Autobahn speaks it, within bounds.
+"""Autobahn's RFC 6455 protocol with bounded memory and time.
 
-Autobahn does the handshake, control frames, fragments, extensions and all that is refused. What is done otherwise
-here, and why:
+Autobahn handles the handshake, control frames, fragments, extensions and all refusals. The differences, and their
+reasons:
 
-- Batches of whole small frames are taken past its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`).
-  Everything else it is given frame by frame: on its own it copies the rest of a read for every frame in it.
-- Messages are gathered in a buffer that pieces of any size cannot swell; it keeps an object for each, empty ones too.
-- After a violation nothing is parsed any more, after a close frame only the peer's own, and that not for ever: it
-  would go on to gather.
-- UTF-8 is looked at once, when a message is whole.
-- Its timers and its logging of refusals stay off, and what it wants to send goes where its subclass says.
+- Batches of complete small frames bypass its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`). All other
+  input is passed to it frame by frame: by itself it copies the rest of a read for each frame.
+- Messages are collected in a buffer whose size is independent of the fragment sizes; Autobahn stores an object for each
+  fragment, even an empty one.
+- After a violation input is ignored; after our close frame only the peer's is awaited, for a limited number of frames:
+  Autobahn would continue to collect messages.
+- UTF-8 is checked once, for the complete message.
+- Its timers and its log lines about refusals are off, and subclasses decide how its output is sent.
 """
 
 from abc import ABCMeta, abstractmethod
@@ -22,31 +23,30 @@ from fleximq.dialects.websocket.inflation import Inflation
 from fleximq.wire.receive_buffer import ReceiveBuffer
 from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readSmallFrames
 
-#: The longest head of a request.
+#: Maximum size of a request head.
 REQUEST_BYTES = 1 << 16
 
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED = 1000, 1001, 1002, 1003
 INVALID_PAYLOAD, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1007, 1008, 1009, 1011
 SERVICE_RESTART, TRY_AGAIN_LATER = 1012, 1013
 
-#: So many frames behind our own close frame are looked through for the peer's; then nothing more is.
+#: Frames searched for the peer's close frame after ours was sent; later ones are ignored.
 LATE_FRAMES = 10_000
 
-#: Frames of this opcode and above are control frames.
+#: Frames with this opcode and above are control frames.
 _CONTROL = 8
 
 
 class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
-    """Parses what it is fed with.
+    """Parses input within limits.
 
     Subclasses define :meth:`send`, :meth:`opened`, :meth:`deliverMessages`, :meth:`fail`, :meth:`refused` and
-    :meth:`closed`.
-    ``messages`` are those that arrived and are not worked through yet. ``kinds`` are the first bytes of the frames
-    that may be taken quickly; where :data:`TEXT` is one of them, binary messages are read as text too. ``violated``
-    says that the peer broke the protocol. While subclasses set ``halted``, what is fed is kept as it came; when they
-    feed again, if only b"", it goes on.
+    :meth:`closed`. ``messages`` holds complete messages that were not processed yet. ``kinds`` are the first bytes of
+    frames that may bypass Autobahn; if :data:`TEXT` is one of them, binary messages are read as text too. ``violated``
+    is set after a protocol violation. While subclasses set ``halted``, input is buffered; the next :meth:`feed`, even
+    of b"", continues.
 
-    :param limit: the most bytes of a message, after inflation.
+    :param limit: the maximum size of a message, after inflation.
     """
 
     kinds: ClassVar[frozenset[int]]
@@ -72,32 +72,32 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
 
     @abstractmethod
     def send(self, data: bytes) -> None:
-        """Send a frame or an HTTP answer."""
+        """Send a frame or an HTTP response."""
 
     @abstractmethod
     def opened(self) -> None:
-        """The handshake is done; raises nothing."""
+        """The handshake is complete; raises no exception."""
 
     @abstractmethod
     def deliverMessages(self) -> None:
-        """Work through ``messages``, before anything else is answered; raises nothing."""
+        """Process ``messages``, before other input is answered; raises no exception."""
 
     @abstractmethod
     def fail(self, code: int, words: str) -> None:
-        """Close with this code and these words."""
+        """Close with this code and text."""
 
     @abstractmethod
     def refused(self) -> None:
-        """The request was refused and answered: close."""
+        """Close: the request was refused and answered."""
 
     @abstractmethod
     def closed(self) -> None:
-        """There is nothing more to expect from the peer: close."""
+        """Close: no more input is expected from the peer."""
 
-    # -- the way in --------------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Work through what was read."""
+        """Process a read."""
         if self.violated or self.state == self.STATE_CLOSED:
             return
         if self.halted:
@@ -112,13 +112,13 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
             self._frames(data)
 
     def forget(self) -> None:
-        """Let go of all that was received and not worked through."""
+        """Drop all unprocessed input."""
         self.data = b""
         self.messages = []
         self._gathered = ReceiveBuffer()
 
     def _request(self, data: bytes) -> None:
-        """Let Autobahn look at the request, then go on with the frames behind it."""
+        """Pass the request to Autobahn, then process the frames after it."""
         self.data = data
         self.processHandshake()
         if self.state == self.STATE_OPEN:
@@ -128,7 +128,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
             self.failHandshake("the head of the request is too long", 431)
 
     def _frames(self, data: bytes) -> None:
-        """Take batches quickly, and everything else as Autobahn does it: to the end of one frame each time."""
+        """Process batches directly, and pass other input to Autobahn, up to the end of one frame each time."""
         offset, size, kinds = 0, len(data), self.kinds
         while offset < size and not self.halted and not self.violated and self.state != self.STATE_CLOSED:
             if self.current_frame is not None:
@@ -148,10 +148,10 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         if self.halted:
             self.data += data[offset:]
 
-    # -- what Autobahn calls: the handshake --------------------------------------------------------
+    # -- called by Autobahn: the handshake ---------------------------------------------------------
 
     def succeedHandshake(self, res: Any) -> None:
-        """Answer the request; nothing it raises would be seen by anybody else."""
+        """Answer the request; log exceptions here, because no caller would."""
         try:
             super().succeedHandshake(res)
         except Exception:
@@ -171,17 +171,17 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         self.opened()
 
     def consumeData(self) -> None:
-        """Leave the frames behind a request to the read that brought it."""
+        """Do nothing: frames after a request are processed with the read that contains them."""
 
-    # -- what Autobahn calls: messages -------------------------------------------------------------
+    # -- called by Autobahn: messages --------------------------------------------------------------
 
     def onFrameData(self, payload: bytes) -> None:
-        """Take part of a frame; once a close frame was sent, only the peer's own matters."""
+        """Process a part of a frame; after our close frame only control frames matter."""
         if self.current_frame.opcode >= _CONTROL or self.state == self.STATE_OPEN:
             super().onFrameData(payload)
 
     def onFrameEnd(self) -> None:
-        """Take the end of a frame, and be ready for the next whatever became of what was in it."""
+        """Process the end of a frame, and prepare for the next one in any case."""
         frame = self.current_frame
         self._late += self.state != self.STATE_OPEN
         if self._late > LATE_FRAMES:
@@ -195,38 +195,38 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
             self._gathered.drain()
 
     def onMessageBegin(self, isBinary: bool) -> None:
-        """Begin to gather a message."""
+        """Start to collect a message."""
         self._isText = not isBinary
         self.message_data_total_length = 0
 
     def onMessageFrameBegin(self, length: int) -> None:
-        """Refuse a frame on its length, before its bytes arrive; a compressed one while it is inflated."""
+        """Refuse a frame on its length, before its payload arrives; a compressed one during inflation."""
         if not self._isMessageCompressed and self._gathered.buffered + length > self._limit:
             self._tooBig()
 
     def onMessageFrameData(self, payload: bytes) -> None:
-        """Keep a part of a message."""
+        """Append a part of a message."""
         self._gathered.add(payload)
 
     def onMessageFrameEnd(self) -> None:
-        """Wait for the message's end."""
+        """Do nothing until the end of the message."""
 
     def onMessageEnd(self) -> None:
-        """Take the whole message."""
+        """Process the complete message."""
         message = self._gathered.drain()
         if TEXT not in self.kinds or isUtf8(message):
             self.messages.append(message)
         elif self._isText:
             self.fail(INVALID_PAYLOAD, "the text is not UTF-8")
 
-    # -- what Autobahn calls: the way out, and the end ---------------------------------------------
+    # -- called by Autobahn: output and the end ----------------------------------------------------
 
     def sendData(self, data: bytes, sync: bool = False, chopsize: int | None = None) -> None:
-        """Send what Autobahn says, behind all that was said before."""
+        """Send Autobahn's output after all earlier output."""
         self.send(data)
 
     def _max_message_size_exceeded(self, size: int, limit: int, reason: str) -> None:
-        """Refuse what was inflated too far; the bound is not one that Autobahn knows."""
+        """Close because of the inflated size; Autobahn's own limit is unused."""
         self._tooBig()
 
     def _tooBig(self) -> None:
@@ -244,4 +244,4 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         self.closed()
 
     def unregisterProducer(self) -> None:
-        """Do nothing: Autobahn registered none."""
+        """Do nothing: Autobahn registered no producer."""

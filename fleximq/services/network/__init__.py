@@ -1,1 +1,1 @@
-"""Ports and accepted connections."""
+"""Ports, and the connections that they accept."""

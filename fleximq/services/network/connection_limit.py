@@ -1,11 +1,11 @@
-"""How many connections there may be before anybody has said a word: in all that wait to be let in, and per address.
+"""Limits connections before authentication: the number that have not joined yet, and the number for each address.
 
-How often an address may connect, and whether it has to stay away for a while, is looked at here too.
+It also limits how often an address may connect, and refuses flapping addresses for a while.
 
-A connection costs memory and a file from its first moment on, so these are counted where it is accepted, whatever it
-says later. One that is too much is closed without an answer, since its dialect is not known yet. Peers on this
-machine are not counted by address: behind a local proxy everybody has the same one. Where the proxy says for whom it
-speaks (:mod:`fleximq.services.network.proxy_protocol`), they are counted by that.
+A connection occupies memory and a file descriptor from the start, so it is counted when accepted. An excess connection
+is closed without an answer, since its dialect is unknown. Peers on this machine are not counted by address, because
+clients of a local proxy share one. If the proxy names the client (:mod:`fleximq.services.network.proxy_protocol`), that
+address is counted.
 """
 
 from collections import Counter
@@ -35,12 +35,12 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.services.gate.Gate")
 
-#: What is counted where a connection is closed at once.
+#: Counter events for connections closed at once.
 TOO_MANY_WAIT = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections wait to be let in")
 TOO_MANY_THERE = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections from one address")
 TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
 FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
-#: Seconds between two lines of the log about this; a flood of connections must not become one of lines.
+#: Seconds between two log lines about refusals, so that a flood of connections does not flood the log.
 QUIET = 1.0
 
 _OPTIONS = {
@@ -54,10 +54,10 @@ _OPTIONS = {
 class ConnectionLimit:
     """Counts the connections of all listeners.
 
-    :param clients: returns how many clients have been let in.
-    :param counted: called with the reason and 1 for every connection that is closed at once.
-    :param connects: how often an address may connect.
-    :param flapping: knows who has to stay away.
+    :param clients: returns the number of joined clients.
+    :param counted: called with the reason and 1 for every connection closed at once.
+    :param connects: limits how often an address may connect.
+    :param flapping: knows the addresses that must wait.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ConnectionLimit:
         self._counted = counted
         self._connects = KeyedBuckets(None) if connects is None else connects
         self._flapping = FlappingLimit() if flapping is None else flapping
-        #: How many connections were closed as soon as they came.
+        #: Number of connections closed at once.
         self.refused = 0
         self._open = 0
         self._there: Counter[Hashable] = Counter()
@@ -84,21 +84,21 @@ class ConnectionLimit:
 
     @property
     def waiting(self) -> int:
-        """How many connections have not been let in yet."""
+        """Number of connections that have not joined yet."""
         return max(0, self._open - self._clients())
 
     def limited(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
-        """Return a factory that builds the same protocols while there may be more connections.
+        """Return a factory that builds the same protocols within the limits.
 
-        :param proxied: the address of a connection is not known yet when it is accepted; whoever learns it calls
-            :meth:`enterFrom`.
+        :param proxied: the client's address is unknown when the connection is accepted; :meth:`enterFrom` is called
+            when it is known.
         """
-        return _GatedFactory(factory, self, proxied)
+        return _LimitedFactory(factory, self, proxied)
 
     def enter(self, address: object, proxied: bool = False) -> Callable[[], None] | None:
-        """Count a connection, and return what takes it back; None if it is too much.
+        """Count a connection and return a function that uncounts it; None if it exceeds a limit.
 
-        :param proxied: the address is that of a proxy, by which it is not counted.
+        :param proxied: the address is a proxy's and is not counted.
         """
         if self.waiting >= self.limits.waiting:
             self._refuse(TOO_MANY_WAIT, address)
@@ -110,7 +110,7 @@ class ConnectionLimit:
         return partial(self._leave, leave)
 
     def enterFrom(self, address: object) -> Callable[[], None] | None:
-        """Count a connection by its address alone, and return what takes it back; None if it is too much."""
+        """Count a connection by its address alone; return a function that uncounts it, None if it exceeds a limit."""
         place = addressKey(address)
         if place is None:
             return _nothing
@@ -155,13 +155,13 @@ class _Closed(Protocol):
     """Closes its connection."""
 
     def makeConnection(self, transport: Any) -> None:
-        """Close."""
+        """Close the connection at once."""
         transport.abortConnection() if hasattr(transport, "abortConnection") else transport.loseConnection()
 
 
 @implementer(ILoggingContext, IProtocolNegotiationFactory)
-class _GatedFactory(Factory[Any]):
-    """Builds what another factory builds, as long as the gate is open."""
+class _LimitedFactory(Factory[Any]):
+    """Builds the inner factory's protocols while the limits allow it."""
 
     noisy = False
 
@@ -171,19 +171,19 @@ class _GatedFactory(Factory[Any]):
         self._proxied = proxied
 
     def logPrefix(self) -> str:
-        """Return what Twisted's own line about a new port calls us."""
+        """Return the name used in Twisted's log line about a new port."""
         return "FlexiMQ"
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return what is taken of the protocols that a client names in its TLS handshake.
+        """Return the accepted protocol names of a TLS handshake (ALPN).
 
-        Browsers, Prometheus and curl name some, and Twisted ends a handshake with none that is taken. Who names nothing
-        may speak any dialect.
+        Browsers, Prometheus and curl offer names, and Twisted fails a handshake in which none is accepted. Clients that
+        offer none may use any dialect.
         """
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
-        """Build a protocol whose end is noticed by the gate, or one that closes at once."""
+        """Build a protocol whose end is reported to the limit, or one that closes at once."""
         leave = self._limit.enter(addr, self._proxied)
         if leave is None:
             return _Closed()
@@ -197,16 +197,16 @@ class _GatedFactory(Factory[Any]):
         return protocol  # type: ignore[no-any-return]
 
     def startFactory(self) -> None:
-        """Start with the first port."""
+        """Start the inner factory with the first port."""
         self._inner.doStart()
 
     def stopFactory(self) -> None:
-        """Stop with the last port."""
+        """Stop the inner factory with the last port."""
         self._inner.doStop()
 
 
 def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure = connectionDone) -> None:
-    """Tell a protocol that its connection is lost, and the gate in any case."""
+    """Report the loss of the connection to the protocol, and in any case to the limit."""
     try:
         lost(reason)
     finally:
@@ -214,4 +214,4 @@ def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason:
 
 
 def _nothing() -> None:
-    """What was not counted needs not be taken back."""
+    """Do nothing for an address that is not counted."""

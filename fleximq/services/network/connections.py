@@ -1,8 +1,8 @@
-"""Who is connected, so that everybody is told when the broker stops.
+"""Open connections, and their orderly end when the broker stops.
 
-Without this the reactor would cut all connections as it stops: answers that wait would be lost, and a WebSocket would
-get no close frame. Connections that have not shown their dialect, and those of dialects whose protocols have no
-session, are still left to the reactor. docs/operating.rst, "Stopping".
+Without it the reactor would drop all connections: pending answers would be lost, and WebSockets would get no close
+frame. The reactor still ends connections whose dialect is unknown, and those of dialects whose protocols have no
+session. docs/operating.rst, "Stopping".
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,21 +17,21 @@ from twisted.logger import Logger
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.services.network.listener_factory import ListenerDialects
 
-#: Who was told that the broker stops may go on until it says nothing for so many seconds, and nobody waits for an
-#: answer any more; at most for this part of the time.
+#: Clients warned of the stop may continue until they are silent for ``QUIET`` seconds and no answers are pending; at
+#: most for the share ``PART`` of the timeout.
 QUIET, PART = 0.5, 0.5
-#: Who has got everything has so many seconds for its own end, and as many again until it is cut off.
+#: Seconds that a peer with complete output has to close its side; after twice that it is aborted.
 LAST = 1.0
-#: Seconds between two looks at who is still there, and at least so many times what a look takes.
+#: Minimum seconds between two checks, and minimum pause as a multiple of a check's duration.
 _LOOK, _REST = 0.01, 4
 
 _log = Logger("fleximq.services.guests")
 
 
 class OpenConnections:
-    """Notes the protocols that factories build, and ends their sessions. ``leaving`` says that it does.
+    """Collects the protocols of all listeners, and ends their sessions. ``stopping`` is true meanwhile.
 
-    :param clock: measures how long they are waited for.
+    :param clock: measures the timeout.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -42,22 +42,22 @@ class OpenConnections:
         self.stopping = False
 
     def of(self, dialects: ListenerDialects) -> ListenerDialects:
-        """Return the same dialects with factories that note each protocol they build."""
+        """Return the same dialects with factories that add each protocol they build."""
         return dialects._replace(
             streams=self._recording(dialects.streams), webSockets=self._recording(dialects.webSockets)
         )
 
     def add(self, protocol: Any) -> None:
-        """Note a protocol that no factory of a listener has built."""
+        """Add a protocol that was built outside a listener."""
         self._protocols.add(protocol)
 
     def _recording(self, factories: Mapping[str, IProtocolFactory]) -> dict[str, IProtocolFactory]:
         return {name: _RecordingFactory(each, self) for name, each in factories.items()}
 
     def dismiss(self, timeout: float) -> "Deferred[None]":
-        """Tell everybody that the broker stops, and end all sessions.
+        """Announce the stop to all clients, and end all sessions.
 
-        What is returned fires when their connections are closed, which they are after ``timeout`` seconds in any case.
+        The Deferred fires when their connections are closed, at the latest after ``timeout`` seconds.
         """
         self.stopping = True
         now = self._clock.seconds()
@@ -81,7 +81,7 @@ class OpenConnections:
         return later.addCallback(lambda ignored: self._look(finish, deadline))
 
     def _urge(self, present: list[Session], now: float, finish: float) -> None:
-        """Tell those who do not know it yet, and end the sessions whose time has come."""
+        """Warn sessions that were not warned yet, and end those whose time is over."""
         busy = any(session.client is not None and session.broker.waiting(session.client) for session in present)
         for session in present:
             if session not in self._notified:
@@ -98,7 +98,7 @@ class OpenConnections:
                 self._part(session, now - self._done.setdefault(session, now))
 
     def _part(self, session: Session, waited: float) -> None:
-        """Wait no longer for somebody who has got everything."""
+        """Stop waiting for a peer whose output is complete."""
         if waited >= 2 * LAST:
             session.outbox.abort()
         elif waited >= LAST:
@@ -112,7 +112,7 @@ class OpenConnections:
 
 
 class _RecordingFactory(Factory[Any]):
-    """Builds what another factory builds."""
+    """Builds the protocols of another factory."""
 
     noisy = False
 
@@ -121,16 +121,16 @@ class _RecordingFactory(Factory[Any]):
         self._connections = connections
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
-        """Build a protocol and note it."""
+        """Build a protocol and add it."""
         protocol = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
         if protocol is not None:
             self._connections.add(protocol)
         return protocol
 
     def startFactory(self) -> None:
-        """Start with the first port."""
+        """Start the inner factory with the first port."""
         self._inner.doStart()
 
     def stopFactory(self) -> None:
-        """Stop with the last port."""
+        """Stop the inner factory with the last port."""
         self._inner.doStop()

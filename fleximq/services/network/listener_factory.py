@@ -1,9 +1,7 @@
-"""Which factory stands behind a listener: what it serves, and to whom. docs/dialects.rst, "One port".
+"""The protocol factory of a listener: its dialects and access rules (docs/dialects.rst, "One port").
 
-What a listener speaks: the factories of its dialects, made of what is installed.
-
-A plug-in that cannot be loaded is logged and left out where several dialects are served; where a listener names it,
-the broker does not start.
+A plug-in that cannot be loaded is logged and skipped on listeners of several dialects; if a listener names it, the
+broker does not start.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +27,7 @@ _log = Logger("fleximq.services.spoken")
 class ListenerDialects(NamedTuple):
     """The dialects of one listener, by name.
 
-    ``claims`` says which first bytes belong to which stream, ``ways`` is what the welcome page tells.
+    ``claims`` maps first bytes to stream dialects, ``ways`` is for the welcome page.
     """
 
     streams: Mapping[str, IProtocolFactory]
@@ -39,9 +37,9 @@ class ListenerDialects(NamedTuple):
 
 
 def dialectsOf(registry: Registry, context: Context, only: str | None = None) -> ListenerDialects:
-    """Return what a listener with this context speaks.
+    """Return the dialects of a listener with this context.
 
-    :param only: the one dialect that it names.
+    :param only: the one dialect that the listener names.
     :raises SettingError: that dialect is not installed or cannot be loaded.
     """
     if only is not None and only not in registry.dialects:
@@ -77,10 +75,10 @@ def _loaded(dialects: Mapping[str, IDialect], context: Context, only: str | None
 
 @dataclass(frozen=True, slots=True)
 class ListenerFactory:
-    """Makes the factory of a listener.
+    """Builds the factory of a listener.
 
-    ``admission`` says who may come, ``behindProxy`` the same of those for whom a proxy speaks. ``deadline`` is in
-    seconds; ``counted`` is told of every connection that is turned away.
+    ``admission`` decides who may connect, ``behindProxy`` the same for clients of a proxy. ``deadline`` is in seconds;
+    ``counted`` is called for every refused connection.
     """
 
     reactor: IReactorTime
@@ -92,7 +90,7 @@ class ListenerFactory:
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
 
     def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
-        """Return what serves the connections of a listener: its one dialect, or all, told apart by first bytes."""
+        """Return the factory of a listener: that of its one dialect, or one that detects the dialect."""
         streams = {} if listen.onlyWebSockets else dialects.streams
         if listen.dialect is not None and listen.dialect in streams and not dialects.webSockets:
             return streams[listen.dialect]

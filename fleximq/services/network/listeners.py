@@ -1,13 +1,10 @@
 """Opens a listener when the broker starts and closes it when it stops.
 
-A listener that cannot be opened ends the process with one sentence. Connections that came in by it are ended by
-their dialects, not here. Only standard input and output are a listener and a connection in one: when their client has
-gone, so does the broker.
+A listener that cannot be opened ends the process with one sentence. Its connections are ended by their dialects, not
+here. Standard input and output are both listener and connection: the broker stops when their client disconnects.
 
-The certificates of all listeners, which can be read anew together.
-
-Each of them renews itself when its files change (:mod:`fleximq.endpoints.tls_endpoint`). This is for callers who ask
-for a reload and want to know what is wrong.
+The certificates of all listeners can be reloaded together. Each renews itself when its files change
+(:mod:`fleximq.endpoints.tls_endpoint`); a reload reports errors to its caller.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,21 +25,21 @@ from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 
 _log = Logger("fleximq.services.listeners")
 
-#: Connections that are accepted before others have their turn again.
+#: Connections accepted in one reactor turn.
 ACCEPTS_PER_ROUND = 10
-#: Seconds for which none is accepted once some were refused.
+#: Seconds without accepting after connections were refused.
 REFUSAL_PAUSE = 0.005
 
 
 class ListenerService(Service):
     """One listener.
 
-    :param reactor: opens it.
-    :param listen: where, and what for.
-    :param factory: makes the protocols of its connections.
-    :param abortStart: called with a sentence, before the reactor runs, if it cannot be opened; does not return.
-    :param abortRun: called with a sentence and the reactor, if that turns out only later.
-    :param refused: how many connections were closed as soon as they came, until now.
+    :param reactor: opens the port.
+    :param listen: its address, dialect and options.
+    :param factory: builds the protocols of its connections.
+    :param abortStart: called with a sentence if it cannot be opened before the reactor runs; does not return.
+    :param abortRun: called with a sentence and the reactor if it fails later.
+    :param refused: returns the number of connections closed at once so far.
     """
 
     def __init__(
@@ -63,11 +60,11 @@ class ListenerService(Service):
         self._opening: Deferred[Any] | None = None
         self._waiting: list[Deferred[None]] = []
         self.port: Any = None
-        #: What it shows inside TLS, if that is ours to renew.
+        #: The certificate, if the broker renews it.
         self.certificate: RenewingCertificate | None = None
 
     def whenOpen(self) -> "Deferred[None]":
-        """Return what fires when it is open; at once if it is."""
+        """Return a Deferred that fires when the port is open; at once if it is."""
         opened: Deferred[None] = Deferred()
         if self.port is not None:
             opened.callback(None)
@@ -76,12 +73,12 @@ class ListenerService(Service):
         return opened
 
     def privilegedStartService(self) -> None:
-        """Open it, while the process may still bind low ports."""
+        """Open the port, while the process may still bind low ports."""
         super().privilegedStartService()
         self._open()
 
     def startService(self) -> None:
-        """Open it, unless that has been done with privileges."""
+        """Open the port, unless already done with privileges."""
         super().startService()
         if self._opening is None:
             self._open()
@@ -89,7 +86,7 @@ class ListenerService(Service):
             self._tell()
 
     def stopService(self) -> Deferred[None]:
-        """Close it; what is returned fires when it is closed, and a UNIX socket's file removed."""
+        """Close the port; the Deferred fires after it is closed and a UNIX socket's file removed."""
         super().stopService()
         opening, self._opening = self._opening, None
         if opening is None:
@@ -135,7 +132,7 @@ class ListenerService(Service):
             port.ended.addCallback(lambda _: self._clientGone())
 
     def _tell(self) -> None:
-        """Say where it listens, once it is sure that the broker starts: the journal is opened between the two steps."""
+        """Log the address once the start is certain: the journal is opened between the two steps."""
         where = listeningAddress(self.listen.kind, self.port.getHost())
         _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)
 
@@ -152,14 +149,12 @@ class ListenerService(Service):
 
 
 def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
-    """Let a port accept no more than :data:`ACCEPTS_PER_ROUND` connections in one of the reactor's rounds.
+    """Limit a port to :data:`ACCEPTS_PER_ROUND` accepted connections in one reactor turn.
 
-    Twisted accepts 100, and more when more are there; those who are served wait for as long as that takes. A port takes
-    a :data:`REFUSAL_PAUSE` before it goes on when connections were refused since it last accepted: else whoever comes
-    again
-    and again only to be refused has the processor to themselves.
+    Twisted accepts 100 or more, while existing clients wait. After refusals the port pauses for :data:`REFUSAL_PAUSE`
+    seconds: otherwise peers that reconnect after each refusal would use all processor time.
 
-    :param refused: how many connections were refused until now.
+    :param refused: returns the number of connections refused so far.
     """
     if not hasattr(port, "numberAccepts"):
         return
@@ -183,7 +178,7 @@ def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
 
 
 def listeningAddress(kind: str, address: Any) -> str:
-    """Return where a port listens, with the number it really got: ``tcp:127.0.0.1:7890``, ``unix:/run/fleximq``."""
+    """Return the address of a port, with its actual number: ``tcp:127.0.0.1:7890``, ``unix:/run/fleximq``."""
     host = getattr(address, "host", None)
     if host is not None:
         return f"{kind}:[{host}]:{address.port}" if ":" in host else f"{kind}:{host}:{address.port}"
@@ -194,7 +189,7 @@ def listeningAddress(kind: str, address: Any) -> str:
 
 
 def _words(error: BaseException | None) -> str:
-    """Return the system's own words for why something could not be opened, as the end of a sentence."""
+    """Return the system's reason why a port could not be opened, as the end of a sentence."""
     cause: object = error.socketError if isinstance(error, CannotListenError) else error
     words = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(cause).split()).rstrip(".")
     words = words or type(cause).__name__
@@ -202,19 +197,19 @@ def _words(error: BaseException | None) -> str:
 
 
 class ListenerCertificates:
-    """Those of listeners that are open.
+    """The certificates of open listeners.
 
-    :param listeners: all there are; those without a certificate of ours do not count.
+    :param listeners: all listeners; those without a renewable certificate are ignored.
     """
 
     def __init__(self, listeners: Sequence[ListenerService]) -> None:
         self._listeners = tuple(listeners)
 
     def prepare(self, settings: Settings | None = None) -> Callable[[], None]:
-        """Read all files, and return what makes new handshakes use them; nothing changes until it is called.
+        """Read all files, and return a function that applies them to new handshakes; no change is made before.
 
-        :param settings: new ones, for what ``tls://`` and ``wss://`` show; None: the files are the same.
-        :raises SettingError: one cannot be used; none is used then.
+        :param settings: new settings for ``tls://`` and ``wss://``; None if the file names are the same.
+        :raises SettingError: one cannot be used; all stay unchanged.
         """
         files = None if settings is None or settings.tlsCertificate is None else ListenDefaults.of(settings).tlsFiles
         ready = [
@@ -230,8 +225,8 @@ class ListenerCertificates:
         return use
 
     def reload(self) -> None:
-        """Read all files anew for the next handshakes.
+        """Read all files again for new handshakes.
 
-        :raises SettingError: one cannot be used; all stay as they are.
+        :raises SettingError: one cannot be used; all stay unchanged.
         """
         self.prepare()()

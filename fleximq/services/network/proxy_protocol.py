@@ -1,9 +1,9 @@
-"""Where connections come in that a proxy passes on, which says first for whom (PROXY protocol, ``haproxy:``).
+"""Connections through a proxy that names the client first (PROXY protocol, ``haproxy:``).
 
-Twisted's endpoint reads the PROXY header, version 1 or 2, and gives the peer's own address from then on. Nothing may
-ask for it before: so what serves the connection is made when the header has come and the peer has said something. From
-then on everything, the gate included, sees the address that the proxy told. Twisted's wrapper keeps it to itself when
-the peer ends its input; that is passed on here, so that such peers get their pending answers too.
+Twisted's endpoint reads the PROXY header, version 1 or 2, and reports the client's address from then on. The address
+must not be used before, so the next protocol is built after the header and the first input; it and the connection limit
+see the client's address. Twisted's wrapper does not report the end of the client's input. It is passed on here, so that
+these clients get their pending answers too.
 """
 
 from collections.abc import Callable
@@ -22,35 +22,35 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.services.behind_proxy")
 
-#: What is counted when a connection is closed because nothing came.
+#: Counter event: the connection was closed without input.
 SILENT = CountedEvent(
     EventFamily.REFUSED_CONNECTIONS, "no PROXY header, or nothing behind it, before the handshake deadline"
 )
 
-#: Counts a connection by its address: returns what takes it back, None if it is too much.
+#: Counts a connection by its address: returns a function that uncounts it, None if it exceeds a limit.
 Enter = Callable[[object], Callable[[], None] | None]
 
 
 class ProxiedProtocol(Handover):
-    """Waits until it is known who is there."""
+    """Waits for the client's address."""
 
     factory: "ProxiedFactory"
     _known = _let = False
     _leave: Callable[[], None] | None = None
 
     def makeConnection(self, transport: ITransport) -> None:
-        """Listen to what Twisted's wrapper is told, which is our transport."""
+        """Observe the input of Twisted's wrapper, which is the transport."""
         if isinstance(transport, ProtocolWrapper):
             self._listenTo(transport)
         super().makeConnection(transport)
 
     def connectionMade(self) -> None:
-        """Start the clock."""
+        """Start the handshake deadline."""
         self.connectedAt = self.factory.clock.seconds()
         self._timer = self.factory.clock.callLater(self.factory.deadline, self._tooSlow)
 
     def dataReceived(self, data: bytes) -> None:
-        """Hand over to whoever serves the peer that the proxy named."""
+        """Hand over to the protocol for the client that the proxy named."""
         if self._timer is None or not self._mayCome():
             return
         self._stopClock()
@@ -60,7 +60,7 @@ class ProxiedProtocol(Handover):
         self.handOver(inner, data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Forget the connection."""
+        """Stop the deadline and uncount the connection."""
         self._stopClock()
         if self._leave is not None:
             self._leave()
@@ -74,18 +74,18 @@ class ProxiedProtocol(Handover):
             if not self._known and wrapper.getPeer() != direct:
                 self._mayCome()
             if self._known and wrapper.__dict__.pop("dataReceived", None) and self._let:
-                self._passOnEnds(wrapper)  # who may come talks to the wrapper directly from now on
+                self._passOnEnds(wrapper)  # the admitted client's input reaches the wrapper directly now
 
         wrapper.dataReceived = receivedAndLook
 
     def _passOnEnds(self, wrapper: Any) -> None:
-        """Hear of it when the peer ends its input; only of those who may come, for saying so is half of their cost."""
+        """Pass on the end of input; only for admitted clients, because declaring the interface is half of the cost."""
         wrapper.readConnectionLost = lambda: self.readConnectionLost()
         wrapper.writeConnectionLost = lambda: self.writeConnectionLost()
         alsoProvides(wrapper, IHalfCloseableProtocol)
 
     def _mayCome(self) -> bool:
-        """Count the peer by its own address, once; False if it is too much, and closed."""
+        """Count the client by its own address, once; close and return False if it exceeds a limit."""
         if self._known:
             return True
         self._known = True
@@ -99,7 +99,7 @@ class ProxiedProtocol(Handover):
         return True
 
     def _leaveLater(self) -> None:
-        """Take the count back when whoever serves the connection has lost it."""
+        """Uncount the connection when the next protocol has lost it."""
         (leave, self._leave), before = (self._leave, None), self.whenLost
 
         def both() -> None:
@@ -118,13 +118,13 @@ class ProxiedProtocol(Handover):
 
 
 class ProxiedFactory(Factory[ProxiedProtocol]):
-    """Makes the doors of a listener behind a proxy.
+    """Builds the protocols of a listener for a proxy.
 
-    :param inner: makes what serves the peers.
-    :param enter: counts each by its own address.
+    :param inner: builds the protocols of clients.
+    :param enter: counts each client by its own address.
     :param clock: the reactor's time.
-    :param deadline: how many seconds a connection may take to say something behind its header.
-    :param counted: called with the reason and 1 for every connection that is closed.
+    :param deadline: seconds from the connection to the first input after the header.
+    :param counted: called with the reason and 1 for every closed connection.
     """
 
     noisy = False
@@ -144,15 +144,15 @@ class ProxiedFactory(Factory[ProxiedProtocol]):
         self.counted = counted
 
     def buildProtocol(self, addr: IAddress | None) -> ProxiedProtocol:
-        """Return the door for one connection of the proxy's."""
+        """Return a protocol for a connection of the proxy."""
         door = ProxiedProtocol()
         door.factory = self
         return door
 
     def startFactory(self) -> None:
-        """Start with the first port."""
+        """Start the inner factory with the first port."""
         self.inner.doStart()
 
     def stopFactory(self) -> None:
-        """Stop with the last port."""
+        """Stop the inner factory with the last port."""
         self.inner.doStop()

@@ -1,4 +1,4 @@
-"""How fast peers may be, for the whole broker: made of the settings, and changed when they are read again."""
+"""The rate limits of the whole broker, built from the settings and changed on reload."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from fleximq.security.rates.token_bucket import KeyedBuckets
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """What clients and principals may send, how often addresses may connect and try to join, and who came too often."""
+    """Limits for the messages of clients and principals, for connections and joins of addresses, and for flapping."""
 
     clock: IReactorTime
     rates: Rates
@@ -26,7 +26,7 @@ class RateLimits:
 
     @classmethod
     def of(cls, settings: Settings, clock: IReactorTime) -> "RateLimits":
-        """Return what these settings say."""
+        """Return the limits in these settings."""
         return cls(
             clock,
             Rates(rulesOf(settings), clock.seconds),
@@ -36,7 +36,7 @@ class RateLimits:
         )
 
     def prepare(self, settings: Settings) -> Callable[[], None]:
-        """Return what makes other settings count. A client without any limit has none until it comes again."""
+        """Return a function that applies other settings. A client without any limit gets one when it reconnects."""
         rules = rulesOf(settings)
 
         def change() -> None:
@@ -48,12 +48,12 @@ class RateLimits:
         return change
 
     def limited(self, admission: IAdmission, counted: Callable[[str, int], object]) -> IAdmission:
-        """Return an admission that turns away who comes too often, and leaves all others to this one."""
+        """Return an admission that refuses too frequent joins and passes the others to this one."""
         return RateLimitedAdmission(admission, self.joins, self.flapping, self.clock.seconds, counted)
 
 
 def rulesOf(settings: Settings) -> RateRules:
-    """Return what these settings allow to clients and principals."""
+    """Return the limits of clients and principals in these settings."""
     return RateRules(
         Allowance(settings.messageRate, settings.byteRate, settings.subscribeRate),
         Allowance(settings.principalMessageRate, settings.principalByteRate, settings.principalSubscribeRate),

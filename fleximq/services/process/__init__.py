@@ -1,1 +1,1 @@
-"""The operating system process."""
+"""The operating system process: signals, log, child processes and the service manager."""

@@ -1,8 +1,8 @@
 """One run of a spawned program: its standard input and output as the transport of a protocol.
 
-FlexiMQ document 6.4. The run ends with the connection: a child that closes its output, or with which the protocol is
-done, has :data:`GRACE` seconds to go by itself once its input is closed, then gets SIGTERM, and :data:`LAST_GRACE`
-seconds later SIGKILL.
+FlexiMQ document 6.4. The run ends with the connection: when the child closes its output, or the protocol closes the
+connection, the child has :data:`GRACE` seconds to exit after its input is closed. Then it gets SIGTERM, and SIGKILL
+:data:`LAST_GRACE` seconds later.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ LAST_GRACE = 4.0
 @implementer(IAddress)
 @dataclass(frozen=True)
 class ChildAddress:
-    """Where a child is: its name and process id."""
+    """The address of a child: its name and process id."""
 
     name: str
     pid: int | None
@@ -36,11 +36,11 @@ class ChildAddress:
 
 @implementer(ITransport, IConsumer, IPushProducer)
 class Child(ProcessProtocol):
-    """Carries bytes between a protocol and the process it is spawned with.
+    """Carries bytes between a protocol and its child process.
 
-    :param name: what the child is called.
-    :param protocol: speaks with it; may know half-closed connections.
-    :param ended: called with the reason when nothing is left of the process.
+    :param name: the name of the child.
+    :param protocol: the session's protocol; may support half-closed connections.
+    :param ended: called with the reason when the process and its streams are gone.
     """
 
     def __init__(self, clock: IReactorTime, name: str, protocol: Any, ended: Callable[[Failure], None]) -> None:
@@ -53,41 +53,41 @@ class Child(ProcessProtocol):
         self.disconnecting = False
         self.transport: Any = None
 
-    # -- what the process does ---------------------------------------------------------------------
+    # -- called for the process --------------------------------------------------------------------
 
     def connectionMade(self) -> None:
-        """Begin the conversation."""
+        """Start the conversation."""
         self._protocol.makeConnection(self)
 
     def outReceived(self, data: bytes) -> None:
-        """Hand on what the child wrote."""
+        """Pass the child's output to the protocol."""
         if self._connected:
             self._protocol.dataReceived(data)
 
     def inConnectionLost(self) -> None:
-        """The child's input is closed, by us or by itself."""
+        """The child's input is closed, by the broker or by the child."""
         if self.disconnecting:
             self._lost()
         elif self._connected:
             self._protocol.writeConnectionLost()
 
     def outConnectionLost(self) -> None:
-        """The child will say no more: let it have its answers, and end it."""
+        """The child has closed its output: send pending answers, then end it."""
         if self._connected:
             self._protocol.readConnectionLost()
         self._countdown()
 
     def processExited(self, reason: Failure) -> None:
-        """The process has gone; do not wait for others that hold its streams."""
+        """The process has exited; do not wait for other processes that hold its streams."""
         self._later(GRACE, self.transport.loseConnection)
 
     def processEnded(self, reason: Failure) -> None:
-        """Nothing is left."""
+        """The process has exited and its streams are closed."""
         self._stopTimer()
         self._lost()
         self._ended(reason)
 
-    # -- what the protocol does (ITransport, IConsumer, IPushProducer) -----------------------------
+    # -- called by the protocol (ITransport, IConsumer, IPushProducer) -----------------------------
 
     def write(self, data: bytes) -> None:
         """Send these bytes to the child."""
@@ -98,44 +98,44 @@ class Child(ProcessProtocol):
         self.transport.write(b"".join(data))
 
     def loseConnection(self) -> None:
-        """Send what waits, close the child's input, and end it."""
+        """Send pending output, close the child's input, and end the child."""
         if not self.disconnecting:
             self.disconnecting = True
             self.transport.closeStdin()
             self._countdown()
 
     def abortConnection(self) -> None:
-        """Kill the child; what waits is dropped."""
+        """Kill the child; pending output is dropped."""
         self.disconnecting = True
         self._signal("KILL")
         self._lost()
 
     def getPeer(self) -> ChildAddress:
-        """Return who it is."""
+        """Return the child's address."""
         return ChildAddress(self._name, self.transport.pid)
 
     def getHost(self) -> ChildAddress:
-        """Return who it is."""
+        """Return the child's address."""
         return self.getPeer()
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """Tell a producer when the child does not read."""
+        """Register a producer, which is paused while the child does not read."""
         self.transport.registerProducer(producer, streaming)
 
     def unregisterProducer(self) -> None:
-        """Tell the producer nothing more."""
+        """Unregister the producer."""
         self.transport.unregisterProducer()
 
     def pauseProducing(self) -> None:
-        """Read no more from the child."""
+        """Pause reading from the child."""
         self.transport.pauseProducing()
 
     def resumeProducing(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self.transport.resumeProducing()
 
     def stopProducing(self) -> None:
-        """End it."""
+        """End the child."""
         self.loseConnection()
 
     # -- the end -----------------------------------------------------------------------------------

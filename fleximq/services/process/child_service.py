@@ -1,10 +1,8 @@
 """Runs a program as a FlexiMQ client on its standard input and output (``--spawn``; FlexiMQ document 6.4).
 
-The child finds the client id that it will get in ``FLEXIMQ_CLIENT_ID``, is let in without credentials as
-``spawn:<name>``, and writes to the broker's standard error as it likes. It is started again whenever it ends, each
-time after twice the time, until it has run for a while.
-
-The rule for a program that the broker has started itself: it comes in without credentials, under its own name.
+The child gets its future client id in ``FLEXIMQ_CLIENT_ID``, joins without credentials as ``spawn:<name>``, and may
+write to the broker's standard error. It is restarted whenever it ends; the delay doubles each time until it has run for
+:data:`STEADY` seconds.
 """
 
 import os
@@ -32,10 +30,10 @@ from fleximq.services.process.child_process import Child
 
 @implementer(IAdmission)
 class SpawnedAdmission:
-    """Lets in whoever comes, as one principal. What it shows is not looked at.
+    """Admits every connection as one principal; credentials are ignored.
 
-    :param name: the program's; as a principal it is ``spawn:<name>``.
-    :param rightsOf: returns what a principal may do at the time.
+    :param name: the program's name; the principal is ``spawn:<name>``.
+    :param rightsOf: returns the current rights of a principal.
     """
 
     required = False
@@ -45,39 +43,39 @@ class SpawnedAdmission:
         self._rightsOf = rightsOf
 
     def refusal(self, address: Any) -> str | None:
-        """Turn nobody away."""
+        """Refuse no peer."""
         return None
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
-        """Return the one who was invited."""
+        """Return the program's principal."""
         return succeed(Admitted(self._principal, self._rightsOf(self._principal)))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return the one who was invited, with the rights of today."""
+        """Return the program's principal with its current rights."""
         return Admitted(self._principal, self._rightsOf(self._principal))
 
 
-#: Seconds until a child is started again, the first time and at most.
+#: Seconds before a child is restarted: the first delay and the maximum.
 SOON, LATEST = 1.0, 60.0
-#: A child that ran for so many seconds is started again as soon as the first time.
+#: After a run of this many seconds, the first delay applies again.
 STEADY = 60.0
-#: Where a child finds its client id.
+#: The environment variable with the client id.
 CLIENT_ID = "FLEXIMQ_CLIENT_ID"
 
-#: What systemd tells the broker is not meant for its children.
+#: Variables from systemd for the broker itself.
 _NOT_INHERITED = ("NOTIFY_SOCKET", "LISTEN_", "CREDENTIALS_DIRECTORY", "WATCHDOG_")
 
 _log = Logger("fleximq.services.children")
 
 
 class ChildService(Service):
-    """Keeps one program running.
+    """Restarts one program whenever it ends.
 
     :param reactor: spawns the process.
-    :param line: the program and its arguments, as a shell would read them.
-    :param context: what the connections of the broker have at hand.
-    :param environment: the variables that the child inherits, as far as they are meant for it.
-    :param rightsOf: returns what a principal may do.
+    :param line: the program and its arguments, in shell syntax.
+    :param context: the values shared by the broker's connections.
+    :param environment: the broker's variables, which the child inherits in part.
+    :param rightsOf: returns the rights of a principal.
     """
 
     def __init__(
@@ -96,16 +94,16 @@ class ChildService(Service):
         self._delay = SOON
         self._timer: IDelayedCall | None = None
         self._child: Child | None = None
-        self._protocol: Any = None  # there with the child
+        self._protocol: Any = None  # set together with the child
         self._gone: Deferred[None] | None = None
 
     def startService(self) -> None:
-        """Start it as soon as the reactor runs."""
+        """Start the program as soon as the reactor runs."""
         super().startService()
         self._timer = self._reactor.callLater(0, self._start)
 
     def stopService(self) -> Deferred[None]:
-        """Tell it that the broker stops, and end it; what is returned fires when it has gone."""
+        """Warn the program of the stop and end it; the Deferred fires when it has exited."""
         super().stopService()
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
@@ -153,7 +151,7 @@ class ChildService(Service):
         _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=id, pid=process.pid)
 
     def _again(self, reason: str) -> None:
-        """Start it again after a while, or be done."""
+        """Restart the program after the delay, unless the service stops."""
         if self._gone is not None:
             _log.info("{name} has gone: {reason}", name=self.title, reason=reason)
             gone, self._gone = self._gone, None
@@ -167,5 +165,5 @@ class ChildService(Service):
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a child gets from the broker's own."""
+    """Return the variables that a child inherits."""
     return {name: value for name, value in environment.items() if not name.startswith(_NOT_INHERITED)}

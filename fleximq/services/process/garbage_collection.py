@@ -1,8 +1,7 @@
-"""How often Python looks for cycles of garbage: seldom, and never among what a start leaves for good.
+"""Tunes Python's garbage collector: rare runs that skip all objects created at the start.
 
-The broker's own values are freed by their reference counts. Cycles come from Failures, closures and Autobahn's
-connections, so the collector stays on; but it also walks what is alive, and in a broker those are the messages of
-its queues.
+The broker's own values are freed by reference counting. Failures, closures and Autobahn's connections form cycles, so
+the collector stays on. But it also traverses live objects, in a broker the messages of its queues.
 
 Measured with the benchmarks' queue scenes, 100,000 messages of 100 bytes, thousands a second:
 
@@ -15,8 +14,8 @@ thresholds      BlipMQ PUBLISH MiniMQ PRODUCE MiniMQ CONSUME
 never           1,670          306            239
 =============== ============== ============== ==============
 
-What it costs: 50,000 connections that come and go leave a broker of 59 MiB at 71 MiB if they speak WebSocket, at 68 if
-each says something wrong, all of it within the first 10,000 (by Python's thresholds: 60 and 59 MiB).
+The cost: after 50,000 short connections a broker of 59 MiB has 71 MiB if they were WebSockets, 68 if each sent an
+error, all of it within the first 10,000 (with Python's thresholds: 60 and 59 MiB).
 """
 
 import gc
@@ -24,33 +23,33 @@ from typing import Protocol
 
 from twisted.application.service import Service
 
-#: New containers before the youngest are looked through, and how many such rounds before older ones are.
+#: New containers before the youngest generation is collected, and rounds before the older ones are.
 THRESHOLDS = (50_000, 5, 5)
 
 
 class Collector(Protocol):
-    """What is asked of the module :mod:`gc`."""
+    """The part of the module :mod:`gc` in use."""
 
     def collect(self) -> int:
-        """Look through everything once."""
+        """Run a full collection."""
 
     def freeze(self) -> None:
-        """Look no more through what is there now."""
+        """Exempt all current objects from collection."""
 
     def unfreeze(self) -> None:
-        """Look through it again."""
+        """Make them collectable again."""
 
     def get_threshold(self) -> tuple[int, int, int]:
-        """Return how often it looks by itself."""
+        """Return the thresholds."""
 
     def set_threshold(self, young: int, middle: int, old: int, /) -> None:
-        """Say how often it looks by itself."""
+        """Set the thresholds."""
 
 
 class GarbageService(Service):
-    """Makes the collector of this process rare while it runs; meant to start last, when all modules are loaded.
+    """Makes collections rare while it runs; starts last, when all modules are loaded.
 
-    :param collector: the module :mod:`gc`, or a test's stand-in.
+    :param collector: the module :mod:`gc`, or a test's fake.
     """
 
     def __init__(self, collector: Collector = gc) -> None:
@@ -58,7 +57,7 @@ class GarbageService(Service):
         self._before: tuple[int, int, int] | None = None
 
     def startService(self) -> None:
-        """Collect once, take out of the collector's sight what is left, and raise its thresholds."""
+        """Collect once, exempt the remaining objects, and raise the thresholds."""
         super().startService()
         self._before = self._collector.get_threshold()
         self._collector.collect()
@@ -66,7 +65,7 @@ class GarbageService(Service):
         self._collector.set_threshold(*THRESHOLDS)
 
     def stopService(self) -> None:
-        """Give everything back to the collector, and its thresholds."""
+        """Restore the thresholds and make all objects collectable."""
         super().stopService()
         if self._before is not None:
             self._collector.set_threshold(*self._before)

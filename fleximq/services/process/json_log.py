@@ -1,9 +1,8 @@
-"""The log as lines of JSON, for programs that read it.
+"""The log as JSON lines, for programs.
 
-Each line is one object: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, ``traceback`` where there is one,
-and whatever fields the event has; those are numbers, texts, true, false and null. Lines about what happens to
-connections have an ``event``, by which they are found: ``joined`` and ``left``, the latter with the reason and how much
-went over it.
+Each line is one object: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, ``traceback`` if any, and the
+fields of the event: numbers, texts, true, false and null. Lines about connections have an ``event``: ``joined`` or
+``left``, the latter with reason and traffic.
 """
 
 import json
@@ -17,7 +16,7 @@ from twisted.application.service import IService, MultiService
 from twisted.logger import FileLogObserver, ILogObserver, LogEvent, formatEvent
 from twisted.python.logfile import LogFile
 
-#: What Twisted puts into events for itself, and what stands in our own fields.
+#: Fields that Twisted uses itself, and the fields written above.
 _OWN = frozenset(
     {"time", "level", "logger", "message", "traceback", "format", "isError", "system", "failure", "why", "log_text"}
 )
@@ -49,10 +48,10 @@ def _rounded(value: object) -> object:
 
 
 class LoggingService(MultiService):
-    """Has the log written as lines of JSON by the application that it becomes a part of.
+    """Writes the log of its application as JSON lines.
 
-    :param options: those of ``twistd`` itself, which say where the log goes.
-    :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
+    :param options: the options of ``twistd``, including the log file.
+    :param onSignal: installs a signal handler (:func:`signal.signal`).
     """
 
     def __init__(
@@ -67,13 +66,13 @@ class LoggingService(MultiService):
         self._onSignal = onSignal
 
     def setServiceParent(self, parent: Any) -> None:
-        """Become part of an application, before ``twistd`` asks it for its log."""
+        """Join an application before ``twistd`` asks it for its log observer."""
         super().setServiceParent(parent)
         if hasattr(parent, "setComponent"):
             parent.setComponent(ILogObserver, FileLogObserver(self._file(), formatLine))
 
     def _file(self) -> Any:
-        """Return where ``twistd`` would write its own log; SIGUSR1 begins a new file, as there."""
+        """Return the file where ``twistd`` would log; SIGUSR1 rotates it, as there."""
         name = self._options.get("logfile")
         if name == "-" or (not name and self._options.get("nodaemon", False)):
             return sys.stdout
@@ -83,9 +82,9 @@ class LoggingService(MultiService):
 
 
 def inJson(service: IService, options: Mapping[str, Any], reactor: Any) -> IService:
-    """Return a service that holds this one, and has the log written as lines of JSON.
+    """Return a service that contains this one and writes the log as JSON lines.
 
-    ``--syslog`` and ``--logger`` of ``twistd`` have their own form, whatever this says.
+    ``--syslog`` and ``--logger`` of ``twistd`` take precedence.
     """
     if options.get("syslog"):
         return service

@@ -1,10 +1,8 @@
-"""The socket on which a service manager is told what goes on: systemd's ``sd_notify`` protocol.
+"""Notifies the service manager: systemd's ``sd_notify`` protocol, and the readiness of the broker.
 
-``NOTIFY_SOCKET`` names it: a path, or a name that is in no folder and begins with ``@``. Without it nobody is told.
-
-Tells the service manager when the broker is ready: not before its journal is recovered and everything listens.
-
-The last service to be started, and the first to be stopped.
+``NOTIFY_SOCKET`` is a path, or the name of an abstract socket that begins with ``@``. Without it no notification is
+sent. The broker is ready when its journal is recovered and all listeners are open; :class:`Readiness` is therefore the
+last service to start and the first to stop.
 """
 
 import socket
@@ -20,14 +18,14 @@ from fleximq.services.network.listeners import ListenerService
 
 _log = Logger("fleximq.services.notify_socket")
 
-#: Seconds that telling may take where the manager does not read.
+#: Timeout for sending, in seconds, if the manager does not read.
 PATIENCE = 1.0
 
 
 class NotifySocket:
-    """Tells the service manager; what cannot be told is logged.
+    """Sends notifications; failures are logged.
 
-    :param environment: the process's variables.
+    :param environment: the variables of the process.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -36,23 +34,23 @@ class NotifySocket:
 
     @property
     def exists(self) -> bool:
-        """Whether there is somebody who wants to be told."""
+        """Whether a service manager expects notifications."""
         return bool(self._address)
 
     def ready(self, status: str) -> None:
-        """Say that all is as it should be, after a start or after :meth:`reloading`."""
+        """Report that the broker is ready, after its start or after :meth:`reloading`."""
         self.tell(f"READY=1\nSTATUS={status}")
 
     def reloading(self, status: str) -> None:
-        """Say that the settings are read anew; :meth:`ready` has to follow."""
+        """Report a reload; :meth:`ready` must follow."""
         self.tell(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}\nSTATUS={status}")
 
     def stopping(self, status: str) -> None:
-        """Say that the end has begun."""
+        """Report that the broker stops."""
         self.tell(f"STOPPING=1\nSTATUS={status}")
 
     def status(self, status: str) -> None:
-        """Say in a line what goes on; ``systemctl status`` shows it."""
+        """Send a line of status text; ``systemctl status`` shows it."""
         self.tell(f"STATUS={status}")
 
     def alive(self) -> None:
@@ -60,7 +58,7 @@ class NotifySocket:
         self.tell("WATCHDOG=1")
 
     def tell(self, state: str) -> None:
-        """Send assignments, one a line."""
+        """Send assignments, one per line."""
         if not self._address:
             return
         try:
@@ -74,12 +72,12 @@ class NotifySocket:
 
 
 class Readiness(Service):
-    """Says READY, and STOPPING at the end.
+    """Reports READY after the start, and STOPPING at the end.
 
-    ``socket`` is for those who have more to tell: of a reload, or of how far a drain is.
+    ``socket`` is for other reports: of a reload, or the progress of a drain.
 
-    :param reactor: answers peers; ready is what it runs for.
-    :param listeners: all that have to be open.
+    :param reactor: ready means that it runs and answers peers.
+    :param listeners: all listeners that must be open.
     """
 
     def __init__(self, reactor: Any, socket: NotifySocket, listeners: Sequence[ListenerService]) -> None:
@@ -90,28 +88,28 @@ class Readiness(Service):
 
     @property
     def words(self) -> str:
-        """What is told of a broker that is ready."""
+        """The status text of a ready broker."""
         number = len(self._listeners)
         return f"serving on {number} listener{'' if number == 1 else 's'}"
 
     def startService(self) -> None:
-        """Wait for the listeners and for the reactor, then say that the broker is ready."""
+        """Report readiness once the listeners are open and the reactor runs."""
         super().startService()
         self._reactor.callWhenRunning(self._wait)
 
     def stopService(self) -> None:
-        """Say that it ends."""
+        """Report that the broker stops."""
         super().stopService()
         self.isReady = False
         self.socket.stopping("ending connections")
 
     def reloading(self) -> None:
-        """Say that the settings are read again."""
+        """Report a reload."""
         if self.isReady:
             self.socket.reloading("reading the settings again")
 
     def reloaded(self) -> None:
-        """Say that they are, whether they were taken or not."""
+        """Report the end of a reload, successful or not."""
         if self.isReady:
             self.socket.ready(self.words)
 

@@ -1,9 +1,8 @@
-"""What the broker's process does when it gets a signal.
+"""Signals to the broker's process.
 
-SIGTERM and SIGINT stop it in good order, after which the process ends with 0; the second of them ends it at once.
-``twistd`` by itself sends its own process the same signal again behind an orderly stop, because the reactor's way of
-taking signals notes it for that; so they are taken here. SIGHUP reads the settings again. docs/operating.rst,
-"Stopping" and "Reloading".
+The first SIGTERM or SIGINT stops it in order, with exit code 0; the second ends it at once. They are handled here
+because ``twistd`` would send the same signal to its own process again after an orderly stop, as recorded by the
+reactor's handlers. SIGHUP reloads the settings. docs/operating.rst, "Stopping" and "Reloading".
 """
 
 import os
@@ -18,23 +17,23 @@ from fleximq.services.process.startup_failure import removePidfile
 
 _log = Logger("fleximq.services.signals")
 
-#: What asks the broker to stop.
+#: The signals that stop the broker.
 STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class SignalService(Service):
-    """Takes signals from its start on until the process ends.
+    """Handles signals from its start until the process ends.
 
-    The reactor takes those that stop it as it starts itself; they are taken from it behind that, and wait in between.
-    What they ask for is done when it runs. They wait no longer than that, for whatever is started meanwhile, programs
-    and threads, would inherit it.
+    The reactor installs its own handlers when it starts; ours are installed again after that, and signals are blocked
+    in between. They are unblocked as soon as it runs, because later threads and programs would inherit the mask.
+    Requested actions are done when the reactor runs.
 
-    :param reactor: is stopped; what a signal asks for is done in a round of its own.
+    :param reactor: is stopped; runs the actions in a turn of their own.
     :param reload: called for SIGHUP.
-    :param configuration: the options of ``twistd``, whose pid file goes with a process that ends at once.
-    :param onSignal: installs what is called when this process gets a signal (:func:`signal.signal`).
+    :param configuration: the options of ``twistd``; its pid file is removed when the process ends at once.
+    :param onSignal: installs a signal handler (:func:`signal.signal`).
     :param kill: sends a signal to a process (:func:`os.kill`).
-    :param mask: makes signals wait, or no more (:func:`signal.pthread_sigmask`).
+    :param mask: blocks or unblocks signals (:func:`signal.pthread_sigmask`).
     """
 
     def __init__(
@@ -55,12 +54,12 @@ class SignalService(Service):
         self._asked = False
 
     def startService(self) -> None:
-        """Take signals; those that stop the broker once more behind the reactor's own start."""
+        """Install the handlers; those that stop the broker once more after the reactor's start."""
         super().startService()
         self._take()
         self._onSignal(signal.SIGHUP, self._hungUp)
         taker = self._onSignal(signal.SIGUSR2, self._nothingToOpen)
-        if taker not in (None, signal.SIG_DFL):  # it is the journal's; without one it would end the process
+        if taker not in (None, signal.SIG_DFL):  # the journal's handler; the default one would end the process
             self._onSignal(signal.SIGUSR2, taker)
         self._reactor.addSystemEventTrigger("before", "startup", self._mask, signal.SIG_BLOCK, STOP)
         self._reactor.callWhenRunning(self._begin)
@@ -77,7 +76,7 @@ class SignalService(Service):
         self._reactor.callFromThread(_log.warn, "Received SIGUSR2, but there is no journal to open again")
 
     def _hungUp(self, *ignored: object) -> None:
-        self._reactor.callFromThread(self._reloadIfRunning)  # a signal comes anywhere in the code
+        self._reactor.callFromThread(self._reloadIfRunning)  # a signal may arrive at any point in the code
 
     def _reloadIfRunning(self) -> None:
         if self.running:

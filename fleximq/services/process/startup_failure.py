@@ -1,8 +1,8 @@
-"""Ends a start that cannot succeed: one sentence where the operator sees it, exit code 1, no pid file.
+"""Ends a failed start: one sentence on standard error, exit code 1, no pid file.
 
-``twistd`` sends standard error into the log before it starts services, forks if it is to be a daemon, and removes
-its pid file only for exceptions that it shows with a traceback. So all of this is done here. Nor has it a way to say
-that a run of the reactor was in vain.
+``twistd`` redirects standard error into the log before it starts services, forks to become a daemon, and removes its
+pid file only after exceptions shown with a traceback. It also cannot report that a run of the reactor failed. So all of
+this is done here.
 """
 
 import atexit
@@ -17,16 +17,16 @@ from twisted.logger import Logger
 
 _log = Logger("fleximq.services.departure")
 
-#: ``twistd`` reads so many bytes from the process that becomes the daemon, its two leading ones included.
+#: ``twistd`` reads this many bytes from its daemon process, including two leading ones.
 STATUS_BYTES = 100
 
 
 class StartupFailure:
-    """Called with a sentence, it says it and leaves.
+    """Reports the sentence that it is called with, and exits.
 
-    :param configuration: the options of ``twistd`` itself, of which it looks at ``pidfile`` and ``statusPipe``
-        when it is called; without them it only speaks and leaves.
-    :param stderr: where to speak; the process's own standard error if None.
+    :param configuration: the options of ``twistd``, read when called: ``pidfile`` and ``statusPipe``. Without them it
+        only reports and exits.
+    :param stderr: the output; the process's own standard error if None.
     """
 
     def __init__(self, configuration: Mapping[str, object], stderr: TextIO | None = None) -> None:
@@ -34,7 +34,7 @@ class StartupFailure:
         self._stderr = stderr
 
     def __call__(self, sentence: str) -> NoReturn:
-        """Say why, remove our pid file, and tell the waiting parent of a daemon, which ends then.
+        """Report the reason, remove our pid file, and notify the waiting parent of a daemon, which then exits.
 
         :raises SystemExit: always, with 1.
         """
@@ -44,9 +44,9 @@ class StartupFailure:
         raise SystemExit(1)
 
     def duringRun(self, sentence: str, reactor: Any) -> None:
-        """Say why, and let the process end with 1 after everything was stopped in good order.
+        """Report the reason, and exit with 1 after an orderly stop.
 
-        :param reactor: one that runs, or is about to.
+        :param reactor: runs or is about to run.
         """
         self._tell(sentence)
         atexit.register(_exitWithFailure)
@@ -73,7 +73,7 @@ class StartupFailure:
 
 
 def removePidfile(configuration: Mapping[str, object]) -> None:
-    """Remove the pid file that ``twistd`` was told to write, if it is this process's own."""
+    """Remove the pid file of ``twistd`` if it belongs to this process."""
     path = configuration.get("pidfile")
     if isinstance(path, str) and path:
         with suppress(OSError):
@@ -82,7 +82,7 @@ def removePidfile(configuration: Mapping[str, object]) -> None:
 
 
 def _exitWithFailure() -> NoReturn:
-    """End the interpreter, in its last moment, with another exit code than the one ``twistd`` gave it."""
+    """End the interpreter at its exit with code 1 instead of that of ``twistd``."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -1,7 +1,7 @@
-"""A quicker way from another thread to the reactor's than ``callFromThread``, where the system has one.
+"""Calls functions on the reactor thread faster than ``callFromThread``, where the system allows it.
 
-Linux's eventfd wakes the reactor without a pipe, and what is called runs as soon as it wakes, not one round later.
-Measured between two idle threads: 9 us instead of 26.
+Linux's eventfd wakes the reactor without a pipe, and functions run in the same reactor turn, not in the next. Measured
+between two idle threads: 9 us instead of 26.
 """
 
 import os
@@ -20,9 +20,9 @@ _log = Logger("fleximq.services.bell")
 
 @implementer(IReadDescriptor)
 class Wakeup:
-    """Calls functions on the reactor's thread, in the order in which they were given, from whatever thread.
+    """Calls functions on the reactor thread, in order, from all threads.
 
-    Until :meth:`start`, after :meth:`stop` and where there is no eventfd, ``callFromThread`` does it.
+    Before :meth:`start`, after :meth:`stop` and without eventfd it uses ``callFromThread``.
     """
 
     def __init__(self, reactor: Any) -> None:
@@ -32,13 +32,13 @@ class Wakeup:
         self._lock = Lock()
 
     def start(self) -> None:
-        """Listen for calls; on the reactor's thread, once it is about to run."""
+        """Accept calls by eventfd; called on the reactor thread shortly before it runs."""
         if self._number < 0 and hasattr(os, "eventfd") and IReactorFDSet.providedBy(self._reactor):
             self._number = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._reactor.addReader(self)
 
     def stop(self) -> None:
-        """Call what was given so far, and listen no more; when no other thread uses it."""
+        """Run pending calls and close the eventfd, after all other threads have finished."""
         if self._number >= 0:
             self._reactor.removeReader(self)
             with self._lock:
@@ -47,7 +47,7 @@ class Wakeup:
         self._callAll()
 
     def call(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Have a function called soon; from any thread."""
+        """Call a function soon on the reactor thread; from any thread."""
         self._calls.append((function, arguments))
         with self._lock:
             if self._number >= 0:
@@ -56,7 +56,7 @@ class Wakeup:
         self._reactor.callFromThread(self._callAll)
 
     def fileno(self) -> int:
-        """See IFileDescriptor; below 0 while nobody listens."""
+        """See IFileDescriptor; below 0 without an eventfd."""
         return self._number
 
     def doRead(self) -> None:
@@ -65,7 +65,7 @@ class Wakeup:
         self._callAll()
 
     def connectionLost(self, reason: Failure) -> None:
-        """See IFileDescriptor; the reactor lets go of everything at its end."""
+        """See IFileDescriptor; the reactor disconnects all descriptors at its end."""
 
     def logPrefix(self) -> str:
         """See ILoggingContext."""
@@ -73,7 +73,7 @@ class Wakeup:
 
     def _callAll(self) -> None:
         calls = self._calls
-        for _ in range(len(calls)):  # what comes meanwhile rings again
+        for _ in range(len(calls)):  # later calls wake the reactor again
             function, arguments = calls.popleft()
             try:
                 function(*arguments)

@@ -1,8 +1,8 @@
-"""Feeds systemd's watchdog for as long as the broker can do its work.
+"""Feeds systemd's watchdog while the broker works.
 
-That is while the reactor turns and, where there is a journal, while the thread that writes it does what it is handed:
-it is handed a beat behind all that waits, and only its answer is food. A thread that hangs on a disk therefore ends
-the process, as a reactor that hangs does, and whatever was confirmed is read back by the next one.
+The broker works while the reactor turns and, with a journal, while the writer thread processes its queue: a beat is
+appended to that queue, and the watchdog is fed only when the thread answers it. So a thread that hangs on a disk ends
+the process, as a hanging reactor does, and the next process recovers all confirmed messages.
 """
 
 import os
@@ -17,15 +17,15 @@ from twisted.python.failure import Failure
 
 _log = Logger("fleximq.services.watchdog")
 
-#: The share of the time that the service manager waits, after which it is fed again.
+#: The feeding interval as a share of the service manager's timeout.
 INTERVAL_SHARE = 0.5
 
 
 def watchdogInterval(environment: Mapping[str, str], process: int | None = None) -> float | None:
-    """Return the seconds between two feedings, None if nobody waits for them from this process.
+    """Return the seconds between two feedings, None if the watchdog is not enabled for this process.
 
-    :param environment: ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` are looked at.
-    :param process: its id; our own if None.
+    :param environment: uses ``WATCHDOG_USEC`` and ``WATCHDOG_PID``.
+    :param process: the process id; our own if None.
     """
     meant = environment.get("WATCHDOG_PID", "")
     if meant and meant != str(os.getpid() if process is None else process):
@@ -40,9 +40,9 @@ def watchdogInterval(environment: Mapping[str, str], process: int | None = None)
 class WatchdogService(Service):
     """Feeds while it runs.
 
-    :param pause: seconds between two beats.
+    :param pause: seconds between two feedings.
     :param feed: feeds the watchdog.
-    :param beat: calls what it is given when what is watched does its work; None: the reactor is all there is.
+    :param beat: calls its argument when the monitored thread has answered; None to monitor the reactor alone.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class WatchdogService(Service):
         self._loop.clock = clock
 
     def startService(self) -> None:
-        """Feed at once, and from then on."""
+        """Feed at once, then regularly."""
         super().startService()
         self._loop.start(self._pause).addErrback(_failed)
 
     def stopService(self) -> None:
-        """Feed no more; a service that ends is not watched."""
+        """Stop feeding; a stopped service is not watched."""
         super().stopService()
         if self._loop.running:
             self._loop.stop()

@@ -38,7 +38,7 @@ class WayTests(FlexiCase):
         journal = JournalAtOnce(disk)
         journal.open()
         self.server = self.makeServer(journal=journal, durable=("d",))
-        journal.keeper = self.server.broker.keeper
+        journal.keeper = self.server.broker.checkpointer
         journal.begin()
         subscriber, publisher = self.server.join(), self.server.join()
         subscriber.subscribe("d")
