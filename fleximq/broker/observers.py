@@ -108,21 +108,20 @@ class Taps:
 
 
 class RecordWatchers:
-    """All of a broker; false while there are none.
+    """All of a broker; ``present`` is False while there are none.
 
     :param onError: is given what a watcher raised.
     """
 
     def __init__(self, onError: Callable[[Exception], None]) -> None:
+        self.present = False
         self._watchers: list[IRecordWatcher] = []
         self._onError = onError
-
-    def __bool__(self) -> bool:
-        return bool(self._watchers)
 
     def add(self, watcher: IRecordWatcher) -> None:
         """Tell this one from now on."""
         self._watchers.append(watcher)
+        self.present = True
 
     def remove(self, watcher: IRecordWatcher) -> None:
         """Tell it no more.
@@ -130,6 +129,7 @@ class RecordWatchers:
         :raises ValueError: it was not there.
         """
         self._watchers.remove(watcher)
+        self.present = bool(self._watchers)
 
     def appended(self, envelope: Any, body: Any, count: int) -> None:
         """Tell all of a run that is about to be given to the journal."""

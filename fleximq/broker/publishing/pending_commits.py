@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.observers import RecordWatchers
+from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
@@ -51,16 +52,19 @@ class PendingCommits:
         journal: IJournal,
         topics: TopicTable,
         deliver: Deliver,
+        transactions: Transactions,
         counted: Callable[[str, int], None],
-        publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
-        watchers: RecordWatchers | None = None,
+        publishing: Callable[[ConnectedClient | None], None],
+        watchers: RecordWatchers,
     ) -> None:
         self._journal = journal
         self._topics = topics
         self._deliver = deliver
+        self._transactions = transactions
         self._counted = counted
         self._publishing = publishing
         self._watchers = watchers
+        #: True while the journal is given a run: who publishes then is who is read.
         self._appending = False
         self._waiting = 0
 
@@ -94,7 +98,7 @@ class PendingCommits:
         if envelope.qos:
             topic.owed += count
             topic.owedBytes += size
-        if self._watchers:
+        if self._watchers.present:
             self._watchers.appended(envelope, body, count)
         self._appending = True
         try:
@@ -102,7 +106,7 @@ class PendingCommits:
         except Exception as error:
             line.pop()
             self._settle(topic, run)
-            if self._watchers:
+            if self._watchers.present:
                 self._watchers.decided(envelope, body, count, str(error))
             if isinstance(error, NotKept):
                 self._counted(REFUSED, count)
@@ -124,24 +128,22 @@ class PendingCommits:
         """The journal's word on the first run in a line; in a topic as in the journal, runs are in order."""
         envelope = run.envelope
         envelope.topic.line.popleft()
-        if self._watchers:
+        if self._watchers.present:
             self._watchers.decided(envelope._replace(offset=offset), run.body, run.number, reason)
-        self._bringing(envelope.publisher)
+        if not self._appending:
+            self._publishing(envelope.publisher)
         try:
             if reason is None:
-                self._deliver(envelope._replace(offset=offset), run.body, run.number)
+                deliver = self._transactions.deliver if self._transactions.reading else self._deliver
+                deliver(envelope._replace(offset=offset), run.body, run.number)
             else:
                 self._counted(REFUSED, run.number)
         finally:
             self._settle(envelope.topic, run)
-            self._bringing(None)
+            if not self._appending:
+                self._publishing(None)
             if run.told is not None:
                 run.told(reason)
-
-    def _bringing(self, client: ConnectedClient | None) -> None:
-        """Say whose publications come next, unless it is he who is read."""
-        if not self._appending:
-            self._publishing(client)
 
     def _settle(self, topic: Topic, run: _Run) -> None:
         """A run is decided: bring what waited for nothing else."""
@@ -152,7 +154,8 @@ class PendingCommits:
         while line and not line[0].recorded:
             next = line.popleft()
             self._waiting -= next.size
-            self._bringing(next.envelope.publisher)
+            if not self._appending:
+                self._publishing(next.envelope.publisher)
             next.bring(next.envelope, next.body, next.number)
         if not line:
             self._topics.release(topic)

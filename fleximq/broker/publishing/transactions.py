@@ -61,6 +61,11 @@ class _Waiting(NamedTuple):
 class Transactions:
     """Commits what was staged, and keeps the order behind it.
 
+    ``reading`` is True while a transaction is read back. ``overloaded`` says that so much waits for it that those who
+    publish should not be read. They have one read each before they notice, and what is on its way to the disk then
+    comes as well; so ``held``, the bytes that wait, is never much more than :data:`OVERLOAD_BYTES` and what the journal
+    lets wait.
+
     :param deliver: brings a run that was committed to those who subscribe.
     :param unread: called when a transaction cannot be read back, so that nobody gets it now.
     """
@@ -71,21 +76,13 @@ class Transactions:
         self._deliver = deliver
         self._unread = unread
         self._source = RecordSource()
-        self._reading = False
+        self.reading = False
         self._brought: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
         self._publishers: set[ConnectedClient] = set()
         self._room: list[Callable[[], None]] = []
         self.held = 0
-
-    @property
-    def overloaded(self) -> bool:
-        """Whether so much waits for a transaction that those who publish should not be read.
-
-        They have one read each before they notice, and what is on its way to the disk then comes as well; so ``held``,
-        the bytes that wait, is never much more than :data:`OVERLOAD_BYTES` and what the journal lets wait.
-        """
-        return self.held > OVERLOAD_BYTES
+        self.overloaded = False
 
     def holds(self, publisher: ConnectedClient) -> bool:
         """Tell whether something that a client published may wait here."""
@@ -100,18 +97,19 @@ class Transactions:
 
     def waits(self, call: Callable[[], None]) -> bool:
         """Tell whether something that was committed is still to be brought, and call when it was."""
-        if self._reading:
+        if self.reading:
             self._waiting.append(_Waiting(0, call))
-        return self._reading
+        return self.reading
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
         """Bring a run that was committed, behind the transactions that were committed before it."""
-        if not self._reading:
+        if not self.reading:
             self._deliver(envelope, body, count)
             return
         size = _sizeOf(envelope, body)
         self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count), size))
         self.held += size
+        self.overloaded = self.held > OVERLOAD_BYTES
         self._publishers.add(envelope.publisher)
 
     def commit(
@@ -138,13 +136,13 @@ class Transactions:
 
     def _bring(self, offset: int) -> None:
         end = self._journal.end
-        if self._reading:
+        if self.reading:
             self._waiting.append(_Waiting(offset, partial(self._begin, offset, end)))
         else:
             self._begin(offset, end)
 
     def _begin(self, offset: int, end: int) -> None:
-        self._reading = True
+        self.reading = True
         self._read(offset, end)
 
     def _read(self, offset: int, end: int) -> None:
@@ -161,10 +159,11 @@ class Transactions:
             return
         if next <= offset < until:
             self._unread()
-        self._reading = False
-        while self._waiting and not self._reading:
+        self.reading = False
+        while self._waiting and not self.reading:
             waiting = self._waiting.popleft()
             self.held -= waiting.size
+            self.overloaded = self.held > OVERLOAD_BYTES
             waiting.bring()
         self._makeRoom()
 

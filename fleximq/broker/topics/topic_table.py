@@ -172,11 +172,12 @@ class TopicTable:
 
     def release(self, topic: Topic) -> None:
         """Its line is empty: let it be as any other."""
-        topic.settle()
         if not topic.members:
             self._idles(topic)
-        if topic.routes is not None:
-            self._shorten(topic)
+        if not topic.always:
+            topic.settle()
+            if topic.routes is not None:
+                self._shorten(topic)
 
     def channels(self) -> list[str]:
         """Return the names that have at least one subscriber, sorted; do not change the list."""

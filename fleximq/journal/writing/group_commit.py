@@ -255,7 +255,8 @@ class GroupCommit:
             return
         self._bytes -= commit.size
         self._telling = commit
-        self.handOver()  # the disk is busy again while we tell
+        if self._pending.calls:
+            self.handOver()  # the disk is busy again while we tell
         self._tell(commit, None)
         if self.overloaded:
             self._makeRoom()
