@@ -197,10 +197,10 @@ Call = tuple[Callable[..., None], int, int]
 class Commit:
     """``last`` is the number of the last run in it, ``next`` the offset behind its last message, ``size`` its bytes.
 
-    ``calls`` are empty if there are only state records, for which nobody waits. ``opening``: it goes into a new segment.
-    ``closing``: behind it the journal is closed. After it was carried out ``written`` has every frame with its position,
-    ``end`` is the position behind them, ``length`` that of the segment, ``seconds`` how long it took, and ``begun`` its
-    position and id where it is new; or ``reason`` says why nothing of this may be believed.
+    ``calls`` are empty if there are only state records, for which nobody waits. ``opening``: it goes into a new
+    segment. ``closing``: behind it the journal is closed. After it was carried out ``written`` has every frame with its
+    position, ``end`` is the position behind them, ``length`` that of the segment, ``seconds`` how long it took, and
+    ``begun`` its position and id where it is new; or ``reason`` says why nothing of this may be believed.
     """
 
     last: int
