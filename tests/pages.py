@@ -33,6 +33,24 @@ def answer(text: str, name: str, port: int) -> tuple[str, str]:
     return ended.stderr, ended.stdout
 
 
+def tableRows(text: str) -> list[list[str]]:
+    """Return the rows of all simple tables of a page, without the headings; a cell of several lines is one text."""
+    found: list[list[str]] = []
+    columns: list[slice] = []
+    rules = 0
+    for line in text.splitlines():
+        if re.fullmatch(r"=+(  =+)+", line):
+            rules = rules % 3 + 1
+            columns = [slice(*each.span()) for each in re.finditer("=+", line)]
+        elif rules == 2:
+            cells = [line[column].strip() for column in columns]
+            if cells[0]:
+                found.append(cells)
+            else:  # The row goes on.
+                found[-1] = [f"{before} {cell}".strip() for before, cell in zip(found[-1], cells, strict=True)]
+    return found
+
+
 class ShellCase(SynchronousTestCase):
     """A folder with ``.venv/bin`` as the pages have it, and a broker."""
 

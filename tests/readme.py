@@ -1,4 +1,4 @@
-"""Takes the conversations out of README.rst and the tutorial, as a reader would who copies them.
+"""Takes the conversations out of README.rst and the tutorials, as a reader would who copies them.
 
 A conversation is a code block behind the comment ``.. conversation: NAME``. What it prints stands in a code block
 behind ``.. prints: NAME``, or, in JavaScript, in comments at its own end.

@@ -1,4 +1,4 @@
-"""The examples of docs/client-queues.rst print what the page says, against a running broker."""
+"""The examples of docs/guides/queue-clients.rst print what the page says, against a running broker."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -6,7 +6,7 @@ from tests import readme
 from tests.broker_process import BrokerProcess
 from tests.pages import ROOT, answer, conversations
 
-TEXT = (ROOT / "docs" / "client-queues.rst").read_text()
+TEXT = (ROOT / "docs" / "guides" / "queue-clients.rst").read_text()
 
 
 class ExamplesTests(SynchronousTestCase):

@@ -1,4 +1,4 @@
-"""The examples of docs/command.rst do what the page says, against a running broker."""
+"""The examples of docs/guides/command-line.rst do what the page says, against a running broker."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.pages import ROOT, ShellCase
 class ExamplesTests(ShellCase):
     """Each example in a shell."""
 
-    text = (ROOT / "docs" / "command.rst").read_text()
+    text = (ROOT / "docs" / "guides" / "command-line.rst").read_text()
 
     def test_commands(self) -> None:
         """Every command is spoken of."""

@@ -1,4 +1,4 @@
-"""docs/operating.rst describes exactly the options that there are, with the defaults that they have."""
+"""docs/guides/operating.rst describes exactly the options that there are, with the defaults that they have."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def _default(description: str) -> str | None:
 class OperatingTests(SynchronousTestCase):
     """The page on operating, against the table of options."""
 
-    documented = documentedOptions((ROOT / "docs" / "operating.rst").read_text())
+    documented = documentedOptions((ROOT / "docs" / "guides" / "operating.rst").read_text())
 
     def test_everyOption(self) -> None:
         """No option is left out, and none is described that does not exist."""

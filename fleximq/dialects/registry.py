@@ -59,7 +59,7 @@ def installed(find: Callable[[Any], Iterable[Any]] = getPlugins) -> Registry:
 
 
 def _byName(kind: str, plugins: Iterable[Any], reserved: frozenset[str] = frozenset()) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for plugin in plugins:
         name = plugin.name
         if not _NAME.fullmatch(name) or name in reserved:
@@ -67,10 +67,10 @@ def _byName(kind: str, plugins: Iterable[Any], reserved: frozenset[str] = frozen
                 f"a plug-in names its {kind} {name!r}, but a name has lower-case letters, digits and underscores only, "
                 "begins with a letter, and is not http or none"
             )
-        if name in found:
+        if name in named:
             raise SettingError(f"two plug-ins bring {_article(kind)} named {name}: uninstall one of them")
-        found[name] = plugin
-    return found
+        named[name] = plugin
+    return named
 
 
 def _article(kind: str) -> str:

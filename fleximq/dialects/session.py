@@ -180,7 +180,7 @@ class Session(metaclass=ABCMeta):
         self._check = check
         self.checking(True)
         check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], then, refused)))
-        check.addErrback(lambda failure: self._log.failure("a check of credentials went wrong", failure))
+        check.addErrback(lambda failure: self._log.failure("a credential check failed", failure))
 
     def _decided(self, act: Callable[[], None]) -> None:
         if self.state is ConnectionState.CHECKING:
@@ -204,8 +204,10 @@ class Session(metaclass=ABCMeta):
         if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
             raise Unauthorized(_EXPIRED)
         principal = None if who is None else who.name
-        place = peerAddress(self.address)
-        client = self.broker.join(self.dialect, peer, principal, place, user, self.context.reserved, rights, who, self)
+        address = peerAddress(self.address)
+        client = self.broker.join(
+            self.dialect, peer, principal, address, user, self.context.reserved, rights, who, self
+        )
         self.client = client
         meter = self.context.rates.meter(principal)
         if meter is not None:
@@ -216,7 +218,7 @@ class Session(metaclass=ABCMeta):
             self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
         self._log.info(
             "{client} joined from {address}",
-            client=client.name, address=place, event="joined", dialect=self.dialect, principal=principal,
+            client=client.name, address=address, event="joined", dialect=self.dialect, principal=principal,
             client_id=client.id,
         )  # fmt: skip
         return client
@@ -306,7 +308,7 @@ class Session(metaclass=ABCMeta):
         if isinstance(error, BrokerError):
             self.failed(error)
             return
-        self._log.failure("{dialect}: a read could not be worked through", Failure(error), dialect=self.dialect)
+        self._log.failure("{dialect}: a read could not be processed", Failure(error), dialect=self.dialect)
         self.failed(BrokerError("internal error"))
         self.end("internal error")
 

@@ -47,7 +47,7 @@ class StreamProtocol(Protocol):
         self._context = context
         self._turn = context.turn
         self._seconds = context.clock.seconds
-        self._fullRead, self._mostRead = sys.maxsize, READ_MOST
+        self._fullRead, self._maxRead = sys.maxsize, READ_MOST
         self._makeSession = makeSession
         self.session: StreamSession = None  # type: ignore[assignment]  # these four are set by connectionMade
         self.outbox: Outbox = None  # type: ignore[assignment]
@@ -58,8 +58,8 @@ class StreamProtocol(Protocol):
     def connectionMade(self) -> None:
         """Tune the transport and start the session."""
         transport: Any = self.transport
-        self._mostRead = min(READ_MOST, maxReadBytes(self._context.rates.rules))
-        self._fullRead = tune(transport, self._mostRead)
+        self._maxRead = min(READ_MOST, maxReadBytes(self._context.rates.rules))
+        self._fullRead = tune(transport, self._maxRead)
         context = self._context
         self.readPauses = ReadPauses(transport, self._listening)
         mark = markOf(context.settings.limits.outboxBytes)
@@ -85,7 +85,7 @@ class StreamProtocol(Protocol):
         self.work(data)
         turn.flush()
         if len(data) >= self._fullRead:
-            self._fullRead = fit(self.transport, self._seconds() - began, self._mostRead)
+            self._fullRead = fit(self.transport, self._seconds() - began, self._maxRead)
 
     def work(self, data: bytes) -> None:
         """Pass bytes to the session and answer its errors. May be called outside a read."""
@@ -192,10 +192,10 @@ class StreamFactory(Factory):
         return protocol
 
 
-def tune(transport: Any, most: int = READ_MOST) -> int:
+def tune(transport: Any, maximum: int = READ_MOST) -> int:
     """Set TCP_NODELAY, keep-alive probes and large writes, where the transport has them.
 
-    :param most: the maximum read size.
+    :param maximum: the maximum read size.
 
     Returns the size of a full read, after which to call :func:`fit`.
     """
@@ -204,22 +204,22 @@ def tune(transport: Any, most: int = READ_MOST) -> int:
         transport.setTcpKeepAlive(True)
     if not isinstance(transport, Connection):
         return sys.maxsize
-    transport.bufferSize = size = min(READ_FIRST, most)
+    transport.bufferSize = size = min(READ_FIRST, maximum)
     transport.SEND_LIMIT = WRITE_BYTES
     return size
 
 
-def fit(transport: Any, seconds: float, most: int = READ_MOST) -> int:
+def fit(transport: Any, seconds: float, maximum: int = READ_MOST) -> int:
     """Double the read size, or halve it if processing the last read took too long.
 
-    :param most: the maximum read size.
+    :param maximum: the maximum read size.
 
     Returns the new size of a full read.
     """
     size: int = transport.bufferSize
     if seconds > READ_SECONDS:
-        size = min(max(size // 2, READ_LEAST), most)
+        size = min(max(size // 2, READ_LEAST), maximum)
     elif seconds < READ_SECONDS / 4:
-        size = min(size * 2, most)
+        size = min(size * 2, maximum)
     transport.bufferSize = size
     return size

@@ -1,1 +1,1 @@
-"""Where durable publications are kept before they are delivered."""
+"""The journal: stores durable publications and the state of queues."""

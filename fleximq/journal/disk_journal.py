@@ -1,9 +1,8 @@
-"""The journal on disk, as the reactor's thread sees it: the one door to this room.
+"""The journal on disk, on the reactor's thread: the facade of this package.
 
-It puts the others together: :mod:`fleximq.journal.writing.group_commit` collects what comes,
-:mod:`fleximq.journal.writing.writer_thread` has it
-on disk, :mod:`fleximq.journal.files.segment_table` knows where everything is, and
-:mod:`fleximq.journal.reading.reader_thread` reads it back.
+It connects :mod:`fleximq.journal.writing.group_commit`, which collects runs,
+:mod:`fleximq.journal.writing.writer_thread`, which writes them, :mod:`fleximq.journal.files.segment_table`, which
+    locates them, and :mod:`fleximq.journal.reading.reader_thread`, which reads them.
 """
 
 import os
@@ -39,10 +38,10 @@ from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, TopicBounds
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 
-#: The longest that a stop waits for the disk, in seconds.
+#: Maximum seconds that a stop waits for the disk.
 STOP_TIMEOUT = 30.0
-#: A segment with so many frames is followed by another though it has not its size yet: a start looks at each frame
-#: behind the last checkpoint, 25 us each, and where messages came one by one there are many.
+#: A segment ends after this number of frames even if it is small: a start reads each frame after the last checkpoint,
+#: 25 us each, and single messages make many frames.
 SEGMENT_FRAMES = 40_000
 
 _ALWAYS = Fsync("always")
@@ -50,18 +49,18 @@ _ALWAYS = Fsync("always")
 
 @implementer(IJournal)
 class DiskJournal:
-    """Keeps what is durable in the files of one folder.
+    """Stores durable publications in the files of one folder.
 
-    Made first, then :meth:`open`, then the broker is restored and becomes ``keeper``, then :meth:`begin`.
+    Order of use: construct it, :meth:`open` it, restore the broker and set ``keeper`` to it, then :meth:`begin`.
 
     :param callFromThread: runs a function on the reactor's thread; safe to call from any.
     :param now: microseconds since 1970.
-    :param maxBytes: the most that its segments may have, about; 0: as much as the disk has.
-    :param rules: what may be taken out again; None: nothing is.
-    :param makeWorker: where the writing is done; a thread unless a test wants it at once.
-    :param onEvent: is told what is worth counting, and how many.
-    :param log: is given sentences for the operator.
-    :param onError: is given what somebody raised who was told of a commit.
+    :param maxBytes: the approximate maximum size of the segments; 0: the capacity of the disk.
+    :param rules: which records may be removed; None: none.
+    :param makeWorker: makes the worker that writes, by default a thread; tests use one that works at once.
+    :param onEvent: called with countable events and their number.
+    :param log: called with sentences for the operator.
+    :param onError: called with exceptions of commit callbacks.
     """
 
     onDisk = True
@@ -76,7 +75,7 @@ class DiskJournal:
         files: Files | None = None,
         segmentBytes: int = 64 * MEBIBYTE,
         maxBytes: int = 0,
-        crowdedAt: int = 32 * MEBIBYTE,
+        overloadedAt: int = 32 * MEBIBYTE,
         rules: RetentionPolicy | None = None,
         makeWorker: Callable[[CommitWriter, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
         onEvent: Callable[[str, int], None] = lambda event, number: None,
@@ -93,7 +92,7 @@ class DiskJournal:
         self._maxBytes = maxBytes
         self._callFromThread = callFromThread
         self._now = now
-        self._crowdedAt = crowdedAt
+        self._overloadedAt = overloadedAt
         self._rules = rules
         self._makeWorker = makeWorker
         self._onEvent = onEvent
@@ -109,7 +108,7 @@ class DiskJournal:
         return GroupCommit(
             now=self._now,
             next=next,
-            crowdedAt=self._crowdedAt,
+            overloadedAt=self._overloadedAt,
             settled=self._settled,
             failed=self._failed,
             rollDue=self._rollDue,
@@ -120,9 +119,9 @@ class DiskJournal:
     # -- opening and closing -----------------------------------------------------------------------
 
     def open(self) -> RecoveredJournal:
-        """Lock and check the folder, cut off a torn tail, and say what is there. Blocks.
+        """Lock and check the folder, cut off a torn tail, and return the content. Blocks.
 
-        :raises JournalError: it cannot be used.
+        :raises JournalError: the folder cannot be used.
         """
         checkFolder(self._files, self._folder)
         self._lock = Lock(self._files, self._folder)
@@ -189,9 +188,9 @@ class DiskJournal:
         self._say(sentence)
 
     def begin(self) -> None:
-        """Begin a segment and start to write; ``keeper`` has been set, and is restored. Blocks.
+        """Begin a segment and accept runs, after ``keeper`` was set and restored. Blocks.
 
-        :raises JournalError: nothing can be written.
+        :raises JournalError: the folder cannot be written.
         """
         found = self._found
         log = CommitWriter(self._files, self._folder, self._fsync, found.end, _randomId)
@@ -208,12 +207,12 @@ class DiskJournal:
         self._reader.begin()
         self._group.begin(log, self._worker)
         self._began = True
-        # Where the journal cannot be written either, that is what there is to say.
+        # Later than the check above: if the journal cannot be written, only that is reported.
         while self._unsaid:
             self._say(self._unsaid.pop(0))
 
     def close(self) -> None:
-        """Write all that waits, a last checkpoint, and give the lock back. Blocks, for half a minute at most."""
+        """Write all pending runs and a last checkpoint, and release the lock. Blocks, for 30 seconds at most."""
         if self._closed:
             return
         self._closed = True
@@ -227,7 +226,7 @@ class DiskJournal:
                 self._lock.release()
 
     def _finish(self, until: float) -> bool:
-        """End the writing; False if something may still be written, so that nobody else must."""
+        """End the writing; False if a write may still be running, so that the lock must stay."""
         group = self._group
         whole = self._flush(until)
         if whole and group.readOnly is None:
@@ -245,7 +244,7 @@ class DiskJournal:
         return ended
 
     def _flush(self, until: float) -> bool:
-        """Wait until nothing waits any more; False if that takes too long."""
+        """Wait until no commit is pending; False after a timeout."""
         while True:
             self._group.handOver(notes=True)
             if self._group.idle:
@@ -263,7 +262,7 @@ class DiskJournal:
         return self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES
 
     def _openingHere(self) -> SegmentOpening | None:
-        """Return the beginning of a new segment, or None if the keeper fails; then the present one goes on."""
+        """Return the beginning of a new segment, or None if the keeper fails; then the present one continues."""
         self._staging.expire()
         try:
             snapshot = self._snapshot()
@@ -272,7 +271,7 @@ class DiskJournal:
             self._frames = 0
             self._onError(error)
             return None
-        # What waits already has its offsets; the checkpoint stands before it.
+        # Pending runs already have their offsets; the checkpoint precedes them.
         snapshot.offset = self._segments.nextOffset
         return SegmentOpening(self.id, snapshot, snapshot.offset)
 
@@ -292,7 +291,7 @@ class DiskJournal:
         self._room.settled(commit, before)
         self._durableEnd.publish(commit.end, commit.next, commit.time)
         if commit.begun is not None:
-            self.clean()  # only now is it known that the new segment has a checkpoint, so that others may go
+            self.clean()  # older segments may be removed only after the new one has a checkpoint
 
     def _beginSegment(self, base: int, id: int) -> None:
         sealed = self._segments.all[-1].base if self._began and len(self._segments) else None
@@ -308,13 +307,13 @@ class DiskJournal:
             self._group.roll()
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
-        """Take out what the rules let go, elsewhere and bit by bit; False if that is going on, or there are none."""
+        """Begin to remove expired records on a thread; False if a pass is running, or without rules."""
         return self._began and not self._closed and self._room.clean(done)
 
     def look(self) -> None:
-        """See that the journal's files are still there; if they are not, nothing is kept any more.
+        """Check that the journal's files exist; if not, later runs are refused.
 
-        Each commit looks for itself, so this is for times when there are none.
+        Each commit checks this itself, so this is for times without commits.
         """
         if self._began and not self._closed and self._group.readOnly is None:
             reasons: list[str | None] = []
@@ -325,7 +324,7 @@ class DiskJournal:
             self._group.refuse(reason)
 
     def beat(self, answered: Callable[[], None]) -> None:
-        """Call when the thread that writes has done all it was handed before; never while it hangs, or is not there."""
+        """Call back when the writing thread has finished its present work; never, if it hangs or is missing."""
         if self._began and not self._closed:
             self._worker.hand(_nothing, answered)
 
@@ -335,7 +334,7 @@ class DiskJournal:
         if commit.error is not None and not isinstance(commit.error, OSError):
             self._onError(commit.error)
 
-    # -- keeping -----------------------------------------------------------------------------------
+    # -- appending ---------------------------------------------------------------------------------
 
     @property
     def appended(self) -> int:
@@ -371,7 +370,7 @@ class DiskJournal:
         self._group.appendState(event)
 
     def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
-        """Note that client ids below ``until`` may be given out, and call when that is on disk."""
+        """Reserve the client ids below ``until``, and call back when that is on disk."""
         self.appendState(ClientIdsReserved(until))
         self._group.whenCommitted(safe)
 
@@ -396,7 +395,7 @@ class DiskJournal:
     def stagedTopics(self, query: str, batch: int) -> set[str]:
         return self._staging.topics(query, batch)
 
-    # -- reading back ------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         self._reader.fetch(offsets, most, found)
@@ -472,12 +471,12 @@ class DiskJournal:
 
 
 def offsetAfterGap(offset: int) -> int:
-    """Return the offset at which numbering goes on if nobody knows whether this one was given."""
+    """Return the next offset when it is unknown whether this one was assigned."""
     return (offset // SKIP + 1) * SKIP
 
 
 def _nothing() -> None:
-    """Show that one is there."""
+    """Do nothing; the call itself shows that the thread works."""
 
 
 def _randomHex(digits: int) -> str:

@@ -1,6 +1,6 @@
-"""The volatile journal: everything is as safe as it will ever be at once.
+"""The volatile journal: every publication is committed at once and stored only by queues in memory.
 
-It has the interface of the one on disk, so that the broker has one way of keeping a durable publication.
+It has the interface of the journal on disk, so that the broker treats durable publications alike.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ _NONE = "there is no journal"
 
 @implementer(IJournal)
 class MemoryJournal:
-    """Keeps nothing beyond the queues' own memory, and says yes at once."""
+    """Stores nothing, and commits at once."""
 
     onDisk = False
     id = ""
@@ -40,66 +40,66 @@ class MemoryJournal:
         call()
 
     def appendState(self, event: Any) -> None:
-        """Nothing outlives the process, so there is nothing to note."""
+        """Do nothing: no state survives the process."""
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        """Nothing can be read back."""
+        """Return no messages."""
         found([])
 
     def read(
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
     ) -> None:
-        """Nothing can be read back."""
+        """Return no records."""
         found([], self.end)
 
     def bounds(self) -> Mapping[str, Any]:
-        """No topic has anything."""
+        """Return an empty mapping."""
         return {}
 
     def backlogFrom(self, offset: int) -> BacklogSize:
-        """Nothing is kept."""
+        """Return 0 records and bytes."""
         return BacklogSize(0, 0)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
-        """Nothing was ever appended."""
+        """Return the end."""
         found(self.end)
 
     def advance(
         self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
     ) -> None:
-        """There are no records."""
+        """Return the later offset, and no records."""
         found(max(start, end), 0, 0)
 
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        """There are no bytes."""
+        """Return no bytes."""
         found(0, b"", 0)
 
     def stage(
         self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
     ) -> None:
-        """Nothing can be staged."""
+        """Refuse."""
         found(None, _NONE)
 
     def commitStaged(
         self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
     ) -> None:
-        """Nothing was staged.
+        """Refuse.
 
         :raises NotKept: always.
         """
         raise NotKept(_NONE)
 
     def abortStaged(self, query: str, batch: int) -> None:
-        """Nothing was staged."""
+        """Do nothing: there are no staged records."""
 
     def stagedTopics(self, query: str, batch: int) -> set[str]:
-        """Return none: nothing was staged."""
+        """Return an empty set."""
         return set()
 
     def reopen(self, found: Callable[[str | None], None]) -> None:
-        """There is nothing to open."""
+        """Report success."""
         found(None)
 
     def health(self) -> Mapping[str, Any]:
-        """Nothing can go wrong."""
+        """Return the state "ok"."""
         return {"state": "ok", "reason": ""}

@@ -134,7 +134,7 @@ def compose(
         contextParticipant(contexts),
         originsParticipant(origins),
     ]
-    broker.reload = reload.asked
+    broker.reload = reload.reloadForClient
     return whole
 
 

@@ -80,9 +80,9 @@ class Health:
         self.live: list[Look] = [lambda: self._late(LIVE_LAG)]
         self.ready: list[Look] = [self._journal, self._listening, self._draining, lambda: self._late(READY_LAG)]
 
-    def _late(self, most: float) -> Check:
+    def _late(self, maximum: float) -> Check:
         late = self._lag.latest
-        return Check("event loop", late <= most, f"{late:.3f} seconds late, at most {most:g} are good")
+        return Check("event loop", late <= maximum, f"{late:.3f} seconds late, at most {maximum:g} are good")
 
     def _journal(self) -> Check:
         health = self._broker.journalHealth()
@@ -103,10 +103,10 @@ class Health:
 
 def listenersOf(service: Iterable[Any]) -> list[ListenerService]:
     """Return all listeners inside a service."""
-    found: list[ListenerService] = []
+    listeners: list[ListenerService] = []
     for each in service:
         if isinstance(each, ListenerService):
-            found.append(each)
+            listeners.append(each)
         elif hasattr(each, "__iter__"):
-            found += listenersOf(each)
-    return found
+            listeners += listenersOf(each)
+    return listeners

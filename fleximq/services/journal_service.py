@@ -106,19 +106,19 @@ class JournalService(MultiService):
         """Open the journal, restore the broker from it, and start the inner services. Blocks meanwhile."""
         began = time.monotonic()
         try:
-            found = self.journal.open()
+            state = self.journal.open()
         except JournalError as error:
             self._abortStart(str(error))
         self._open = True
         self._wakeup.start()
-        self._begin(found)
+        self._begin(state)
         self._before = self._onSignal(signal.SIGUSR2, self._signalled)
-        for sentence in (*found.torn, *found.lost):
+        for sentence in (*state.torn, *state.lost):
             _warn(sentence)
         _log.info(
             "The journal is ready in {milliseconds} ms with {records} records",
             milliseconds=round((time.monotonic() - began) * 1000),
-            records=found.records,
+            records=state.records,
         )
         self._cleaning.start(CLEANING).addErrback(_cleaningFailed)
         super().startService()
@@ -132,15 +132,15 @@ class JournalService(MultiService):
         """Reopen the journal after a fault, and log the result."""
         self.journal.reopen(_reopened)
 
-    def _begin(self, found: "RecoveredJournal") -> None:
+    def _begin(self, state: "RecoveredJournal") -> None:
         try:
-            self._restore(found)
+            self._restore(state)
             self.journal.begin()
         except JournalError as error:
             self._giveUp(str(error))
         except Exception as error:
-            _log.failure("What is in the journal could not be restored", Failure())
-            self._giveUp(f"what is in the journal could not be restored: {error}")
+            _log.failure("The content of the journal could not be restored", Failure())
+            self._giveUp(f"the content of the journal could not be restored: {error}")
 
     def _giveUp(self, sentence: str) -> None:
         self._close()
@@ -165,11 +165,11 @@ class JournalService(MultiService):
         self._reactor.callFromThread(self.reopen)  # a signal may arrive at any point in the code
 
 
-def restore(broker: Broker, journal: "DiskJournal", found: "RecoveredJournal") -> None:
+def restore(broker: Broker, journal: "DiskJournal", state: "RecoveredJournal") -> None:
     """Restore a broker's queues and their messages, and the next free client id."""
     journal.keeper = broker.checkpointer
-    broker.checkpointer.restore(found)
-    broker.clients.goOn(found.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
+    broker.checkpointer.restore(state)
+    broker.clients.goOn(state.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:
@@ -186,16 +186,16 @@ def _microseconds() -> int:
 
 
 def _failed(error: Exception) -> None:
-    _log.failure("What was told by the journal failed", failure=Failure(error))
+    _log.failure("A callback from the journal failed", failure=Failure(error))
 
 
 def _cleaned(freed: FreedSpace) -> None:
     if freed.bytes:
-        _log.info("What has expired was taken out of the journal: {bytes} bytes", bytes=freed.bytes)
+        _log.info("Expired records were removed from the journal: {bytes} bytes", bytes=freed.bytes)
 
 
 def _cleaningFailed(failure: Failure) -> None:
-    _log.failure("What has expired cannot be taken out of the journal any more", failure)
+    _log.failure("Expired records cannot be removed from the journal any more", failure)
 
 
 def _warn(sentence: str) -> None:
@@ -204,6 +204,6 @@ def _warn(sentence: str) -> None:
 
 def _reopened(reason: str | None) -> None:
     if reason is None:
-        _log.info("The journal was reopened and keeps messages again")
+        _log.info("The journal was reopened and stores messages again")
     else:
         _log.error("The journal could not be reopened: {reason}", reason=reason)

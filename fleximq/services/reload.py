@@ -71,21 +71,21 @@ class Reload:
         except SettingsRefused:
             pass
 
-    def asked(self) -> dict[str, Any]:
+    def reloadForClient(self) -> dict[str, Any]:
         """Reload for a client. Returns the names of ``changed`` settings, and of those that need a ``restart``.
 
         :raises Conflict: no change was made; it has all sentences, one per line.
         """
         try:
-            found = self.reload()
+            changes = self.reload()
         except SettingsRefused as refused:
             raise Conflict(str(refused)) from refused
-        return {"changed": list(found.changed), "restart": list(found.waiting)}
+        return {"changed": list(changes.changed), "restart": list(changes.waiting)}
 
-    def _take(self, wanted: Settings) -> Difference:
-        sentences = list(lostProtections(self.settings, wanted))
-        found = difference(self.settings, wanted)
-        settings = merged(self.settings, wanted)
+    def _take(self, requested: Settings) -> Difference:
+        sentences = list(lostProtections(self.settings, requested))
+        changes = difference(self.settings, requested)
+        settings = merged(self.settings, requested)
         steps: list[Callable[[], None]] = []
         for participant in self.participants:
             try:
@@ -102,14 +102,14 @@ class Reload:
                 step()
             except Exception:
                 _log.failure("A part of the broker could not follow the new settings")
-        _tell(found)
-        return found
+        _tell(changes)
+        return changes
 
 
-def _tell(found: Difference) -> None:
-    _log.info("The settings were read again; changed: {names}", names=", ".join(found.changed) or "nothing in them")
-    if found.waiting:
-        _log.warn("These settings need a restart to change: {names}", names=", ".join(found.waiting))
+def _tell(changes: Difference) -> None:
+    _log.info("The settings were read again; changed: {names}", names=", ".join(changes.changed) or "nothing in them")
+    if changes.waiting:
+        _log.warn("These settings need a restart to change: {names}", names=", ".join(changes.waiting))
 
 
 def _nothing() -> None:
@@ -156,8 +156,8 @@ def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> N
         if rights is not client.rights:
             broker.changeRights(client, rights)
     except Exception:
-        _securityLog.failure("What {client} may do now could not be found out: it is expelled", client=client.name)
-        conversation.expel(Unauthorized("what this client may do could not be found out"))
+        _securityLog.failure("The new rights of {client} could not be determined: it is expelled", client=client.name)
+        conversation.expel(Unauthorized("the rights of this client could not be determined"))
 
 
 def brokerParticipant(broker: Broker) -> Participant:

@@ -70,7 +70,7 @@ class Tracing:
         self._decided: list[int] = []
         self._ending: list[Span] = []
 
-    # -- what a watcher of the journal is told -----------------------------------------------------
+    # -- IRecordWatcher ----------------------------------------------------------------------------
 
     def appended(self, envelope: Envelope, body: Any, count: int) -> None:
         """Begin the spans of a publication that is to be kept, if it is traced."""
@@ -95,7 +95,7 @@ class Tracing:
                 span.end()
             del self._recorded[id(body)]
 
-    # -- what a subscriber and its form do ---------------------------------------------------------
+    # -- ISubscriber and IForm ---------------------------------------------------------------------
 
     def render(self, envelope: Envelope, body: Any, count: int) -> None:
         """Begin the span of a delivery, and that of its publication where it did not go through the journal."""

@@ -1,7 +1,7 @@
 """The fuzzing client of the Autobahn test suite, against WebSockets of ours.
 
 It needs Python 2.7. The variable ``WSTEST`` holds the command that starts it; without that, ``wstest`` is looked for in
-the path. docs/dialects.rst tells what it found.
+the path. docs/reference/dialects.rst tells what it found.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Makes the pictures of docs/command.rst: what a terminal shows of ``bench`` and ``top``, from numbers that are fixed.
+"""Draws the terminal pictures of docs/guides/command-line.rst: ``bench`` and ``top``, from fixed numbers.
 
-``python -m tests.cli.pictures`` writes them to docs/.
+``python -m tests.cli.pictures`` writes them to docs/pictures/.
 """
 
 import io
@@ -18,7 +18,7 @@ from fleximq.cli.bench.run import Course
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.cli.client_commands.top import Look, described, screen
 
-DOCS = Path(__file__).parents[2] / "docs"
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 _WIDTH = 100
 
 
@@ -81,4 +81,4 @@ def _seen() -> dict[str, Any]:
 
 if __name__ == "__main__":
     for name, text in pictures().items():
-        (DOCS / name).write_text(text)
+        (PICTURES / name).write_text(text)

@@ -1,4 +1,4 @@
-"""The settings file that docs/operating.rst shows is one that a broker would take."""
+"""The settings file that docs/guides/operating.rst shows is one that a broker would take."""
 
 import re
 import tomllib

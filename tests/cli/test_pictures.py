@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.cli.pictures import DOCS, pictures
+from tests.cli.pictures import PICTURES, pictures
 
 
 class PicturesTests(SynchronousTestCase):
@@ -13,11 +13,11 @@ class PicturesTests(SynchronousTestCase):
     def test_drawn(self) -> None:
         """Each file holds what is drawn; ``python -m tests.cli.pictures`` makes it so."""
         for name, text in pictures().items():
-            self.assertEqual((DOCS / name).read_text(), text, name)
+            self.assertEqual((PICTURES / name).read_text(), text, name)
 
     def test_shown(self) -> None:
         """Each is a picture, and shown by the page."""
-        page = (DOCS / "command.rst").read_text()
+        page = (PICTURES.parent / "guides" / "command-line.rst").read_text()
         for name, text in pictures().items():
             self.assertTrue(ElementTree.fromstring(text).tag.endswith("svg"))
-            self.assertIn(f".. image:: {name}\n", page)
+            self.assertIn(f".. image:: /pictures/{name}\n", page)

@@ -4,9 +4,9 @@
 
     python -m tests.conversations.crash_loop --kills 100
 
-prints the report that docs/operating.rst shows. Between two kills clients of three dialects publish and consume; after
-each restart everything that was kept since the last one is read back by a FlexiMQ subscriber, and queues go on where
-they were. At the end the queues are emptied and the whole journal is read once more.
+prints the report that docs/measurements/crashes.txt shows. Between two kills clients of three dialects publish and
+consume; after each restart a FlexiMQ subscriber reads back everything that was made durable since the last one, and
+queues go on where they were. At the end the queues are emptied and the whole journal is read once more.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What becomes of a payload between dialects: the table of docs/dialects.rst, "Across dialects", written down anew.
+"""The table "Across dialects" of docs/reference/dialects.rst as code: how payloads change between dialects.
 
 It is meant to be slow and plain, and shares nothing with the broker's own translation. ``delivered`` says what a
 subscriber of one dialect gets for what a publisher of another has sent.

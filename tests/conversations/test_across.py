@@ -1,4 +1,4 @@
-"""One space of topics for all dialects (docs/dialects.rst, "Across dialects"), and first bytes on one port.
+"""One space of topics for all dialects (docs/reference/dialects.rst, "Across dialects"), and first bytes on one port.
 
 What becomes of payloads is shown by :mod:`tests.conversations.test_matrix`.
 """

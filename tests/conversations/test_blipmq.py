@@ -1,4 +1,4 @@
-"""BlipMQ as a client sees it (BlipMQ document and docs/dialects.rst)."""
+"""BlipMQ as a client sees it (BlipMQ document and docs/reference/dialects.rst)."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""FlexiMQ over TCP and over WebSocket, as a client sees it (FlexiMQ document and docs/dialects.rst)."""
+"""FlexiMQ over TCP and over WebSocket, as a client sees it (FlexiMQ document and docs/reference/dialects.rst)."""
 
 import struct
 import threading

@@ -1,4 +1,4 @@
-"""Identity as a browser sees it (Identity document and docs/dialects.rst)."""
+"""Identity as a browser sees it (Identity document and docs/reference/dialects.rst)."""
 
 from tests.conversations.case import SocketCase, onOwnListeners
 from tests.conversations.clients import Ended, IdentityClient

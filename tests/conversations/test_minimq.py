@@ -1,4 +1,4 @@
-"""MiniMQ as a client sees it (MiniMQ document and docs/dialects.rst)."""
+"""MiniMQ as a client sees it (MiniMQ document and docs/reference/dialects.rst)."""
 
 import threading
 

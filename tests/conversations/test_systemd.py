@@ -22,7 +22,7 @@ from tests.conversations.clients import PATIENCE, BlipClient, FlexiClient, Ident
 from tests.notify_socket import FakeManager
 
 UNITS = Path(__file__).parents[2] / "docs" / "systemd"
-OPERATING = UNITS.parent / "operating.rst"
+OPERATING = UNITS.parent / "guides" / "operating.rst"
 HANGING = str(Path(__file__).with_name("hanging_broker.py"))
 JOURNAL = ("--journal", "journal", "--durable", "#")
 #: What systemd-socket-activate lets through to the broker.

@@ -1,4 +1,4 @@
-"""The Identity dialect: every rule of its document and of docs/dialects.rst, over a WebSocket."""
+"""The Identity dialect: every rule of its document and of docs/reference/dialects.rst, over a WebSocket."""
 
 from typing import Any
 

@@ -40,7 +40,7 @@ class TutorialTests(SynchronousTestCase):
         self.prints("lake")
         self.tutorial.run("stats")
         self.tutorial.run("draw")
-        drawn, shown = self.tutorial.folder / "rates.png", DOCS / PICTURE
+        drawn, shown = self.tutorial.folder / "rates.png", DOCS / "pictures" / PICTURE
         self.assertEqual(sizeOf(drawn), sizeOf(shown))
         self.tutorial.run("replay")
         self.prints("again")

@@ -1,6 +1,6 @@
-"""Does what docs/pipeline-tutorial.rst says, block by block as it is written; only the port is another.
+"""Does what docs/tutorials/pipeline.rst says, block by block as it is written; only the port is another.
 
-``python -m tests.installed_pipeline.tutorial`` does it as well, and puts its chart into docs/.
+``python -m tests.installed_pipeline.tutorial`` does it as well, and puts its chart into docs/pictures/.
 """
 
 import os
@@ -16,7 +16,7 @@ from tests import readme
 from tests.broker_process import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs"
-TEXT = (DOCS / "pipeline-tutorial.rst").read_text()
+TEXT = (DOCS / "tutorials" / "pipeline.rst").read_text()
 PICTURE = "pipeline_rates.png"
 SECONDS = 240
 #: What a test of it leaves out: the archive of classes, which would be made anew.
@@ -72,7 +72,7 @@ def main() -> None:
     with Tutorial() as tutorial:
         for name in ("publish", "ask", "ingest", "lake", "stats", "draw", "replay", "again"):
             print(f"{name}:\n{tutorial.run(name)}", flush=True)
-        shutil.copy(tutorial.folder / "rates.png", DOCS / PICTURE)
+        shutil.copy(tutorial.folder / "rates.png", DOCS / "pictures" / PICTURE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A decoder of the journal's frames that was written from docs/journal-format.rst, with nothing of the broker in it.
+"""A decoder of the journal's frames, written from docs/reference/journal-format.rst without the broker's code.
 
 ``struct`` and ``zlib`` are all it needs beside a reader of MessagePack. It is what a second implementation could begin
 with, and shows that the page says enough.

@@ -83,7 +83,7 @@ def envelopeTo(topic: str, publisher: str = "blipmq-1000") -> Any:
 class Group:
     """A GroupCommit over a Log on a real folder, and what it says; the clock stands at ``now`` microseconds."""
 
-    def __init__(self, files: Files, folder: str, *, fsync: Fsync = ALWAYS, crowdedAt: int = 1 << 20):
+    def __init__(self, files: Files, folder: str, *, fsync: Fsync = ALWAYS, overloadedAt: int = 1 << 20):
         self.now = 1_000_000
         self.seconds = 0.0
         self.steps = Steps()
@@ -97,7 +97,7 @@ class Group:
         self.group = GroupCommit(
             now=lambda: self.now,
             next=1,
-            crowdedAt=crowdedAt,
+            overloadedAt=overloadedAt,
             settled=self.settled.append,
             failed=self.failed.append,
             rollDue=lambda: self.rollDue,

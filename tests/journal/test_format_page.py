@@ -1,4 +1,4 @@
-"""docs/journal-format.rst says what the broker writes."""
+"""docs/reference/journal-format.rst says what the broker writes."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,9 @@ from fleximq.journal.format.record_columns import encodeRecords
 from fleximq.values.records import DIALECTS
 from tests.journal import minimal_decoder
 from tests.journal.frames import TIME, appended, written
+from tests.pages import tableRows
 
-PAGE = (Path(__file__).parents[2] / "docs" / "journal-format.rst").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "journal-format.rst").read_text()
 #: The bytes of the types of fields.
 SIZES = {"4 bytes": 4, "u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8}
 
@@ -29,18 +30,6 @@ def example() -> bytes:
         42,
     )
     return written(frame, 4096, 0x11223344, synced=True)
-
-
-def rows(page: str) -> list[list[str]]:
-    """Return the rows of all tables of a page."""
-    found: list[list[str]] = []
-    for line in page.splitlines():
-        cell = re.match(r"    (\*| ) - (.*)", line)
-        if cell and cell[1] == "*":
-            found.append([cell[2]])
-        elif cell:
-            found[-1].append(cell[2])
-    return found
 
 
 class PageTests(SynchronousTestCase):
@@ -66,7 +55,7 @@ class PageTests(SynchronousTestCase):
 
     def test_header(self) -> None:
         """The fields of the header follow each other without a gap, up to 64 bytes."""
-        fields = [(int(row[0]), SIZES[row[1]]) for row in rows(PAGE) if row[1:2] and row[1] in SIZES]
+        fields = [(int(row[0]), SIZES[row[1]]) for row in tableRows(PAGE) if row[1:2] and row[1] in SIZES]
         self.assertEqual(
             [at for at, _ in fields], [sum(size for _, size in fields[:place]) for place in range(len(fields))]
         )
@@ -74,13 +63,13 @@ class PageTests(SynchronousTestCase):
 
     def test_kinds(self) -> None:
         """Every kind of frame and of note has its number and its name."""
-        named = {(row[0], row[1]) for row in rows(PAGE) if len(row) > 1}
+        named = {(row[0], row[1]) for row in tableRows(PAGE) if len(row) > 1}
         self.assertLessEqual({(str(int(kind)), kind.name) for kind in FrameKind}, named)
         self.assertLessEqual({(str(code), kind) for code, kind in enumerate(NOTE_NAMES)}, named)
 
     def test_noteValues(self) -> None:
         """Every note has the values of the page."""
-        values = {row[1]: row[2] for row in rows(PAGE) if len(row) == 4}
+        values = {row[1]: row[2] for row in tableRows(PAGE) if len(row) == 4}
         for name, (kind, _) in zip(NOTE_NAMES, NOTES, strict=True):
             self.assertEqual(values[name], ", ".join(kind._fields))
 

@@ -4,7 +4,7 @@
 
     python -m tests.pipeline.end_to_end --messages 1000000
 
-prints the report that docs/pipeline-lake.rst shows; with ``--url`` the ingest asks the broker. ``twistd``, four
+prints the report that docs/guides/pipeline-lake.rst shows; with ``--url`` the ingest asks the broker. ``twistd``, four
 publishers and ``fleximq-pipeline ingest`` run as they would anywhere, and the lake's small files are joined meanwhile.
 At the end a last ``ingest --once`` brings what is left, and plain Spark reads what a lake has.
 """

@@ -189,7 +189,7 @@ class JournalServiceTests(SynchronousTestCase):
     def test_reopened(self) -> None:
         """SIGUSR2 opens it again, and the log says how that went."""
         for repair, words in (
-            (None, "The journal was reopened and keeps messages again"),
+            (None, "The journal was reopened and stores messages again"),
             ("no space left on device", "The journal could not be reopened: no space left on device"),
         ):
             self.service(repair=repair).startService()
@@ -204,7 +204,7 @@ class JournalServiceTests(SynchronousTestCase):
         kept.freed = 4096
         self.reactor.advance(CLEANING)
         self.assertEqual(self.steps.count("clean"), 2)
-        self.assertEqual(self.texts[-1], "What has expired was taken out of the journal: 4096 bytes")
+        self.assertEqual(self.texts[-1], "Expired records were removed from the journal: 4096 bytes")
         service.stopService()
         self.inner.ended.callback(None)
         self.reactor.advance(3 * CLEANING)

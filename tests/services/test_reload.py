@@ -98,9 +98,9 @@ class ReloadTests(SynchronousTestCase):
 
     def test_asked(self) -> None:
         """A client is answered the names, or a Conflict with all sentences."""
-        self.assertEqual(self.reload.asked(), {"changed": ["keepalive"], "restart": ["listen"]})
+        self.assertEqual(self.reload.reloadForClient(), {"changed": ["keepalive"], "restart": ["listen"]})
         self.wanted = SettingsRefused(["one", "two"])
-        self.assertEqual(str(self.assertRaises(Conflict, self.reload.asked)), "one\ntwo")
+        self.assertEqual(str(self.assertRaises(Conflict, self.reload.reloadForClient)), "one\ntwo")
 
     def test_signalled(self) -> None:
         """A signal is answered in the log only."""

@@ -1,4 +1,4 @@
-"""The variants of FlexiMQ that are in use, made and read by the letter of docs/dialects.rst, for tests.
+"""The variants of FlexiMQ that are in use, made and read by the letter of docs/reference/dialects.rst, for tests.
 
 In *layout A*, the document's, the payload length stands behind the header, in *layout B* before it. A *positional*
 header is an array of six. Nothing here is the broker's own code.

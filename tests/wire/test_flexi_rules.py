@@ -23,7 +23,7 @@ PONG  keepalive       -
 def documented() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     """Return for each type the fields that it requires and those that it forbids.
 
-    ``reqrep`` of a JOIN is the one place where docs/dialects.rst differs from the table: it is optional.
+    ``reqrep`` of a JOIN is the one place where docs/reference/dialects.rst differs from the table: it is optional.
     """
     found = {}
     for line in TABLE.strip().splitlines():

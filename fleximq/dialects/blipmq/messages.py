@@ -74,9 +74,9 @@ class BlipSource:
         """Return the payloads."""
         return Run(b"", body, _CONTENTS[self._qos])
 
-    def pick(self, body: list[bytes], places: Sequence[int]) -> list[bytes]:
+    def pick(self, body: list[bytes], indexes: Sequence[int]) -> list[bytes]:
         """Return the payloads at these indexes."""
-        return [body[place] for place in places]
+        return [body[index] for index in indexes]
 
 
 #: The sources of all BlipMQ publications, by QoS.

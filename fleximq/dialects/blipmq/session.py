@@ -137,7 +137,7 @@ class BlipSession(StreamSession):
             try:
                 self._steps[kind](self, head, correlations, messages)
             except NotKept as error:
-                self._refused(error, [correlations[place] for place in error.refused])
+                self._refused(error, [correlations[index] for index in error.refused])
             except BrokerError as error:
                 self._refused(error, correlations)
                 if self.state is ConnectionState.ENDING:
@@ -216,12 +216,12 @@ class BlipSession(StreamSession):
             envelope = self._learn(head)
         self.broker.publish(envelope, messages, len(messages), partial(self._committed, correlations))
 
-    def _committed(self, correlations: Sequence[int], reason: str | None, places: Sequence[int]) -> None:
+    def _committed(self, correlations: Sequence[int], reason: str | None, indexes: Sequence[int]) -> None:
         """Send NACKs for messages that the journal refused, before the PONG that awaits the commit."""
         if reason is not None:
             error = NotRecorded(reason)
             self.counted(error)
-            self.outbox.take(_nacks([correlations[place] for place in places], error))
+            self.outbox.take(_nacks([correlations[index] for index in indexes], error))
 
     def _learn(self, head: bytes) -> Envelope:
         """Parse the head of a PUBLISH and cache its envelope."""

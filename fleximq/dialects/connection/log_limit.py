@@ -7,11 +7,11 @@ LINES_PER_SECOND = 10
 class LogLimit:
     """Passes the first lines of each second and counts the others."""
 
-    __slots__ = ("_left", "_most", "_until", "_suppressed")
+    __slots__ = ("_left", "_maximum", "_until", "_suppressed")
 
-    def __init__(self, most: int = LINES_PER_SECOND) -> None:
-        self._most = most
-        self._left = most
+    def __init__(self, maximum: int = LINES_PER_SECOND) -> None:
+        self._maximum = maximum
+        self._left = maximum
         self._until = 0.0
         self._suppressed = 0
 
@@ -22,7 +22,7 @@ class LogLimit:
         """
         if not self._until - 1.0 <= now < self._until:
             self._until = now + 1.0
-            self._left = self._most
+            self._left = self._maximum
         if not self._left:
             self._suppressed += 1
             return None

@@ -82,7 +82,7 @@ class WriteBacklog:
             self._ready.append(self._sheet[self._begin : self._end])
             self._begin = self._end
 
-    def takeView(self, most: int) -> Chunk:
+    def takeView(self, maximum: int) -> Chunk:
         """Remove and return at most so many bytes from the front. Of a large chunk, a view without copying, possibly
         shorter.
         """
@@ -90,34 +90,34 @@ class WriteBacklog:
             self._makeReady()
         ready = self._ready
         if not ready or len(ready[0]) < _LARGE:
-            return self.take(most)
+            return self.take(maximum)
         chunk = ready.popleft()
-        if len(chunk) <= most:
+        if len(chunk) <= maximum:
             return chunk
         view = memoryview(chunk)
-        ready.appendleft(view[most:])
-        return view[:most]
+        ready.appendleft(view[maximum:])
+        return view[:maximum]
 
     def putBack(self, chunk: Chunk) -> None:
         """Insert a removed chunk at the front again."""
         self._ready.appendleft(chunk)
 
-    def take(self, most: int) -> bytes:
+    def take(self, maximum: int) -> bytes:
         """Remove and return at most so many bytes from the front."""
-        ready, portion = self._ready, []
-        while most:
+        ready, chunks = self._ready, []
+        while maximum:
             if not ready:
                 self._makeReady()
                 if not ready:
                     break
             chunk = ready.popleft()
-            if len(chunk) > most:
+            if len(chunk) > maximum:
                 view = memoryview(chunk)
-                chunk = view[:most]
-                ready.appendleft(view[most:])
-            portion.append(chunk)
-            most -= len(chunk)
-        return b"".join(portion)
+                chunk = view[:maximum]
+                ready.appendleft(view[maximum:])
+            chunks.append(chunk)
+            maximum -= len(chunk)
+        return b"".join(chunks)
 
     def _makeReady(self) -> None:
         """Make sheet and loose chunks ready, and drop the sheet when it is empty."""

@@ -77,7 +77,7 @@ class WriteTurn:
                 try:
                     outbox.flush()
                 except Exception:
-                    _log.failure("what waits for one connection could not be written")
+                    _log.failure("the output of one connection could not be written")
         if self._unpacked:
             for held in self._unpacked:
                 held.pack()

@@ -30,20 +30,20 @@ class DirectCache:
         everything.
     """
 
-    __slots__ = ("_known", "_places", "_budget", "_spent")
+    __slots__ = ("_known", "_idRanges", "_budget", "_spent")
 
     def __init__(self, budget: CacheBudget) -> None:
         self._budget = budget
         self._spent = 0
-        self._places: dict[int, tuple[int, int]] = {}
+        self._idRanges: dict[int, tuple[int, int]] = {}
         self._known: dict[bytes, Direct] = {}
 
     def find(self, envelope: bytes) -> tuple[Direct, str] | None:
         """Return the cached header of an envelope and the id in it, None if it must be parsed."""
-        place = self._places.get(len(envelope) << 8 | envelope[1])
-        if place is None:
+        idRange = self._idRanges.get(len(envelope) << 8 | envelope[1])
+        if idRange is None:
             return None
-        start, end = place
+        start, end = idRange
         known = self._known.get(envelope[:start] + envelope[end:])
         if known is None or known.start != start:
             return None
@@ -55,7 +55,7 @@ class DirectCache:
     def clear(self) -> None:
         """Remove all entries."""
         self._known.clear()
-        self._places.clear()
+        self._idRanges.clear()
         self._budget.remaining += self._spent
         self._spent = 0
 
@@ -70,5 +70,5 @@ class DirectCache:
         self._spent += len(envelope) + ENTRY_BYTES
         self._budget.remaining -= len(envelope) + ENTRY_BYTES
         end = start + len(found)
-        self._places[len(envelope) << 8 | envelope[1]] = start, end
+        self._idRanges[len(envelope) << 8 | envelope[1]] = start, end
         self._known[envelope[:start] + envelope[end:]] = Direct(envelope[1], target, path, start)

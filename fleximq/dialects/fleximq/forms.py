@@ -108,10 +108,10 @@ class FlexiSource:
             self._kept = withoutTopic(body[FIXED_BYTES : self._envelopeBytes])
         return Run(self._kept, payloads(body, self._envelopeBytes), _CONTENT)
 
-    def pick(self, body: bytes, places: Sequence[int]) -> bytes:
+    def pick(self, body: bytes, indexes: Sequence[int]) -> bytes:
         """Return the frames at these indexes."""
         frames = singleFrames(body, self._envelopeBytes)
-        return b"".join([frames[place] for place in places])
+        return b"".join([frames[index] for index in indexes])
 
 
 @implementer(IForm)

@@ -74,9 +74,9 @@ class FlexiMessages(FlexiReplies):
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
-        most = self.broker.argumentBytes(self._me, path)  # called first: it raises an error for an unknown path
-        if most and len(payload) > most:
-            raise BadRequest(f"a request to the broker has at most {most} bytes of payload")
+        maximum = self.broker.argumentBytes(self._me, path)  # called first: it raises an error for an unknown path
+        if maximum and len(payload) > maximum:
+            raise BadRequest(f"a request to the broker has at most {maximum} bytes of payload")
         if self._requests >= QUESTIONS:
             raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
         try:
@@ -132,34 +132,34 @@ class FlexiMessages(FlexiReplies):
     def message_PUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Publish, and cache the envelope if it is likely to be repeated."""
         topic = self.broker.topicFor(self._me, header.topic)
-        found = Envelope(topic, self._me, FlexiSource(len(envelope), header))
+        parsed = Envelope(topic, self._me, FlexiSource(len(envelope), header))
         audience = [entry.client_id for entry in header.routing if entry.client_id != BROKER_ID]
         if audience:
-            self.broker.publishNarrowed(found, frame, 1, dict.fromkeys(audience))
+            self.broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(audience))
             return
         if hasZeroReserved(envelope) and _PASSING.isdisjoint(header.fields):
-            self._envelopes.remember(envelope, found)
+            self._envelopes.remember(envelope, parsed)
         id = header.fields.get("message_id")
         if id is None:
-            self._publish(found, envelope, frame, 1)
+            self._publish(parsed, envelope, frame, 1)
         else:
-            self._publish(found, envelope, frame, 1, (id,))
+            self._publish(parsed, envelope, frame, 1, (id,))
 
     def _publish(
-        self, found: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
+        self, parsed: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer its refused messages, possibly later."""
-        kept = partial(self._committed, found.topic.name)
+        onDecided = partial(self._committed, parsed.topic.name)
         try:
             if ids is None:
-                self.broker.publish(found, frames, count, kept)
+                self.broker.publish(parsed, frames, count, onDecided)
             else:
-                self.broker.publishOnce(found, frames, ids, kept)
+                self.broker.publishOnce(parsed, frames, ids, onDecided)
         except NotRecorded as error:
-            self._committed(found.topic.name, error.reason, error.refused, inOrder=True)
+            self._committed(parsed.topic.name, error.reason, error.refused, inOrder=True)
         except NotKept as error:
             for _ in error.refused:
-                self._refused(error, envelope, found.topic.name)
+                self._refused(error, envelope, parsed.topic.name)
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern, from now on or from an offset in the journal."""

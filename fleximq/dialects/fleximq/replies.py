@@ -103,13 +103,13 @@ class FlexiReplies(StreamSession):
         fields = {"status": int(status), "routing": routing} | correlation(id)
         return self._encoded(MessageType.REP, fields, payload)
 
-    def _committed(self, topic: str, reason: str | None, places: Sequence[int], inOrder: bool = False) -> None:
+    def _committed(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
         """Report messages refused by the journal, before the PONG that awaits the commit or in the order of answers."""
         if reason is None:
             return
         error = NotRecorded(reason)
         say = self.answers.take if inOrder else self.outbox.take
-        for _ in places:
+        for _ in indexes:
             self.counted(error)
             say(self._error(error.status, words(str(error)), topic))
 

@@ -135,10 +135,10 @@ class FlexiSession(FlexiMessages):
 
     def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
         """Forward a REQ or REP with a cached header; False if it must take the slow path."""
-        found = self._directs.find(envelope)
-        if found is None:
+        result = self._directs.find(envelope)
+        if result is None:
             return False
-        known, id = found
+        known, id = result
         try:
             if known.kind == MessageType.REQ:
                 self.broker.request(self._me, known.target, id, known.path, frame)

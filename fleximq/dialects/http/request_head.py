@@ -90,7 +90,7 @@ class RequestHead:
         """
         values = self.fields.get(name, ())
         if len(values) > 1:
-            raise HttpError(400, f"the header field {name} stands more than once")
+            raise HttpError(400, f"the header field {name} occurs more than once")
         return values[0] if values else None
 
     def listed(self, name: str) -> list[str]:

@@ -112,7 +112,7 @@ class RequestRouter(Handover):
             self._check = check
             transport.pauseProducing()
         check.addCallback(lambda ignored: self._answered(request, credentials is None, inner, outcome[0]))
-        check.addErrback(lambda failure: _log.failure("a request could not be let in", failure))
+        check.addErrback(lambda failure: _log.failure("a request could not be admitted", failure))
 
     def _answered(
         self, request: "UpgradeRequest", lacksCredentials: bool, inner: Any, outcome: "Admitted | Failure"
@@ -223,9 +223,9 @@ class RequestRouterFactory(Factory[RequestRouter]):
 
     def buildProtocol(self, addr: IAddress | None) -> RequestRouter:
         """Return a router for a new connection."""
-        door = RequestRouter(addr, self.clock.seconds())
-        door.factory = self
-        return door
+        router = RequestRouter(addr, self.clock.seconds())
+        router.factory = self
+        return router
 
     def admissionOf(self, request: "UpgradeRequest") -> IAdmission:
         """Return the rule for this request."""

@@ -42,9 +42,9 @@ class IdentitySource:
         """Return the texts."""
         return Run(b"", body, _CONTENT)
 
-    def pick(self, body: Sequence[bytes], places: Sequence[int]) -> Sequence[bytes]:
+    def pick(self, body: Sequence[bytes], indexes: Sequence[int]) -> Sequence[bytes]:
         """Return the texts at these indexes."""
-        return [body[place] for place in places]
+        return [body[index] for index in indexes]
 
 
 def recordTexts(batches: Sequence[StoredBatch]) -> bytes:
@@ -52,10 +52,10 @@ def recordTexts(batches: Sequence[StoredBatch]) -> bytes:
     frames: list[bytes] = []
     for batch in batches:
         messages = batch.messages()
-        places = zip(batch.topicOf, batch.publisherOf, range(len(messages)), strict=True)
-        for (topic, publisher), group in groupby(places, itemgetter(0, 1)):
+        indexes = zip(batch.topicOf, batch.publisherOf, range(len(messages)), strict=True)
+        for (topic, publisher), group in groupby(indexes, itemgetter(0, 1)):
             prefix = encodeMsg(batch.topics[topic], batch.publishers[publisher][1], b"")
-            frames.append(encodeTexts(prefix, [toUtf8(messages[place]) for _, _, place in group]))
+            frames.append(encodeTexts(prefix, [toUtf8(messages[index]) for _, _, index in group]))
     return b"".join(frames)
 
 

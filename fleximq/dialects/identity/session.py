@@ -181,10 +181,10 @@ class IdentitySession(Session):
             for _ in error.refused:
                 self.failed(error)
 
-    def _committed(self, reason: str | None, places: Sequence[int]) -> None:
+    def _committed(self, reason: str | None, indexes: Sequence[int]) -> None:
         if reason is not None:
             error = NotRecorded(reason)
-            for _ in places:
+            for _ in indexes:
                 self.failed(error)
 
     # -- output ------------------------------------------------------------------------------------

@@ -61,9 +61,9 @@ class MiniSource:
         contents = [_OLD if message.legacy else _NEW for message in body] if any(map(_isLegacy, body)) else _NEW
         return Run([headerOf(message) for message in body], [message.payload for message in body], contents)
 
-    def pick(self, body: list[Message], places: Sequence[int]) -> list[Message]:
+    def pick(self, body: list[Message], indexes: Sequence[int]) -> list[Message]:
         """Return the messages at these indexes."""
-        return [body[place] for place in places]
+        return [body[index] for index in indexes]
 
 
 #: The source of all MiniMQ publications.

@@ -195,16 +195,16 @@ class MiniSession(StreamSession):
         else:
             self.broker.produce(envelope, body, len(body), kept)
 
-    def _committed(self, batch: list[bytes], first: int, reason: str | None, places: Sequence[int]) -> None:
+    def _committed(self, batch: list[bytes], first: int, reason: str | None, indexes: Sequence[int]) -> None:
         if reason is not None:
-            self._replace(batch, first, places, NotRecorded(reason))
+            self._replace(batch, first, indexes, NotRecorded(reason))
 
-    def _replace(self, batch: list[bytes], first: int, places: Sequence[int], error: BrokerError) -> None:
+    def _replace(self, batch: list[bytes], first: int, indexes: Sequence[int], error: BrokerError) -> None:
         """Replace the ids of these PRODUCEs of a run by an error."""
         line = renderError(error)
-        for place in places:
+        for index in indexes:
             self.counted(error)
-            batch[first + place] = line
+            batch[first + index] = line
 
     def _publishSingly(self, run: list[MiniMessage]) -> None:
         """Publish the messages of a run one by one, after the run was refused as a whole."""

@@ -84,7 +84,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
         self.session: Any = None  # a Session, from connectionMade on
         self._turn = factory.context.turn
         self._seconds = factory.context.clock.seconds
-        self._fullRead = self._mostRead = 0  # the size of a full read, and its maximum; set by connectionMade
+        self._fullRead = self._maxRead = 0  # the size of a full read, and its maximum; set by connectionMade
         self._inputOver = False
         self._closing: tuple[int, str] | None = None
 
@@ -98,8 +98,8 @@ class WebSocketSessionProtocol(BoundedProtocol):
         """Tune the transport and start the session; it is opened after the handshake."""
         transport: Any = self.transport
         context = self.factory.context
-        self._mostRead = min(READ_MOST, maxReadBytes(context.rates.rules))
-        self._fullRead = tune(transport, self._mostRead)
+        self._maxRead = min(READ_MOST, maxReadBytes(context.rates.rules))
+        self._fullRead = tune(transport, self._maxRead)
         address = transport.getPeer()
         self.peer = str(address)
         mark = markOf(context.settings.limits.outboxBytes)
@@ -126,7 +126,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
         self._parse(data)
         turn.flush()
         if len(data) >= self._fullRead:
-            self._fullRead = fit(self.transport, self._seconds() - began, self._mostRead)
+            self._fullRead = fit(self.transport, self._seconds() - began, self._maxRead)
 
     def _parse(self, data: bytes) -> None:
         try:

@@ -1,1 +1,1 @@
-"""Files of a journal folder; open to pipeline and cli."""
+"""The files of a journal folder. The pipeline and the command line may import this wing."""

@@ -1,10 +1,9 @@
-"""Every operation on files that the journal does, as one class with one method for each.
+"""All file operations of the journal, one method each in one class.
 
-Production code uses :class:`Files` as it is. Tests give a subclass in its place: one that fails (a full disk, a
-broken one), or one that records what was written and synced, to play back what a power loss could leave behind.
-Nothing in this room touches a file but through it.
+Tests replace :class:`Files` by a subclass that fails (a full or broken disk), or that records writes and syncs to
+reproduce the possible states after a power loss. The journal accesses files only through this class.
 
-All errors are :exc:`OSError`, as the system gives them. Paths are text; descriptors are those of :mod:`os`.
+All errors are :exc:`OSError` of the system. Paths are text; descriptors are those of :mod:`os`.
 """
 
 import fcntl
@@ -13,7 +12,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-#: Who may read what a journal's files hold: their owner writes, its group reads.
+#: The owner of a journal writes its files, the group reads them.
 _MODE = 0o640
 _FOLDER_MODE = 0o750
 
@@ -21,58 +20,58 @@ _FOLDER_MODE = 0o750
 class Files:
     """The operations of the machine's own file system."""
 
-    #: The most buffers that one :meth:`write` may be given.
+    #: The maximum number of buffers of one :meth:`write`.
     mostBuffers = min(os.sysconf("SC_IOV_MAX"), 1024)
 
     # -- descriptors -------------------------------------------------------------------------------
 
     def create(self, path: str) -> int:
-        """Make a new, empty file and return a descriptor that reads and writes it.
+        """Make a new, empty file and return a descriptor for reading and writing.
 
-        It is there after a power loss only if its folder was synced since.
+        It survives a power loss only after a sync of its folder.
 
-        :raises FileExistsError: there is something of this name.
+        :raises FileExistsError: the name exists.
         """
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
 
     def open(self, path: str, write: bool = False) -> int:
-        """Open a file that is there, to read it or to write it too."""
+        """Open an existing file for reading, or for reading and writing."""
         return os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
 
     def openLock(self, path: str) -> int:
-        """Open a file to be locked, which is made if it is not there and whose bytes mean nothing."""
+        """Open a file for locking, and create it if it is missing; its bytes have no meaning."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
 
     def close(self, descriptor: int) -> None:
-        """Close it."""
+        """Close a file."""
         os.close(descriptor)
 
     def write(self, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-        """Write buffers one behind the other from a position on, and return how many bytes were taken.
+        """Write consecutive buffers from a position, and return the number of written bytes, perhaps fewer than given.
 
-        That may be fewer than there are. At most :attr:`mostBuffers` at once.
+        At most :attr:`mostBuffers` buffers.
         """
         return os.pwritev(descriptor, buffers, position)
 
     def read(self, descriptor: int, size: int, position: int) -> bytes:
-        """Return up to ``size`` bytes from a position on, fewer only where the file ends or the system says so."""
+        """Return up to ``size`` bytes from a position; fewer at the end of the file, or if the system decides so."""
         return os.pread(descriptor, size, position)
 
     def sync(self, descriptor: int) -> None:
-        """Return when what was written to a file, and its length, outlives a power loss (fdatasync)."""
+        """Return when a file's bytes and its length survive a power loss (fdatasync)."""
         os.fdatasync(descriptor)
 
     def forget(self, descriptor: int, start: int, size: int) -> None:
-        """Let the system take back the memory in which it has these bytes of a file; only what is on disk goes.
+        """Release the system's cache of these bytes of a file; only bytes on disk are released.
 
         :param size: 0: up to the end of the file.
         """
         if hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # the file is as good with that memory
+            with suppress(OSError):  # only an optimization
                 os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Cut a file off, or lengthen it with a hole."""
+        """Cut a file, or lengthen it by a hole."""
         os.ftruncate(descriptor, size)
 
     def size(self, descriptor: int) -> int:
@@ -80,13 +79,13 @@ class Files:
         return os.fstat(descriptor).st_size
 
     def isGone(self, descriptor: int) -> bool:
-        """Tell whether a file that is open was deleted: what is written to it is lost when it is closed."""
+        """Tell whether an open file was deleted: its bytes are lost when it is closed."""
         return os.fstat(descriptor).st_nlink == 0
 
     def lock(self, descriptor: int) -> bool:
-        """Take the lock of a file for this process, and return False at once if another one has it.
+        """Lock a file for this process, or return False at once if another process has locked it.
 
-        It is given back when the descriptor is closed or the process ends, however that comes.
+        The lock ends when the descriptor is closed or the process ends, even by a crash.
         """
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,21 +94,21 @@ class Files:
         return True
 
     def map(self, descriptor: int, size: int) -> mmap.mmap:
-        """Return a file's first bytes as memory that other processes see when they map it too."""
+        """Return a file's first bytes as memory that is shared with other processes."""
         return mmap.mmap(descriptor, size)
 
     # -- names -------------------------------------------------------------------------------------
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is something of this name."""
+        """Tell whether a path exists."""
         return os.path.lexists(path)
 
     def isFolder(self, path: str) -> bool:
-        """Tell whether there is a folder of this name."""
+        """Tell whether a path is a folder."""
         return os.path.isdir(path)
 
     def makeFolder(self, path: str) -> None:
-        """Make a folder in one that is there."""
+        """Make a folder in an existing folder."""
         os.mkdir(path, _FOLDER_MODE)
 
     def names(self, path: str) -> list[str]:
@@ -117,15 +116,15 @@ class Files:
         return sorted(os.listdir(path))
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of whatever had it; lasting once its folder is synced."""
+        """Rename a file, replacing any other file of that name; permanent after a sync of the folder."""
         os.rename(old, new)
 
     def remove(self, path: str) -> None:
-        """Take a name out of its folder; lasting once its folder is synced."""
+        """Remove a file from its folder; permanent after a sync of the folder."""
         os.unlink(path)
 
     def syncFolder(self, path: str) -> None:
-        """Return when what was created, renamed and removed in a folder outlives a power loss."""
+        """Return when the creations, renames and removals in a folder survive a power loss."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -134,7 +133,7 @@ class Files:
 
 
 def errorText(error: OSError) -> str:
-    """Return the system's own words for an error, as the end of a sentence."""
+    """Return the system's text for an error, as the end of a sentence."""
     words = error.strerror or str(error)
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
 
@@ -142,7 +141,7 @@ def errorText(error: OSError) -> str:
 def readFile(files: Files, path: str) -> bytes:
     """Return the bytes of a file.
 
-    :raises OSError: it is not there, or cannot be read.
+    :raises OSError: it is missing, or cannot be read.
     """
     descriptor = files.open(path)
     try:
@@ -152,7 +151,7 @@ def readFile(files: Files, path: str) -> bytes:
 
 
 def readUpTo(files: Files, descriptor: int, size: int, position: int) -> bytes:
-    """Return ``size`` bytes from a position on, fewer only where the file ends."""
+    """Return ``size`` bytes from a position, fewer only at the end of the file."""
     piece = files.read(descriptor, size, position)
     if len(piece) in (0, size):
         return piece
@@ -168,9 +167,9 @@ def readUpTo(files: Files, descriptor: int, size: int, position: int) -> bytes:
 
 
 def writeAll(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-    """Write buffers from a position on, however few bytes the system takes at once, and return where they end.
+    """Write buffers from a position, in several steps if the system demands it, and return their end.
 
-    :raises OSError: not all of them could be written; what stands there then is unknown.
+    :raises OSError: some bytes could not be written; the content of this range is unknown.
     """
     most = files.mostBuffers
     for start in range(0, len(buffers), most):
@@ -193,7 +192,7 @@ def _writeGroup(files: Files, descriptor: int, buffers: Sequence[bytes | bytearr
 
 
 def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Sequence[bytes | bytearray | memoryview]:
-    """Return what is left of buffers without their first bytes."""
+    """Return the remaining buffers after the first ``taken`` bytes."""
     for place, buffer in enumerate(buffers):
         if taken < len(buffer):
             return [memoryview(buffer)[taken:], *buffers[place + 1 :]]
@@ -202,7 +201,7 @@ def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Se
 
 
 def replaceFile(files: Files, folder: str, name: str, content: bytes) -> None:
-    """Make a small file, or replace one, so that after a power loss there is either the old or the new one."""
+    """Make or replace a small file so that after a power loss either the old or the new file exists."""
     path = f"{folder}/{name}"
     temporary = f"{path}.new"
     if files.exists(temporary):

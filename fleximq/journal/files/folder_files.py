@@ -1,16 +1,15 @@
-"""DIR/identity: says that a folder is a journal, of which version, and which one (docs/journal-format.rst).
+"""The small files of a journal folder: its identity, its lock and its durable end (docs/journal-format.rst).
 
-One line of text: ``fleximq-journal``, the version of the format, 32 hexadecimal digits that no other journal has, and
-the CRC-32 of all before it as 8 more.
+DIR/identity marks a folder as a journal. It is one line of text: ``fleximq-journal``, the version of the format, 32
+hexadecimal digits that no other journal has, and the CRC-32 of all before it as 8 more.
 
-One broker to a journal: the lock that the one which writes holds on DIR/lock.
+DIR/lock is locked by the one broker that writes the journal.
 
-DIR/end: how far the journal goes, for other processes that read it while the broker writes.
-
-64 bytes that are mapped into memory, little-endian: magic ``FXJE0001`` 8s, turn u64, position u64, offset u64, time
-i64 (microseconds since 1970), 16 zero bytes, turn u64. Whoever reads takes the 64 bytes at once and tries again while
-the two turns differ or are odd. Position and offset are those behind the last record that is committed; the file says
-nothing about what a crash left, so a journal without a broker is read up to its last whole frame.
+DIR/end gives the end of the journal to other processes that read while the broker writes. It has 64 bytes, mapped into
+memory, little-endian: magic ``FXJE0001`` 8s, turn u64, position u64, offset u64, time i64 (microseconds since 1970), 16
+zero bytes, turn u64. A reader takes all 64 bytes at once, and again while the two turns differ or are odd. Position and
+offset are the first after the last committed record. After a crash of the broker the file may be too old, so a journal
+without a broker is read up to its last complete frame.
 """
 
 import re
@@ -32,7 +31,7 @@ _VALUES_AT, _FIRST_TURN_AT, _LAST_TURN_AT = 16, 8, 56
 
 
 class DurableEnd:
-    """The writing side; only the broker that holds the lock may have one.
+    """The writing side, only for the broker that holds the lock.
 
     :raises OSError: the file cannot be made.
     """
@@ -49,7 +48,7 @@ class DurableEnd:
         self._turn = 0
 
     def publish(self, position: int, offset: int, time: int) -> None:
-        """Say that all before this position and this offset is committed."""
+        """Announce that all before this position and this offset is committed."""
         memory = self._memory
         turn = self._turn + 1
         _turn.pack_into(memory, _FIRST_TURN_AT, turn)
@@ -60,12 +59,12 @@ class DurableEnd:
         self._turn = turn
 
     def close(self) -> None:
-        """Leave the file as it is."""
+        """Close the file, unchanged."""
         self._memory.close()
 
 
 def readEnd(content: bytes) -> tuple[int, int, int] | None:
-    """Return position, offset and time out of the 64 bytes; None if they are just being written, or none of ours."""
+    """Return position, offset and time from the 64 bytes; None during a write, and for a foreign file."""
     if len(content) != BYTES:
         return None
     magic, first, position, offset, time, last = _WHOLE.unpack(content)
@@ -74,14 +73,14 @@ def readEnd(content: bytes) -> tuple[int, int, int] | None:
     return position, offset, time
 
 
-#: Its bytes mean nothing, only who has locked it.
+#: The content is empty; only the lock has a meaning.
 LOCK = "lock"
 
 
 class Lock:
-    """Held from when it is made until :meth:`release`, or until the process ends, however that comes.
+    """The lock on a folder, from construction until :meth:`release` or the end of the process.
 
-    :raises JournalError: somebody else holds it, or the folder cannot be written.
+    :raises JournalError: another broker holds it, or the folder cannot be written.
     """
 
     def __init__(self, files: Files, folder: str) -> None:
@@ -102,7 +101,7 @@ class Lock:
             raise JournalError(f"the journal in {folder} cannot be locked: {errorText(error)}") from error
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self._files.close(self._descriptor)
 
 
@@ -112,14 +111,14 @@ VERSION = 1
 
 _MAGIC = "fleximq-journal"
 _LINE = re.compile(rf"({_MAGIC} ([0-9]{{1,9}}) ([0-9a-f]{{32}}) )([0-9a-f]{{8}})\n", re.ASCII)
-#: What may stand in a folder that is to become a journal: what is left if making one was cut short.
+#: Files that an interrupted creation of a journal may leave in its folder.
 _BEGINNINGS = {LOCK, IDENTITY, f"{IDENTITY}.new", "lost+found"}
 
 
 def checkFolder(files: Files, folder: str) -> None:
-    """See that a folder is a journal or can become one; make it if there is none.
+    """Check that a folder is a journal or empty; create it if it is missing.
 
-    :raises JournalError: it cannot; the text says why in one sentence.
+    :raises JournalError: it cannot be a journal; the text gives the reason in one sentence.
     """
     try:
         if not files.exists(folder):
@@ -143,9 +142,9 @@ def _checkNames(folder: str, names: list[str]) -> None:
 
 
 def identify(files: Files, folder: str, randomHex: Callable[[int], str]) -> str:
-    """Return a journal's id, 32 hexadecimal digits, after making one for a folder that has none yet.
+    """Return a journal's id, 32 hexadecimal digits; a new folder receives one.
 
-    :raises JournalError: its identity is damaged, of a newer version, or cannot be read or written.
+    :raises JournalError: the identity is damaged, of a newer version, or cannot be read or written.
     """
     try:
         if files.exists(f"{folder}/{IDENTITY}"):
@@ -159,9 +158,9 @@ def identify(files: Files, folder: str, randomHex: Callable[[int], str]) -> str:
 
 
 def readIdentity(files: Files, folder: str) -> str:
-    """Return the id of a journal that is there, and change nothing.
+    """Return the id of an existing journal, without any change.
 
-    :raises JournalError: it is not ours, damaged, or of a newer version.
+    :raises JournalError: the file is foreign, damaged, or of a newer version.
     :raises OSError: it cannot be read.
     """
     text = readFile(files, f"{folder}/{IDENTITY}").decode("ascii", "replace")
@@ -176,6 +175,6 @@ def readIdentity(files: Files, folder: str) -> str:
 
 
 def parentOf(folder: str) -> str:
-    """Return the folder in which a folder stands."""
+    """Return the parent of a folder."""
     head, _, _ = folder.rstrip("/").rpartition("/")
     return head or ("/" if folder.startswith("/") else ".")

@@ -1,12 +1,9 @@
-"""Goes through the frames of a segment in order: each is checked before it is given, and where one is damaged, a
-hole is given in its place. Nothing is changed here.
+"""Yields the checked frames of a segment in order, with a :class:`DamagedRange` for each range without valid frames.
 
-Finds the way back to whole frames behind bytes that are none.
-
-A payload may hold bytes that look like a frame, even a whole frame of this journal. What makes a frame is that its
-segment's id and its own position stand in it and its check sum is right; nobody who publishes knows the one, or
-chooses the other. And where the damaged frame's own length still leads to a frame that is chained to it, that one is
-taken, before anything inside is looked at.
+Nothing is changed. After damage, the scan finds the next valid frame. A payload may contain bytes that look like a
+frame, even a complete frame of this journal. So a frame is valid only if it carries its segment's id and its own
+position and its check sum is right; no publisher knows the first or chooses the second. If the damaged frame's own
+length leads to a frame that is chained to it, that frame is next, and the bytes between are not searched.
 """
 
 from collections.abc import Iterator
@@ -18,10 +15,10 @@ from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameH
 
 
 def frameAt(window: Window, position: int, segment: int | None) -> tuple[FrameHeader, memoryview]:
-    """Return the whole frame that begins at this position, checked: its header, and all its bytes.
+    """Return the checked frame at this position: its header, and all its bytes.
 
-    :param segment: the id it has to carry; None: any.
-    :raises FrameError: there is none; the text says why.
+    :param segment: the required id of the segment; None: any.
+    :raises FrameError: there is no valid frame; the text gives the reason.
     :raises OSError: the file cannot be read.
     """
     header = readHeader(window.at(position, HEADER_BYTES))
@@ -37,9 +34,9 @@ def frameAt(window: Window, position: int, segment: int | None) -> tuple[FrameHe
 
 
 def nextFrame(window: Window, position: int, segment: int | None) -> int | None:
-    """Return where the first whole frame behind the bytes at this position begins; None if there is none.
+    """Return the position of the first valid frame after damage; None if there is none.
 
-    :param position: where a frame should be and is not.
+    :param position: the position of the damage, where a frame was expected.
     :raises OSError: the file cannot be read.
     """
     chained = _chained(window, position, segment)
@@ -61,9 +58,9 @@ def nextFrame(window: Window, position: int, segment: int | None) -> int | None:
 
 
 def _chained(window: Window, position: int, segment: int | None) -> int | None:
-    """Return the end of the damaged frame, if its header still says it and a frame that is chained to it stands there.
+    """Return the end of the damaged frame, if its header is readable and a frame chained to it follows.
 
-    Not if the header names another position: then the length in it may be anything.
+    If the header names another position, its length may be wrong as well.
     """
     try:
         damaged = readHeader(window.at(position, HEADER_BYTES))
@@ -76,14 +73,14 @@ def _chained(window: Window, position: int, segment: int | None) -> int | None:
 
 
 class CompleteFrame(NamedTuple):
-    """A frame that is as it was written; ``frame`` has all its bytes."""
+    """A valid frame; ``frame`` has all its bytes."""
 
     header: FrameHeader
     frame: memoryview
 
 
 class DamagedRange(NamedTuple):
-    """Bytes that should be frames and are none, from ``position`` up to ``until``; ``reason`` is a clause."""
+    """Bytes without valid frames, from ``position`` to ``until`` (exclusive); ``reason`` is a clause."""
 
     position: int
     until: int
@@ -93,11 +90,11 @@ class DamagedRange(NamedTuple):
 def framesOf(
     window: Window, segment: int | None, start: int, atHead: bool = False
 ) -> Iterator[CompleteFrame | DamagedRange]:
-    """Yield frames and holes from ``start``, where a frame has to begin, up to the end of the window.
+    """Yield frames and damaged ranges from ``start``, the position of a frame, to the end of the window.
 
-    Each frame has to be chained to the one before it, if that was whole.
+    Each frame must be chained to a valid frame directly before it.
 
-    :param segment: the id of the segment; None: the one that the first whole frame carries.
+    :param segment: the id of the segment; None: the id in the first valid frame.
     :param atHead: ``start`` is the segment's first frame, which is chained to none.
     :raises OSError: the file cannot be read.
     """
@@ -122,9 +119,9 @@ def framesOf(
 
 
 def _end(header: FrameHeader, frame: memoryview, end: int) -> int:
-    """Return where the next frame begins: behind this one, or behind what it says was taken out.
+    """Return the position of the next frame: after this one, or after the range that a REMOVED frame replaces.
 
-    The window may end before that: the next file begins there.
+    If the window ends earlier, the next file begins there.
     """
     if header.kind != FrameKind.REMOVED:
         return header.position + header.length

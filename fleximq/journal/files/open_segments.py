@@ -1,4 +1,4 @@
-"""The segments' files as they are read: opened when they are first looked into, and closed when many are open."""
+"""The segment files that are open for reading: opened on first use, and closed when too many are open."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,14 +15,16 @@ from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, 
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import StoredBatch
 
-#: How many files are open at once.
+#: The maximum number of open files.
 _MOST = 64
 _WITH_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 _GONE = "what was staged is not there"
 
 
 class CommittedBlock(NamedTuple):
-    """A staged frame, and the offsets that a transaction gave to its records: from one up to before another."""
+    """A staged frame with the offsets that a transaction assigned to its records: from ``first`` to ``next``
+    (exclusive).
+    """
 
     position: int
     first: int
@@ -30,7 +32,7 @@ class CommittedBlock(NamedTuple):
 
 
 class _CommittedBlocks(NamedTuple):
-    """What is known of a transaction: its portions, and the offsets that have none, and why."""
+    """The blocks of a transaction, and the offsets without a block, with the reason."""
 
     frame: FrameHeader
     portions: Sequence[CommittedBlock]
@@ -39,9 +41,9 @@ class _CommittedBlocks(NamedTuple):
 
 
 class OpenSegments:
-    """Reads frames and their records; used by one thread.
+    """Reads frames and their records, on one thread.
 
-    Nothing behind ``end`` is looked at: it is set to the durable end before each use.
+    Bytes from ``end`` on are not read: set it to the durable end before each use.
     """
 
     def __init__(self, files: Files, folder: str, segments: SegmentTable) -> None:
@@ -53,9 +55,9 @@ class OpenSegments:
         self.end = 0
 
     def window(self, segment: Segment, size: int = SMALL) -> Window:
-        """Return a view of a segment's file, as far as it is committed.
+        """Return a view of the committed part of a segment's file.
 
-        :raises OSError: the file is not there, or cannot be opened.
+        :raises OSError: the file is missing, or cannot be opened.
         """
         end = min(segment.end, self.end)
         return Window(self._files, self._descriptor(segment), segment.base, end, size)
@@ -74,7 +76,7 @@ class OpenSegments:
         return known[1]
 
     def close(self) -> None:
-        """Close all files; they are opened again when they are looked into."""
+        """Close all files; the next use opens them again."""
         self._placed = None
         while self._open:
             _, (_, descriptor) = self._open.popitem()
@@ -83,12 +85,12 @@ class OpenSegments:
     def records(
         self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
     ) -> Iterator[StoredBatch]:
-        """Yield the records that a whole frame makes visible: its own, or those of the frames staged before.
+        """Yield the records that a valid frame publishes: its own, or those of staged frames.
 
-        A transaction can have more than fits into memory, so of those frames one after the other is read.
+        The records of a transaction may exceed the memory, so its staged frames are read one by one.
 
-        :param lost: told of offsets, from one up to before another, whose staged frames are damaged or gone.
-        :raises FrameError: the frame contradicts itself; or, if nobody is told of it, something of it is lost.
+        :param lost: called with offsets, from one to another (exclusive), whose staged frames are damaged or gone.
+        :raises FrameError: the frame contradicts itself; or, without ``lost``, some of its records are lost.
         :raises OSError: a file cannot be read.
         """
         if header.kind in _WITH_RECORDS:
@@ -102,19 +104,19 @@ class OpenSegments:
     def portions(
         self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
     ) -> Sequence[CommittedBlock]:
-        """Return the staged frames that a transaction makes visible, by what their headers say.
+        """Return the staged frames that a transaction publishes, according to their headers.
 
         :raises FrameError: see :meth:`records`.
         :raises OSError: see :meth:`records`.
         """
         if self._placed is None or self._placed.frame != header:
             self._placed = self._place(header, frame)
-        assignOffsets = self._placed
-        if assignOffsets.gap is not None:
+        blocks = self._placed
+        if blocks.gap is not None:
             if lost is None:
-                raise assignOffsets.why
-            lost(*assignOffsets.gap, assignOffsets.why)
-        return assignOffsets.portions
+                raise blocks.why
+            lost(*blocks.gap, blocks.why)
+        return blocks.portions
 
     def _place(self, header: FrameHeader, frame: memoryview) -> _CommittedBlocks:
         transaction = decodeTransaction(header, frame)
@@ -134,7 +136,7 @@ class OpenSegments:
     def staged(
         self, portion: CommittedBlock, lost: Callable[[int, int, Exception], None] | None = None
     ) -> StoredBatch | None:
-        """Return the records of a staged frame, with the offsets that its transaction gave them; None if it is damaged.
+        """Return the records of a staged frame, with the offsets from its transaction; None if it is damaged.
 
         :raises FrameError: see :meth:`records`.
         :raises OSError: see :meth:`records`.
@@ -165,12 +167,12 @@ class OpenSegments:
         return counts, why
 
     def _checkedCount(self, position: int) -> int:
-        """Return what :meth:`_count` does, of a frame whose check sum is right."""
+        """Return the number of records that were staged at a position, after verifying the frame's check sum."""
         segment = self._segmentAt(position)
         return frameAt(self.window(segment), position, segment.id)[0].count
 
     def _count(self, position: int) -> int:
-        """Return how many records were staged at a position."""
+        """Return the number of records that were staged at a position."""
         segment = self._segmentAt(position)
         header = readHeader(self.window(segment, HEADER_BYTES).at(position, HEADER_BYTES))
         if (header.position, header.segment, header.kind) != (position, segment.id, FrameKind.STAGED):
@@ -186,7 +188,7 @@ class OpenSegments:
 
 
 def _damage(error: Exception) -> Exception:
-    """Return an error that says that something is damaged; raise any other."""
+    """Return an error that means damage; raise any other."""
     if isinstance(error, OSError) and error.errno != EIO:
         raise error
     return error

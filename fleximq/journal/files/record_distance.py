@@ -1,4 +1,4 @@
-"""How far so many records, or so many bytes, go from an offset on. What gaps and retention leave out is no record."""
+"""Finds the offset after a number of records or bytes. Gaps and removed records do not count."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,14 +13,14 @@ from fleximq.journal.format.control_frames import decodeRemoved, decodeTransacti
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords
 
-#: When so many frames were looked at, and some had records, the rest is left to the next time.
+#: After this number of frames, with at least one record, the search ends; the next call continues.
 _MOST_FRAMES = 50_000
-#: How much of a file is read for a header.
+#: Bytes that are read at once for a header.
 _NEAR = 16 << 10
 
 
 class Distance(NamedTuple):
-    """How far a reading goes: up to before ``offset``; and how many records and bytes that are."""
+    """The result of a search: all before ``offset``, with the number of records and bytes."""
 
     offset: int
     records: int
@@ -28,11 +28,11 @@ class Distance(NamedTuple):
 
 
 class DistanceCounter:
-    """Counts frames in their order, at least one record. ``reached`` is how far it is.
+    """Counts frames in order, at least one record; ``reached`` is the result so far.
 
-    :param end: no record with this offset or a later one counts.
-    :param records: the most records; None: all.
-    :param size: the most bytes of frames; None: all.
+    :param end: records from this offset on do not count.
+    :param records: the maximum number of records; None: unlimited.
+    :param size: the maximum number of bytes of frames; None: unlimited.
     """
 
     def __init__(self, start: int, end: int, records: int | None, size: int | None) -> None:
@@ -44,7 +44,7 @@ class DistanceCounter:
     def offsetsOf(self, header: FrameHeader, sparse: Callable[[], Sequence[int]]) -> Sequence[int]:
         """Return the offsets of a frame's records that may count.
 
-        :param sparse: gives all offsets of a frame that has not got every one from the first to the last.
+        :param sparse: returns all offsets of a SPARSE_RECORDS frame.
         """
         start, end = self.reached.offset, self._end
         if header.kind == FrameKind.SPARSE_RECORDS:
@@ -54,14 +54,14 @@ class DistanceCounter:
         return ()
 
     def take(self, offsets: Sequence[int], count: int, length: int) -> bool:
-        """Count records of one more frame; True if that is all that may be counted.
+        """Count the records of one more frame; True if a limit is reached.
 
-        :param count: how many records the frame has.
-        :param length: how many bytes have to be read for all of them.
+        :param count: the number of records in the frame.
+        :param length: the bytes that have to be read for all of them.
         """
         offset, records, size = self.reached
         taken = len(offsets)
-        # A frame that is read in part is read as a whole, but belongs to both parts.
+        # A frame in two parts is read twice, but its bytes are divided between them.
         length = length * taken // count
         if self._size is not None and records and size + length > self._size:
             return True
@@ -73,9 +73,9 @@ class DistanceCounter:
         return False
 
     def takeAll(self, segment: Segment) -> bool:
-        """Count a whole sealed segment at once if that is possible, and tell whether it was.
+        """Count a sealed segment as a unit; False, and nothing is counted, if that is impossible.
 
-        Bytes are counted one by one, for what was staged there may belong elsewhere.
+        Bytes need every frame, since records staged here may be committed elsewhere.
         """
         records = segment.records
         if records and (self._size is not None or segment.first < self.reached.offset or segment.next > self._end):
@@ -90,9 +90,9 @@ class DistanceCounter:
 def advance(
     segments: SegmentTable, opened: OpenSegments, start: int, end: int, records: int | None, size: int | None
 ) -> Distance:
-    """Return how far so many records and so many bytes go from an offset on, or less if many frames are small.
+    """Return the end of a range of at most so many records and bytes, or an earlier one if it has many small frames.
 
-    Frames are taken for what their headers say: who reads them checks them.
+    Headers are not verified: the reader of the range checks the frames.
 
     :raises OSError: a file cannot be read.
     """
@@ -116,7 +116,7 @@ def advance(
 
 
 def _headers(window: Window, segment: int, start: int) -> Iterator[FrameHeader]:
-    """Yield the headers of frames from one on, and pass over what is none."""
+    """Yield the headers of the frames from a position, and skip damage."""
     position = start
     while position < window.end:
         try:
@@ -142,7 +142,7 @@ def _sparse(window: Window, header: FrameHeader) -> Sequence[int]:
 
 
 def _length(segments: SegmentTable, opened: OpenSegments, window: Window, header: FrameHeader) -> int:
-    """Return how many bytes have to be read for a frame's records; of a transaction all that was staged for it."""
+    """Return the bytes that have to be read for a frame's records, for a transaction including its staged frames."""
     if header.kind != FrameKind.TRANSACTION:
         return header.length
     try:

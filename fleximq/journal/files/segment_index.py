@@ -1,9 +1,8 @@
-"""The index of a sealed segment: the file DIR/<base>.idx (docs/journal-format.rst, "Index files").
+"""The index file of a sealed segment, DIR/<base>.idx, read or rebuilt (docs/journal-format.rst, "Index files").
 
-It saves reading the segment when the journal is opened, and nothing is in it that the segment does not say: where it
-is missing or damaged it is made anew. So it is written without waiting for the disk.
-
-Makes the index of a segment from its frames, and tells an unfinished end from damage.
+It saves a scan of the segment when the journal is opened, and contains only data of the segment: a missing or damaged
+index is rebuilt. So it is written without waiting for the disk. The scan that rebuilds it also distinguishes an
+unfinished end from damage.
 """
 
 import sys
@@ -34,12 +33,12 @@ from fleximq.values.records import TopicBounds
 
 
 class SegmentScan(NamedTuple):
-    """What a segment's file holds.
+    """The content of a segment's file.
 
-    ``segment`` does not count yet what transactions in it make visible. ``holes`` are what is damaged, each with the
-    bytes up to the next whole frame. ``unfinished`` is the position from which on nothing was ever synced: that of
-    the last hole behind which no frame says so, None if there is no such hole. ``start`` is what its first frame says,
-    None if that is damaged. ``clean``: its last frame says that nothing follows.
+    ``segment`` does not count the records that its transactions publish. ``holes`` are the damaged ranges, each up to
+    the next valid frame. ``unfinished`` is the position after which no frame confirms a sync: the first damage after
+    the last such frame, None if there is none. ``start`` is the content of its first frame, None if that is damaged.
+    ``clean``: its last frame is a clean end.
     """
 
     segment: Segment
@@ -50,9 +49,9 @@ class SegmentScan(NamedTuple):
 
 
 def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
-    """Read a segment from its first byte to where the window ends.
+    """Scan a segment from its first byte to the end of the window.
 
-    :param id: of the segment, if it is known.
+    :param id: the id of the segment, if known.
     :raises OSError: it cannot be read.
     """
     segment = Segment(window.base, id or 0)
@@ -95,7 +94,7 @@ def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
 
 
 def _lost(hole: DamagedRange, expected: int, next: int) -> LostRange:
-    """Return what a hole took: the offsets from the expected one up to that of the frame behind it, if it is known."""
+    """Return the lost offsets of a damaged range: from the expected offset to that of the next frame, if known."""
     return LostRange(hole.position, hole.until - hole.position, min(expected or next, next), next)
 
 
@@ -113,7 +112,7 @@ def _note(segment: Segment, header: FrameHeader, frame: memoryview, end: int) ->
 
 
 _MAGIC = b"FXI1"
-#: magic, length of the MessagePack map behind these 16 bytes, CRC-32 of the map, zero.
+#: magic, length of the MessagePack map after these 16 bytes, CRC-32 of the map, zero.
 _head = Struct("<4sIII")
 _NUMBERS = ("base", "end", "id", "first", "next", "highest", "clientIds", "removed")
 _COLUMNS = ("offsets", "times", "positions")
@@ -121,7 +120,7 @@ _BIG_ENDIAN = sys.byteorder == "big"
 
 
 def indexName(base: int) -> str:
-    """Return the name of the index of the segment that begins at this position."""
+    """Return the name of the index file of the segment at this position."""
     return f"{base:020d}.idx"
 
 
@@ -141,9 +140,9 @@ def encodeIndex(segment: Segment) -> bytes:
 
 
 def decodeIndex(content: bytes) -> Segment:
-    """Return the segment that an index describes.
+    """Return the segment of an index.
 
-    :raises FrameError: it is damaged, or no index.
+    :raises FrameError: the bytes are damaged, or not an index.
     """
     try:
         magic, length, crc, zero = _head.unpack_from(content)
@@ -192,7 +191,7 @@ def _littleEndian(column: "array[int]") -> "array[int]":
 
 
 def writeIndex(files: Files, folder: str, segment: Segment) -> None:
-    """Write the index of a sealed segment, in place of any other.
+    """Write the index of a sealed segment; an older one is replaced.
 
     :raises OSError: it cannot be written.
     """
@@ -209,9 +208,9 @@ def writeIndex(files: Files, folder: str, segment: Segment) -> None:
 
 
 def readIndex(files: Files, folder: str, base: int) -> Segment | None:
-    """Return what the index says of the segment that begins at this position; None if there is no whole index of it.
+    """Return the indexed segment at this position; None without a valid index.
 
-    :raises OSError: there is one, and it cannot be read.
+    :raises OSError: an index exists, and cannot be read.
     """
     path = f"{folder}/{indexName(base)}"
     if not files.exists(path):

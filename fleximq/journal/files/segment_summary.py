@@ -1,9 +1,7 @@
-"""One segment as it is known in memory: where it stands, a sparse index of it, and what it has of every topic.
+"""One segment in memory: position, sparse index and topic counts, updated per frame by commits and scans.
 
-It is some hundred bytes for each 64 KiB of the file. One thread adds to it while others look things up without a lock:
-what is looked up only grows.
-
-What a frame adds to what is known of its segment, whether it was just written or found by a scan.
+It takes some hundred bytes for each 64 KiB of the file. One thread adds to it while others search without a lock: the
+searched data only grows.
 """
 
 from array import array
@@ -19,14 +17,14 @@ from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameH
 from fleximq.values.records import TopicBounds
 from fleximq.values.state_records import ClientIdsReserved
 
-#: About how many bytes lie between two entries of the index.
+#: The approximate distance in bytes between two entries of the index.
 INDEX_INTERVAL = 64 << 10
 #: Earlier than every time.
 NEVER = -(1 << 63)
 
 
 class StagedBlock(NamedTuple):
-    """A STAGED frame: its position, for whom it is, when it came, and what it has; offsets in ``tally`` are places."""
+    """A STAGED frame: position, query and batch, time, number of records; offsets in ``tally`` are indexes."""
 
     position: int
     query: str
@@ -39,12 +37,12 @@ class StagedBlock(NamedTuple):
 class Segment:
     """One segment: the file ``<base>.fxj``.
 
-    ``base`` and ``end`` are the positions of its first frame and behind its last one; ``first`` and ``next`` the
-    offsets of the first record that is or could have been in it, and of the first behind it. ``highest`` is the
-    latest time of its records. ``offsets``, ``times`` and ``positions`` are the index: from this position on, there are
-    records from this offset on, and all before it in the segment are of this time or earlier. ``counts`` says what it
-    has of each topic, ``lost`` what of it is damaged. ``checkpoints`` are positions; ``clientIds`` is the largest
-    number of a note of client ids; ``removed`` counts bytes that were taken out.
+    ``base`` and ``end`` are the positions of its first frame and after its last one; ``first`` and ``next`` the offsets
+    of its first possible record, and of the first record after it. ``highest`` is the latest time of its records.
+    ``offsets``, ``times`` and ``positions`` are the index: from this position there are records from this offset, and
+    all earlier records in the segment have this time or an earlier one. ``counts`` are the topic counts, ``lost`` the
+    damaged ranges. ``checkpoints`` are positions; ``clientIds`` is the largest number of reserved client ids;
+    ``removed`` counts removed bytes.
     """
 
     __slots__ = (
@@ -84,33 +82,33 @@ class Segment:
 
     @property
     def bytes(self) -> int:
-        """How many bytes its file takes."""
+        """The bytes of its file on disk."""
         return self.end - self.base - self.removed
 
     @property
     def records(self) -> int:
-        """How many records are in it."""
+        """The number of records in it."""
         return sum(count[4] for count in self.counts.values())
 
     def entry(self, position: int, offset: int) -> None:
-        """Let the index lead to this position, if the last entry is far enough before it."""
+        """Add an entry to the index, if the previous one is far enough away."""
         if self.positions:
             if position - self.positions[-1] < INDEX_INTERVAL:
                 return
         else:
             self.first = offset
-        # Whoever looks up meanwhile begins with times or offsets, and finds the rest there.
+        # Concurrent searches begin with times or offsets, so these are added last.
         self.positions.append(position)
         self.times.append(self.highest)
         self.offsets.append(offset)
 
     def before(self, offset: int) -> int:
-        """Return the position of a frame at or before the one that has this offset."""
+        """Return the position of a frame at or before the frame with this offset."""
         place = bisect_right(self.offsets, offset) - 1
         return self.positions[place] if place >= 0 else self.base
 
     def beforeTime(self, time: int) -> int:
-        """Return the position of a frame at or before the first one that has a record of this time or later."""
+        """Return the position of a frame at or before the first one with a record of this time or later."""
         place = bisect_left(self.times, time, hi=len(self.offsets)) - 1
         return self.positions[place] if place >= 0 else self.base
 
@@ -125,15 +123,15 @@ class Segment:
         return self.offsets[place] if place >= 0 else self.first
 
     def behind(self, position: int) -> int:
-        """Return the position of the first entry of the index behind this position, or where the segment ends."""
+        """Return the position of the first index entry after this position, or the end of the segment."""
         place = bisect_right(self.positions, position)
         return self.positions[place] if place < len(self.positions) else self.end
 
 
-#: Stands in the body of every NOTES frame that has a note of client ids: an array of two that begins with its code.
+#: Part of every NOTES frame with reserved client ids: an array of two values that begins with its code.
 _CLIENT_IDS = b"\x92\x04"
 _metaLength = Struct("<I4x")
-#: Gives a frame as it can be decoded: its header and all its bytes.
+#: Returns a frame for decoding: its header and all its bytes.
 _Whole = Callable[[], tuple[FrameHeader, Any]]
 
 
@@ -144,12 +142,12 @@ def addFrame(
     tally: Mapping[str, TopicBounds],
     whole: _Whole,
 ) -> None:
-    """Add a frame to a segment, behind all it has.
+    """Add a frame at the end of a segment.
 
-    What a TRANSACTION makes visible is not counted, see :func:`countTransaction`.
+    Records published by a TRANSACTION are counted by :func:`countTransaction`.
 
-    :param tally: what it has of each topic, with offsets that count from the frame's base offset.
-    :param whole: gives the frame as it can be decoded; called for those kinds whose bodies matter here.
+    :param tally: its topic counts, with offsets relative to the frame's base offset.
+    :param whole: returns the frame for decoding; called only for kinds whose bodies are needed here.
     """
     kind, base = frame.kind, frame.baseOffset
     segment.entry(position, base)
@@ -181,10 +179,11 @@ def countTransaction(
     staged: Mapping[int, StagedBlock],
     count: int | None = None,
 ) -> tuple[int, int] | None:
-    """Count the records that a transaction makes visible; return the offsets, from one up to before another, whose
-    staged frames are not known, None if all are.
+    """Count the records that a transaction publishes.
 
-    :param count: how many there should be; None: as many as are known.
+    Returns the offsets, from one to another (exclusive), whose staged blocks are unknown; None if all are known.
+
+    :param count: the number of records; None: the number in the known blocks.
     """
     if transaction.aborted:
         return None
@@ -200,11 +199,11 @@ def countTransaction(
 def assignOffsets(
     counts: Sequence[int | None], base: int, count: int
 ) -> tuple[list[int | None], tuple[int, int] | None]:
-    """Return the offsets with which parts of a transaction begin, and the offsets of which it is not known where.
+    """Return the first offset of each part of a transaction, and the offsets that cannot be assigned.
 
-    :param counts: how many records each part has; None: nobody knows. What stands before the first and behind the last
-        of these can be placed.
-    :param base: the first offset of ``count`` in all.
+    :param counts: the number of records of each part; None: unknown. Parts before the first and after the last unknown
+        one can be assigned.
+    :param base: the first of ``count`` offsets.
     """
     offsets: list[int | None] = [None] * len(counts)
     first, last = base, base + count

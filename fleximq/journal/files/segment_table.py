@@ -1,9 +1,7 @@
-"""All segments of a journal, by position and by offset; everything of them is in memory.
+"""All segments of a journal, by position and by offset, and the size of a backlog; all in memory.
 
-One thread adds what was committed, another looks things up at the same time without a lock: what is looked up only
-grows, and the list of segments is replaced, never changed.
-
-How much a journal has from an offset on, found without reading any file.
+One thread adds commits while another searches without a lock: the searched data only grows, and the tuple of segments
+is replaced, never changed.
 """
 
 from bisect import bisect_right
@@ -24,12 +22,12 @@ def segmentName(position: int) -> str:
 class SegmentTable:
     """All segments of a journal, in order; the last one is being written.
 
-    ``end`` is the position where all ends that is committed, ``nextOffset`` the offset of the next record.
+    ``end`` is the position after the last commit, ``nextOffset`` the offset of the next record.
     """
 
     def __init__(self, found: Iterable[Segment] = (), nextOffset: int = 1) -> None:
         self.all: tuple[Segment, ...] = ()
-        # What has expired is taken out on another thread than that which adds.
+        # Retention removes segments on another thread than the one that adds them.
         self._changing = Lock()
         self.end = 0
         self.nextOffset = nextOffset
@@ -45,32 +43,32 @@ class SegmentTable:
 
     @property
     def bytes(self) -> int:
-        """How many bytes all files take."""
+        """The bytes of all files."""
         return sum(segment.bytes for segment in self.all)
 
     @property
     def records(self) -> int:
-        """How many records are kept."""
+        """The number of records."""
         return sum(segment.records for segment in self.all)
 
     @property
     def sealed(self) -> Sequence[Segment]:
-        """All segments but the last one."""
+        """All segments except the last one."""
         return self.all[:-1]
 
     @property
     def lost(self) -> list[LostRange]:
-        """All that is damaged."""
+        """All damage."""
         return [lost for segment in self.all for lost in segment.lost]
 
     def staged(self) -> list[StagedBlock]:
-        """Return what was staged, and neither committed nor aborted, in order."""
+        """Return the staged blocks that were neither committed nor aborted, in order."""
         return [self._staged[position] for position in sorted(self._staged)]
 
-    # -- what comes and goes -----------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:
-        """Take a whole segment behind all others."""
+        """Add a complete segment at the end."""
         self._resolve(segment)
         with self._changing:
             self.all = (*self.all, segment)
@@ -79,7 +77,7 @@ class SegmentTable:
         self.nextOffset = max(self.nextOffset, segment.next)
 
     def begin(self, position: int, id: int) -> None:
-        """A new segment begins at this position; the one before it is sealed."""
+        """Begin a new segment at this position; the previous one is sealed."""
         segment = Segment(position, id)
         segment.first = segment.next = self.nextOffset
         with self._changing:
@@ -88,7 +86,7 @@ class SegmentTable:
         self.end = position
 
     def committed(self, position: int, frame: Frame) -> None:
-        """A frame that begins at this position, behind all others, is safe."""
+        """Add a committed frame at this position, the last one."""
         segment = self.all[-1]
         addFrame(segment, position, frame, frame.tally, lambda: _written(frame, position))
         if frame.kind in (FrameKind.STAGED, FrameKind.TRANSACTION):
@@ -97,31 +95,31 @@ class SegmentTable:
         self.nextOffset = max(self.nextOffset, segment.next)
 
     def forget(self, positions: Iterable[int]) -> None:
-        """These STAGED frames will never be committed."""
+        """Remove these staged blocks: they will never be committed."""
         for position in positions:
             self._staged.pop(position, None)
 
     def replace(self, segment: Segment) -> None:
-        """A sealed segment was rewritten: this one stands in its place."""
+        """Replace a sealed segment by its rewritten form."""
         with self._changing:
             self.all = tuple(segment if each.base == segment.base else each for each in self.all)
             self._sealedBounds = None
 
     def remove(self, base: int) -> None:
-        """The segment with this base is gone."""
+        """Remove the segment with this base."""
         with self._changing:
             self.all = tuple(each for each in self.all if each.base != base)
             self._sealedBounds = None
 
     def _resolve(self, segment: Segment) -> None:
-        """Take staged frames and transactions of a whole segment, in the order in which they stand there."""
+        """Apply the staged blocks and transactions of a complete segment, in order."""
         for staged in segment.staged:
             self._staged[staged.position] = staged
         for transaction, _, _ in segment.transactions:
             self.forget(transaction.staged)
 
     def _follow(self, segment: Segment, kind: FrameKind) -> None:
-        """Take the staged frame or the transaction that was just added to a segment."""
+        """Apply the staged block or the transaction that was just added to a segment."""
         if kind == FrameKind.STAGED:
             staged = segment.staged[-1]
             self._staged[staged.position] = staged
@@ -130,10 +128,10 @@ class SegmentTable:
         countTransaction(segment, transaction, base, self._staged, count)
         self.forget(transaction.staged)
 
-    # -- looking up --------------------------------------------------------------------------------
+    # -- searching ---------------------------------------------------------------------------------
 
     def bounds(self) -> Mapping[str, TopicBounds]:
-        """Return what there is of each topic: the same as the last time, as long as nothing changes."""
+        """Return the bounds of each topic; the same object until something changes."""
         with self._changing:
             if self._sealedBounds is None:
                 self._sealedBounds = _together({}, self.all[:-1])
@@ -144,22 +142,22 @@ class SegmentTable:
             return self._bounds
 
     def ofOffset(self, offset: int) -> int:
-        """Return the place in ``all`` of the segment that would have this offset; 0 if it is before all."""
+        """Return the index in ``all`` of the segment for this offset; 0 for an earlier offset."""
         return max(bisect_right(self.all, offset, key=lambda segment: segment.first) - 1, 0)
 
     def ofPosition(self, position: int) -> int:
-        """Return the place in ``all`` of the segment that would have this position; 0 if it is before all."""
+        """Return the index in ``all`` of the segment for this position; 0 for an earlier position."""
         return max(bisect_right(self.all, position, key=lambda segment: segment.base) - 1, 0)
 
 
 def _written(frame: Frame, position: int) -> tuple[FrameHeader, bytes]:
-    """Return a frame that was written as if it had been read; whatever was chained to it is not looked at."""
+    """Return a written frame as if it had been read; its link to the previous frame is not set."""
     whole = b"".join(seal(frame, 0, position, 0)[0])
     return readHeader(whole), whole
 
 
 def _together(known: Mapping[str, TopicBounds], segments: Iterable[Segment]) -> dict[str, TopicBounds]:
-    """Return what is known of each topic, and what segments behind it have."""
+    """Return the bounds of each topic, extended by those of later segments."""
     found = dict(known)
     for segment in segments:
         for topic, (first, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
@@ -174,9 +172,9 @@ def _together(known: Mapping[str, TopicBounds], segments: Iterable[Segment]) -> 
 
 
 class BacklogTotals:
-    """Adds up records and bytes of segments; those of sealed ones are counted once.
+    """Adds up records and bytes of segments; sealed segments are counted once.
 
-    Asking costs as much as there are segments, some microseconds for a hundred of them.
+    A query costs some microseconds for a hundred segments, and grows with their number.
     """
 
     def __init__(self, segments: SegmentTable) -> None:
@@ -186,10 +184,9 @@ class BacklogTotals:
         self._behind: list[BacklogSize] = []
 
     def backlogFrom(self, offset: int) -> BacklogSize:
-        """Return how much stands from an offset on.
+        """Return the approximate number of records and bytes from an offset on.
 
-        In the segment of that offset records are taken for equally large, and where some were taken out there may be
-        fewer than it seems.
+        Within the segment of that offset, records count as equally large, and removed ones may be counted.
         """
         all = self._segments.all
         if all is not self._of:
@@ -203,7 +200,7 @@ class BacklogTotals:
         return _sum(_sum(part, self._behind[place]), self._weightOf(all, len(all) - 1))
 
     def _add(self, all: tuple[Segment, ...]) -> None:
-        """Add up what stands behind each segment, but for the last one, which grows."""
+        """Add up the sealed segments after each segment; the last segment still grows."""
         known, self._sealed = self._sealed, {}
         for segment in all[:-1]:
             before = known.get(segment.base)

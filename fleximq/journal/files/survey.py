@@ -1,7 +1,7 @@
-"""Goes through all files of a journal's folder from the first byte to the last, reading only.
+"""Scans all files of a journal's folder, read-only.
 
-For looking at a journal from outside, while its broker runs as well: files may grow, be replaced or go meanwhile.
-What a running broker needs at its start is in recovery.
+Made for a look from outside, even while a broker runs: files may grow, be replaced or vanish meanwhile. Recovery at the
+start of a broker is in :mod:`fleximq.journal.recovery.recovery`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ SUFFIX = ".fxj"
 
 
 class SegmentFile(NamedTuple):
-    """One file of the journal; ``base`` is the position of its first byte, ``end`` that behind its last."""
+    """One file of the journal; ``base`` is the position of its first byte, ``end`` that after its last."""
 
     name: str
     base: int
@@ -36,10 +36,9 @@ class SegmentFile(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that is not as it would be in a journal that nothing ever happened to.
+    """A deviation from an intact journal.
 
-    ``damaged`` tells whether something is gone that was kept, as opposed to what a crash, a clean-up or a running
-    broker leaves behind.
+    ``damaged``: committed records are lost; False for the traces of a crash, of retention or of a running broker.
     """
 
     damaged: bool
@@ -47,7 +46,7 @@ class Finding(NamedTuple):
 
 
 class FileSummary(NamedTuple):
-    """What a file holds: offsets from ``first`` up to, but not including, ``next``, and how many of them there are."""
+    """The content of a file: offsets from ``first`` to ``next`` (exclusive), and the number of records."""
 
     file: SegmentFile
     frames: int
@@ -57,7 +56,7 @@ class FileSummary(NamedTuple):
 
 
 class FolderSurvey:
-    """One look at a folder, as it was when this was made.
+    """The state of a folder at the time of construction.
 
     :raises OSError: the folder cannot be read.
     """
@@ -66,7 +65,7 @@ class FolderSurvey:
         self._files = files
         self._folder = folder
         self.files: list[SegmentFile] = []
-        # Before the sizes: while a broker writes, both only grow.
+        # Read before the sizes: both only grow while a broker writes.
         self._committed = self._durableEnd()
         for name in files.names(folder):
             stem = name.removesuffix(SUFFIX)
@@ -77,11 +76,11 @@ class FolderSurvey:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all files; holes in them count, although the disk has nothing for them."""
+        """The bytes of all files, including holes, which take no disk space."""
         return sum(file.end - file.base for file in self.files)
 
     def frames(self, file: SegmentFile) -> Iterator[CompleteFrame | DamagedRange]:
-        """Yield the frames of a file, and a hole for what is none; nothing if the file has gone meanwhile."""
+        """Yield the frames and damaged ranges of a file that still exists."""
         try:
             descriptor = self._files.open(f"{self._folder}/{file.name}")
         except FileNotFoundError:
@@ -92,7 +91,7 @@ class FolderSurvey:
             self._files.close(descriptor)
 
     def batches(self, first: int = 0) -> Iterator[StoredBatch]:
-        """Yield all records that are whole, in order; those of files that end before an offset may be left out."""
+        """Yield all valid records, in order; files that end before the offset ``first`` may be skipped."""
         for place, file in enumerate(self.files):
             if place + 1 < len(self.files) and self._begins(self.files[place + 1]) <= first:
                 continue
@@ -101,7 +100,7 @@ class FolderSurvey:
                     yield from self._batchesOf(found)
 
     def groups(self) -> dict[str, GroupProgress]:
-        """Return what consumer groups said last, as far as it is whole: the last checkpoint knows what was before."""
+        """Return the progress of each consumer group, from the last checkpoint and the state records after it."""
         notes: list[StateRecord] = []
         for file in reversed(self.files):
             known, behind = self._lastCheckpoint(file)
@@ -115,7 +114,7 @@ class FolderSurvey:
         return known
 
     def _lastCheckpoint(self, file: SegmentFile) -> tuple[dict[str, GroupProgress] | None, list[StateRecord]]:
-        """Return the groups in a file's last checkpoint, None if it has none, and the notes behind it."""
+        """Return the groups in a file's last checkpoint, None without one, and the state records after it."""
         known: dict[str, GroupProgress] | None = None
         notes: list[StateRecord] = []
         for found in self.frames(file):
@@ -129,7 +128,7 @@ class FolderSurvey:
         return known, notes
 
     def check(self) -> Iterator[Finding | FileSummary]:
-        """Yield what there is to say about each file, and behind that its summary."""
+        """Yield the findings about each file, then its summary."""
         course = _SurveyState()
         for file in self.files:
             yield from course.begin(file)
@@ -149,7 +148,7 @@ class FolderSurvey:
             yield from self._missing(0)
 
     def _missing(self, end: int) -> Iterator[Finding]:
-        """Say what was committed behind all that is whole."""
+        """Report the committed range after the last valid frame."""
         if self._committed > end:
             words = (
                 f"positions {end} to {self._committed - 1}: they were committed, as the file {END!r} says, and are gone"
@@ -157,7 +156,7 @@ class FolderSurvey:
             yield Finding(True, words)
 
     def _durableEnd(self) -> int:
-        """Return the position up to which all was committed; 0 if nothing says so."""
+        """Return the position of the durable end; 0 if unknown."""
         try:
             found = readEnd(readFile(self._files, f"{self._folder}/{END}"))
         except FileNotFoundError:
@@ -175,7 +174,7 @@ class FolderSurvey:
             self._files.close(descriptor)
 
     def _unfinished(self, file: SegmentFile) -> int | None:
-        """Return from where on nothing in the last file says that all before it was on disk; None if all is whole."""
+        """Return where an unfinished end of the last file begins, not confirmed by a later synced frame; else None."""
         unfinished = None
         for found in self.frames(file):
             if isinstance(found, CompleteFrame):
@@ -185,7 +184,7 @@ class FolderSurvey:
         return unfinished
 
     def _begins(self, file: SegmentFile) -> int:
-        """Return the offset with which a file begins; 0 if it does not say."""
+        """Return the first offset of a file; 0 if it is unreadable."""
         try:
             descriptor = self._files.open(f"{self._folder}/{file.name}")
         except FileNotFoundError:
@@ -211,7 +210,7 @@ class FolderSurvey:
                 yield batch
 
     def _staged(self, positions: Sequence[int]) -> Iterator[StoredBatch]:
-        """Yield what was staged at these positions, as far as it is whole."""
+        """Yield the valid records that were staged at these positions."""
         for position in positions:
             for file in self.files:
                 if file.base <= position < file.end:
@@ -232,7 +231,7 @@ class FolderSurvey:
 
 
 class _SurveyState:
-    """Follows positions and offsets through all files."""
+    """The position and offset of a survey on its way through all files."""
 
     def __init__(self) -> None:
         self._end: int | None = None
@@ -242,7 +241,7 @@ class _SurveyState:
         self._clear(0)
 
     def begin(self, file: SegmentFile) -> Iterator[Finding]:
-        # What is removed may go on in the next file, where a crash came between the two steps of joining them.
+        # After a crash between the two steps of a merge, a removed range may reach into the next file.
         if self._end is not None and file.base != self._end and not (self._removed and file.base < self._end):
             words = "there is no file for them" if file.base > self._end else "a file reaches into the next one"
             low, high = sorted((self._end, file.base))

@@ -1,4 +1,4 @@
-"""Counts what a frame has of each topic, from its records; a frame that is being written brings its count along."""
+"""Counts the records and bytes of each topic in a frame; a new frame has its counts from the encoder."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -7,15 +7,16 @@ from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.values.records import StoredBatch, TopicBounds
 
-#: How a RECORDS body begins: topics and bytes of their names, the same of publishers, bytes of headers and payloads.
+#: The beginning of a RECORDS body: topics and bytes of their names, the same of publishers, bytes of headers and
+#: payloads.
 _shape = Struct("<IIIIQQ")
 
-#: A topic's count while it is added up: the fields of :class:`fleximq.values.records.TopicBounds`.
+#: A topic's growing count: the fields of :class:`fleximq.values.records.TopicBounds`.
 Count = list[int]
 
 
 def topicCountsOf(batch: StoredBatch) -> dict[str, TopicBounds]:
-    """Return what a batch has of each topic; a batch of one topic costs as much as a record."""
+    """Return the topic counts of a batch; with one topic this costs as much as a single record."""
     places = batch.topicOf
     if not len(batch):
         return {}
@@ -39,11 +40,11 @@ def topicCountsOf(batch: StoredBatch) -> dict[str, TopicBounds]:
 
 
 def topicCountsOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, TopicBounds]:
-    """Return what a checked RECORDS frame has of each topic, with offsets that count from its base offset.
+    """Return the topic counts of a checked RECORDS frame, with offsets relative to its base offset.
 
-    Where there is one topic, which is the rule for small frames, the columns are passed over: 2 us instead of 12.
+    For one topic, the usual case in small frames, the columns are skipped: 2 us instead of 12.
 
-    :raises FrameError: it contradicts itself.
+    :raises FrameError: the frame contradicts itself.
     """
     count = header.count
     topics, topicBytes, _, _, headerBytes, payloadBytes = _shape.unpack_from(frame, HEADER_BYTES)
@@ -66,7 +67,7 @@ def _padded(size: int) -> int:
 
 
 def shifted(tally: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]:
-    """Return a tally whose offsets are larger by so much."""
+    """Return topic counts with offsets increased by ``by``."""
     return {
         topic: TopicBounds(first + by, last + by, firstTime, lastTime, count, size)
         for topic, (first, last, firstTime, lastTime, count, size) in tally.items()
@@ -74,9 +75,9 @@ def shifted(tally: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]
 
 
 def addCounts(counts: dict[str, Count], tally: Mapping[str, TopicBounds], by: int = 0) -> int:
-    """Add what else there is, with offsets that are larger by so much.
+    """Add topic counts, with offsets increased by ``by``; return the offset after the last, ``by`` without topics.
 
-    A transaction may be counted when all around it has been. Returns the offset behind the last, ``by`` for no topic.
+    A transaction may be counted after the frames that follow it.
     """
     next = by
     for topic, (first, last, firstTime, lastTime, count, size) in tally.items():

@@ -1,22 +1,22 @@
-"""A segment's file seen through a window: parts of it are in memory, and are fetched as they are looked at.
+"""A part of a segment's file in memory that moves with the reads.
 
-Places are positions of the whole journal, as everywhere in this room; the file begins at ``base``.
+All positions are positions in the journal; the file begins at ``base``.
 """
 
 from fleximq.journal.files.file_system import Files, readUpTo
 
-#: How much is read at once where much is read in order.
+#: Bytes of one read for sequential scans.
 LARGE = 4 << 20
-#: How much is read at once where a few frames are looked for.
+#: Bytes of one read for single frames.
 SMALL = 128 << 10
 
 
 class Window:
-    """One open file, of which no byte from ``end`` on is seen.
+    """One open file, up to ``end``.
 
     :param base: the position of the file's first byte.
-    :param end: where it ends, as far as whoever looks may know it.
-    :param size: how many bytes are fetched at once, at least.
+    :param end: the position of the first byte that must not be read.
+    :param size: the minimum number of bytes of one read.
     """
 
     __slots__ = ("_descriptor", "_files", "_from", "_held", "_size", "base", "end")
@@ -31,9 +31,9 @@ class Window:
         self.end = end
 
     def at(self, position: int, length: int) -> memoryview:
-        """Return the bytes from a position on, fewer than ``length`` where the file or what may be seen ends.
+        """Return bytes from a position, fewer than ``length`` at the end of the file or of the window.
 
-        What was returned stays as it is, whatever is looked at later.
+        The result stays valid after later calls.
 
         :raises OSError: the file cannot be read.
         """
@@ -49,7 +49,7 @@ class Window:
         return memoryview(self._held)[start : start + length]
 
     def find(self, bytes: bytes, start: int) -> int | None:
-        """Return the first position from ``start`` on at which these bytes stand, None if there is none.
+        """Return the first position of these bytes from ``start`` on, None if they do not occur.
 
         :raises OSError: the file cannot be read.
         """

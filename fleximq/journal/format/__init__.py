@@ -1,1 +1,1 @@
-"""Bytes of frames, pure; open to pipeline and cli."""
+"""The bytes of journal frames, pure. The pipeline and the command line may import this wing."""

@@ -1,6 +1,6 @@
-"""MessagePack in the bodies of frames: one value, then zero bytes to the next multiple of 8. Pure.
+"""MessagePack in the bodies of frames: one value, then zero bytes up to the next multiple of 8. Pure.
 
-Maps may have keys that are not known here; they are passed over.
+Unknown keys of maps are ignored.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ class FrameFields:
         self._fields = fields
 
     def get(self, name: str, type: type) -> Any:
-        """Return a field of this type; ``object`` for any."""
+        """Return a field of this type; ``object`` accepts any."""
         if name not in self._fields:
             raise FrameError(f"the field {name!r} is missing")
         value = self._fields[name]
@@ -31,19 +31,19 @@ class FrameFields:
         return value
 
     def text(self, name: str) -> str:
-        """Return a field that is text."""
+        """Return a text field."""
         value: str = self.get(name, str)
         return value
 
     def integer(self, name: str) -> int:
-        """Return a field that is a whole number."""
+        """Return an integer field."""
         value = self.get(name, int)
         if not isInteger(value):
             raise FrameError(f"the field {name!r} is of a wrong type")
         return int(value)
 
     def number(self, name: str) -> int:
-        """Return a field that is a whole number from 0 on."""
+        """Return an integer field that is 0 or larger."""
         value = self.integer(name)
         if not isNumber(value):
             raise FrameError(f"the field {name!r} is no number from 0 on")
@@ -51,7 +51,7 @@ class FrameFields:
 
 
 def frameOf(kind: FrameKind, body: Any, offset: int, time: int, count: int = 0) -> Frame:
-    """Return a frame whose body is this value."""
+    """Return a frame with this value as its body."""
     packed = msgpack.packb(body)
     return Frame(kind, [packed + padding(len(packed))], count=count, baseOffset=offset, firstTime=time, lastTime=time)
 
@@ -67,9 +67,9 @@ def readBody(header: FrameHeader, frame: Any, kind: FrameKind) -> Any:
 
 
 def unpackFirst(packed: Any) -> tuple[Any, bytes]:
-    """Return the MessagePack value with which these bytes begin, and what stands behind it.
+    """Return the first MessagePack value in these bytes, and the bytes after it.
 
-    :raises FrameError: they do not begin with one.
+    :raises FrameError: the bytes do not begin with a MessagePack value.
     """
     try:
         return msgpack.unpackb(packed, strict_map_key=False), b""
@@ -80,9 +80,9 @@ def unpackFirst(packed: Any) -> tuple[Any, bytes]:
 
 
 def unpackMap(packed: Any) -> dict[str, Any]:
-    """Return the MessagePack map that these bytes are.
+    """Return the MessagePack map that these bytes hold.
 
-    :raises FrameError: they are none.
+    :raises FrameError: they hold another value, or more than the map.
     """
     value, rest = unpackFirst(packed)
     if rest or not isinstance(value, dict):
@@ -91,10 +91,10 @@ def unpackMap(packed: Any) -> dict[str, Any]:
 
 
 def isNumber(value: Any, most: int = U64) -> bool:
-    """Tell whether a value is a whole number from 0 up to and with ``most``."""
+    """Test for an integer from 0 to ``most`` inclusive."""
     return isInteger(value) and 0 <= value <= most
 
 
 def isInteger(value: Any) -> bool:
-    """Tell whether a value is a whole number."""
+    """Test for an integer; booleans are not integers."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -1,5 +1,4 @@
-"""The columns of one frame while it is filled with runs. Pure, and hot, see
-:mod:`fleximq.journal.format.record_columns`."""
+"""Builds the columns of one frame from runs. Pure, and hot, see :mod:`fleximq.journal.format.record_columns`."""
 
 import sys
 from array import array
@@ -12,21 +11,22 @@ from typing import NamedTuple
 from fleximq.journal.format.frame import FULL_FRAME_BYTES, HEADER_BYTES, Frame, FrameKind, padding
 from fleximq.values.records import Run, StoredBatch, TopicBounds
 
-#: Topics, bytes of their names, publishers, bytes of their names, bytes of all headers, bytes of all payloads.
+#: Number of topics, bytes of their names, number of publishers, bytes of their names, bytes of all headers, bytes of
+#: all payloads.
 SHAPE = Struct("<IIIIQQ")
-#: What a record takes beside its header and payload.
+#: Bytes of a record without its header and payload.
 _FIXED = 28
-#: What a frame may take for its header, its counts and the padding of its columns.
+#: Upper limit in bytes of a frame's header, shape and column padding.
 _OVERHEAD = HEADER_BYTES + SHAPE.size + 14 * 8
-#: What a topic or a publisher takes in the dictionaries beside its name.
+#: Bytes of a topic or publisher in its dictionary, without the name.
 _ENTRY = 8
-#: Payloads of this size on the average are written from where they are, smaller ones are joined.
+#: Above this average size, payloads are written from their own buffers; smaller ones are joined.
 _LARGE = 4096
 _BIG_ENDIAN = sys.byteorder == "big"
 
 
 class AppendedRun(NamedTuple):
-    """One run to be kept: where it goes, who it is from, when it came (microseconds since 1970)."""
+    """One run to append, with its topic, its publisher and the time of arrival (microseconds since 1970)."""
 
     topic: str
     publisher: int
@@ -37,7 +37,7 @@ class AppendedRun(NamedTuple):
 
 
 class ColumnBuilder:
-    """The columns of one frame while it is filled."""
+    """The growing columns of one frame."""
 
     __slots__ = (
         "_size",
@@ -72,7 +72,7 @@ class ColumnBuilder:
 
     @classmethod
     def of(cls, batch: StoredBatch) -> "ColumnBuilder":
-        """Return the columns of a batch, whose lists of topics and publishers are taken as they are."""
+        """Return the columns of a batch, with its complete lists of topics and publishers."""
         columns = cls()
         columns.topics = {name: place for place, name in enumerate(batch.topics)}
         columns.publishers = {publisher: place for place, publisher in enumerate(batch.publishers)}
@@ -87,7 +87,7 @@ class ColumnBuilder:
         return columns
 
     def addOne(self, each: AppendedRun) -> bool:
-        """Take a run of one message; False, and nothing is taken, if it has no room."""
+        """Add a run of one message; return False, and add none, if the frame is full."""
         topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
         sender = publisher, name
         known = 0 if topic in self.topics and sender in self.publishers else self._known(topic, publisher, name)
@@ -111,9 +111,9 @@ class ColumnBuilder:
         return True
 
     def add(self, each: AppendedRun, start: int) -> int:
-        """Take as many messages of a run, from this place on, as have room; in an empty frame at least one.
+        """Add the messages of a run from index ``start``, as many as fit, and return their number.
 
-        Returns how many.
+        An empty frame accepts at least one message of any size.
         """
         topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
         if start:
@@ -151,7 +151,9 @@ class ColumnBuilder:
         return count
 
     def _known(self, topic: str, publisher: int, name: str) -> int:
-        """Return how many bytes topic and publisher add to the dictionaries; at most, for names are not encoded."""
+        """Return an upper limit for the bytes that topic and publisher add to the dictionaries; names are not encoded
+        here.
+        """
         new = 0
         if topic not in self.topics:
             new = _ENTRY + 4 * len(topic)
@@ -160,7 +162,7 @@ class ColumnBuilder:
         return new
 
     def _sizeFrom(self, first: int, count: int) -> int:
-        """Return the bytes of so many records from a place on."""
+        """Return the bytes of ``count`` records from index ``first``."""
         payloads, headers = self.payloadEnds, self.headerEnds
         return payloads[first + count] - payloads[first] + headers[first + count] - headers[first] + _FIXED * count
 
@@ -179,9 +181,9 @@ class ColumnBuilder:
             tally[5] += size
 
     def frame(self, kind: FrameKind, offset: int, before: bytes = b"") -> Frame:
-        """Return what was taken as a frame.
+        """Return the collected records as a frame.
 
-        :param before: stands between the shape and the first column.
+        :param before: bytes between the shape and the first column.
         """
         topicEnds, topicNames = _names(self.topics)
         publisherEnds, publisherNames = _names([name for _, name in self.publishers])
@@ -224,7 +226,7 @@ class ColumnBuilder:
         )
 
     def _payloadPieces(self) -> list[bytes]:
-        """Return the payloads as buffers: joined, or as they are where they are large and few."""
+        """Return the payloads as buffers: one joined buffer, or the original buffers if they are large and few."""
         size = self.payloadEnds[-1]
         pad = padding(size)
         if size > _LARGE * len(self.payloads):
@@ -263,7 +265,7 @@ def _names(names: Iterable[str]) -> tuple[bytes, bytes]:
 
 
 def littleEndian(column: "array[int]") -> bytes:
-    """Return the bytes of a column as they stand in a frame."""
+    """Return the bytes of a column in the order of the format."""
     if _BIG_ENDIAN:
         column = column[:]
         column.byteswap()

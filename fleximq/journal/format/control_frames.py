@@ -1,10 +1,7 @@
-"""The frames that say something about the journal itself: what stands in their bodies, there and back. Pure.
+"""Encodes and decodes the frames about the journal itself and about its queues. Pure.
 
-docs/journal-format.rst has every field.
-
-NOTES frames: what happened to queues and clients, there and back. Pure.
-
-The body is an array of notes, each an array of its kind and its values; docs/journal-format.rst has all of them.
+A NOTES frame holds state records of queues and clients: an array of arrays, each with its code and its values. All
+fields are in docs/journal-format.rst.
 """
 
 import sys
@@ -30,13 +27,13 @@ _BIG_ENDIAN = sys.byteorder == "big"
 
 
 def encodeNotes(notes: Sequence[StateRecord], offset: int, time: int) -> Frame:
-    """Return a NOTES frame with at least one note."""
+    """Return a NOTES frame with at least one state record."""
     body = [[_CODES[type(note)], *(_packed(value) for value in note)] for note in notes]
     return frameOf(FrameKind.NOTES, body, offset, time, len(notes))
 
 
 def decodeNotes(header: FrameHeader, frame: Any) -> list[StateRecord]:
-    """Return the notes of a NOTES frame."""
+    """Return the state records of a NOTES frame."""
     notes = readBody(header, frame, FrameKind.NOTES)
     if not isinstance(notes, list) or len(notes) != header.count:
         raise FrameError(f"there must be {header.count} notes")
@@ -59,7 +56,7 @@ def _note(fields: Any) -> StateRecord:
 
 
 def _packed(value: Any) -> Any:
-    """Return a value as MessagePack has it: offsets are bytes, eight for each."""
+    """Return a value for MessagePack: offsets as bytes, eight for each."""
     if isinstance(value, (str, int)) or value is None:
         return value
     offsets = array("Q", value)
@@ -113,17 +110,14 @@ _COMMITTED = "'committed' must be of queries, each with batch, base and count"
 
 
 class SegmentStart(NamedTuple):
-    """The first frame of a segment: the journal's id (32 hexadecimal digits) and when it was made (microseconds)."""
+    """The first frame of a segment: the journal's id (32 hexadecimal digits) and creation time (microseconds)."""
 
     journal: str
     created: int
 
 
 class Transaction(NamedTuple):
-    """What was staged at these positions belongs to the journal from here on, in this order.
-
-    Or, where it is aborted, never will.
-    """
+    """Publishes the staged records at these positions in this order, or discards them if ``aborted``."""
 
     query: str
     batch: int
@@ -132,14 +126,14 @@ class Transaction(NamedTuple):
 
 
 class OffsetGap(NamedTuple):
-    """No record has an offset from ``first`` up to, but not including, ``next``."""
+    """Offsets from ``first`` to ``next`` (exclusive) that have no record."""
 
     first: int
     next: int
 
 
 class CommittedBatch(NamedTuple):
-    """The last batch that a query committed, and where its records are."""
+    """The last batch that a query committed, and the offsets of its records."""
 
     query: str
     batch: int
@@ -148,10 +142,10 @@ class CommittedBatch(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What the broker knew, so that a start needs to read only what stands from the position ``replay`` on.
+    """The state of the broker: a start reads only the frames from position ``replay``.
 
-    ``snapshot`` is the broker's own, anything that MessagePack can hold. ``clean``: nothing follows, the broker
-    ended in order.
+    ``snapshot`` belongs to the broker and holds any MessagePack value. ``clean``: the broker ended in order, and this
+    is the last frame.
     """
 
     replay: int
@@ -161,7 +155,7 @@ class Checkpoint(NamedTuple):
 
 
 class LostRange(NamedTuple):
-    """``length`` bytes from a position on are damaged, and with them offsets from ``first`` up to before ``next``."""
+    """``length`` damaged bytes at ``position``, with the offsets from ``first`` to ``next`` (exclusive)."""
 
     position: int
     length: int
@@ -170,14 +164,14 @@ class LostRange(NamedTuple):
 
 
 def encodeSegment(start: SegmentStart, offset: int) -> Frame:
-    """Return a SEGMENT frame; ``offset`` is that of the next record, here and below."""
+    """Return a SEGMENT frame. Here and below, ``offset`` is the offset of the next record."""
     return frameOf(FrameKind.SEGMENT, start._asdict(), offset, start.created)
 
 
 def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:
-    """Return what a SEGMENT frame says.
+    """Return the content of a SEGMENT frame.
 
-    :raises FrameError: it is of another kind, or does not say it; so with all below.
+    :raises FrameError: the frame is of another kind, or its body is wrong; also raised by all functions below.
     """
     fields = FrameFields(header, frame, FrameKind.SEGMENT)
     journal = fields.text("journal")
@@ -187,12 +181,12 @@ def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:
 
 
 def encodeTransaction(transaction: Transaction, offset: int, count: int, time: int) -> Frame:
-    """Return a TRANSACTION frame; ``offset`` is that of its first record, ``count`` how many it has."""
+    """Return a TRANSACTION frame; ``offset`` is the offset of its first record, ``count`` the number of its records."""
     return frameOf(FrameKind.TRANSACTION, transaction._asdict(), offset, time, count)
 
 
 def decodeTransaction(header: FrameHeader, frame: Any) -> Transaction:
-    """Return what a TRANSACTION frame says; offset and count of its records are in the header."""
+    """Return the content of a TRANSACTION frame; its header holds offset and count of the records."""
     fields = FrameFields(header, frame, FrameKind.TRANSACTION)
     staged = fields.get("staged", list)
     if not all(isNumber(position) for position in staged):
@@ -206,7 +200,7 @@ def encodeGap(gap: OffsetGap, time: int) -> Frame:
 
 
 def decodeGap(header: FrameHeader, frame: Any) -> OffsetGap:
-    """Return what a GAP frame says."""
+    """Return the content of a GAP frame."""
     fields = FrameFields(header, frame, FrameKind.GAP)
     gap = OffsetGap(fields.number("first"), fields.number("next"))
     if gap.first != header.baseOffset or gap.next < gap.first:
@@ -220,7 +214,7 @@ def encodeCheckpoint(checkpoint: Checkpoint, offset: int, time: int) -> Frame:
 
 
 def decodeCheckpoint(header: FrameHeader, frame: Any) -> Checkpoint:
-    """Return what a CHECKPOINT frame says."""
+    """Return the content of a CHECKPOINT frame."""
     fields = FrameFields(header, frame, FrameKind.CHECKPOINT)
     committed = fields.get("committed", list)
     for each in committed:
@@ -242,7 +236,7 @@ def encodeLost(lost: LostRange, offset: int, time: int) -> Frame:
 
 
 def decodeLost(header: FrameHeader, frame: Any) -> LostRange:
-    """Return what a LOST frame says."""
+    """Return the content of a LOST frame."""
     fields = FrameFields(header, frame, FrameKind.LOST)
     lost = LostRange(*(fields.number(name) for name in LostRange._fields))
     if lost.next < lost.first:
@@ -253,15 +247,16 @@ def decodeLost(header: FrameHeader, frame: Any) -> LostRange:
 def encodeRemoved(until: int, offset: int, count: int, firstTime: int, lastTime: int) -> Frame:
     """Return a REMOVED frame.
 
-    :param until: the position where the next frame begins, or the segment ends.
-    :param offset: of the first record that was taken out; ``count`` is how many, and the times are theirs.
+    :param until: the position of the next frame, or of the end of the segment.
+    :param offset: the offset of the first removed record; ``count`` is the number of removed records, the times are the
+        times of the first and the last one.
     """
     body = _until.pack(until)
     return Frame(FrameKind.REMOVED, [body], count=count, baseOffset=offset, firstTime=firstTime, lastTime=lastTime)
 
 
 def decodeRemoved(header: FrameHeader, frame: Any) -> int:
-    """Return the position where the next frame begins, or the segment ends."""
+    """Return the position of the next frame, or of the end of the segment."""
     if header.kind != FrameKind.REMOVED or header.length != REMOVED_BYTES:
         raise FrameError(f"a frame of kind {header.kind} with {header.length} bytes stands for nothing removed")
     until: int = _until.unpack_from(frame, HEADER_BYTES)[0]

@@ -1,7 +1,7 @@
-"""The frames of the journal: a checked header, and a body behind it. Pure; docs/journal-format.rst has every byte.
+"""The frames of the journal: a checked header and a body. Pure; docs/journal-format.rst defines every byte.
 
-A frame is made in two steps. What it says is encoded first, as the pieces of a body; where it stands, and so its
-check sum, is known only when it is about to be written, and filled in by :func:`seal`.
+A frame is made in two steps: the body is encoded first; :func:`seal` adds position and check sum when the frame is
+written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ except ImportError:
 MAGIC = b"FXJ1"
 VERSION = 1
 HEADER_BYTES = 64
-#: The most a frame has, unless it holds a single record that is larger.
+#: Maximum size of a frame, except a frame with one larger record.
 FULL_FRAME_BYTES = 1 << 20
-#: The most that any frame may announce, so that damage does not pass for a length.
+#: Maximum length in a header; a larger one is taken for damage.
 MAX_FRAME_BYTES = 0x7FFFFFF8
 
-#: All that was written before this frame had reached the disk before it was written.
+#: Flag: all bytes before this frame were on disk when it was written.
 SYNCED = 1
 
 _header = Struct("<4sHBBIIIIQQQqq")
@@ -35,11 +35,11 @@ _AFTER_CRC = 16
 
 
 class FrameError(ValueError):
-    """These bytes are no frame of the journal, or not this kind of frame; the text says what is wrong."""
+    """These bytes are not a frame of the journal, or not of the expected kind; the text gives the reason."""
 
 
 class FrameKind(IntEnum):
-    """What a frame holds."""
+    """The content of a frame."""
 
     SEGMENT = 0
     RECORDS = 1
@@ -54,12 +54,12 @@ class FrameKind(IntEnum):
 
 
 class FrameHeader(NamedTuple):
-    """What stands in the first 64 bytes of a frame.
+    """The first 64 bytes of a frame.
 
-    ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes, with the header; ``crc`` covers all but itself;
-    ``previous`` is the crc of the frame before it in its segment, 0 in the first. ``count`` and ``baseOffset`` tell
-    which offsets are in it: a frame without records has the offset that the next record would get. Times are
-    microseconds since 1970.
+    ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes and includes the header; ``crc`` covers everything except
+    itself; ``previous`` is the crc of the frame before it in its segment, 0 in the first. ``count`` and ``baseOffset``
+    give the offsets of its records; a frame without records has the offset of the next record. Times are microseconds
+    since 1970.
     """
 
     version: int
@@ -77,10 +77,10 @@ class FrameHeader(NamedTuple):
 
 
 class Frame:
-    """A frame whose place is not known yet.
+    """A frame before its position is known.
 
-    ``pieces`` are the buffers of its body, with ``length - 64`` bytes in all, a multiple of 8. ``tally`` says for
-    each topic what the frame has of it, with offsets that count from ``baseOffset``.
+    ``pieces`` are the buffers of its body, ``length - 64`` bytes in all, a multiple of 8. ``tally`` holds the topic
+    counts of its records, with offsets relative to ``baseOffset``.
     """
 
     __slots__ = ("baseOffset", "count", "firstTime", "kind", "lastTime", "length", "pieces", "tally")
@@ -107,14 +107,14 @@ class Frame:
 
 
 def seal(frame: Frame, segment: int, position: int, previous: int, synced: bool = False) -> tuple[list[bytes], int]:
-    """Return the buffers of a frame as they are written, and its crc, which the next frame needs.
+    """Return the buffers of a frame to be written, and its crc, which the next frame needs.
 
     The body's buffers are those of the frame itself, not copies.
 
     :param segment: the random id of the segment.
-    :param position: where the frame begins, counted over all segments.
+    :param position: the position of the frame's first byte, counted over all segments.
     :param previous: the crc of the frame before it in the segment, 0 for the first.
-    :param synced: all that was written before had reached the disk before this frame is written.
+    :param synced: all earlier bytes are on disk before this frame is written.
     """
     before = _beforeCrc.pack(MAGIC, VERSION, frame.kind, SYNCED * synced, frame.length)
     after = _afterCrc.pack(previous, frame.count, segment, position, frame.baseOffset, frame.firstTime, frame.lastTime)
@@ -125,18 +125,18 @@ def seal(frame: Frame, segment: int, position: int, previous: int, synced: bool 
 
 
 def reseal(frame: bytes, previous: int) -> tuple[bytes, int]:
-    """Return a whole frame with another ``previous``, and its new crc: it is chained to another frame."""
+    """Return a complete frame with another ``previous``, and its new crc."""
     tail = _crc.pack(previous) + frame[_AFTER_CRC + 4 :]
     crc = crc32(tail, crc32(frame[:12]))
     return frame[:12] + _crc.pack(crc) + tail, crc
 
 
 def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
-    """Return the header that begins at this place of a buffer, after a look at whether it can be one.
+    """Return the header at index ``at`` of a buffer, after a check that its values are possible.
 
-    Whether it is one, only :func:`checkFrame` tells.
+    Only :func:`checkFrame` verifies the frame.
 
-    :raises FrameError: there are not 64 bytes; magic, version, flags or length are impossible.
+    :raises FrameError: there are fewer than 64 bytes; magic, version, flags or length are impossible.
     """
     try:
         magic, *fields = _header.unpack_from(buffer, at)
@@ -155,10 +155,9 @@ def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
 
 
 def checkFrame(header: FrameHeader, frame: Any) -> None:
-    """Check that a whole frame is as it was written.
+    """Check the bytes of a complete frame, header included, against its check sum.
 
-    :param frame: its bytes, from the first of the header to the last of the body.
-    :raises FrameError: it is not: bytes are missing or were changed.
+    :raises FrameError: bytes are missing or were changed.
     """
     view = memoryview(frame)
     if len(view) != header.length:
@@ -168,9 +167,9 @@ def checkFrame(header: FrameHeader, frame: Any) -> None:
 
 
 def completeFrame(buffer: Any, at: int = 0) -> tuple[FrameHeader, memoryview]:
-    """Return the checked frame that begins at this place of a buffer: its header, and all its bytes as a view.
+    """Return the checked frame at index ``at`` of a buffer: its header, and a view of its bytes.
 
-    :raises FrameError: there is none.
+    :raises FrameError: there is no valid frame.
     """
     header = readHeader(buffer, at)
     frame = memoryview(buffer)[at : at + header.length]
@@ -179,5 +178,5 @@ def completeFrame(buffer: Any, at: int = 0) -> tuple[FrameHeader, memoryview]:
 
 
 def padding(length: int) -> bytes:
-    """Return the zero bytes that bring a length to the next multiple of 8."""
+    """Return the zero bytes that extend a length to the next multiple of 8."""
     return bytes(-length % 8)

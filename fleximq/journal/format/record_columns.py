@@ -1,12 +1,9 @@
 """Records as columns: the bodies of RECORDS, SPARSE_RECORDS and STAGED frames. Pure, and hot.
 
-What is kept is encoded run by run, never record by record: 0.1 us a record for runs of 1,000, about 0.8 us for runs
-of one. Reading a frame makes views of its columns and costs 0.05 us a record; the rest is done by who looks into
-the batch (timeit over payloads of 100 bytes, CPython 3.11, one core; benchmarks are in docs/benchmarks.rst).
-
-The frame of a record that is alone in its commit: what a publisher waits for who sends one message at a time. Pure.
-
-It is the same frame as :mod:`fleximq.journal.format.column_builder` makes, put together at once: 2 us instead of 8.
+Runs are encoded as a unit, not record by record: 0.1 us a record for runs of 1,000, about 0.8 us for runs of one. A
+record that is alone in its commit, as from a publisher of single messages, is encoded at once by :func:`encodeSingle`,
+2 us instead of 8. Reading a frame makes views of its columns, 0.05 us a record; values are cut when they are used
+(timeit over payloads of 100 bytes, CPython 3.11, one core; benchmarks are in docs/benchmarks.rst).
 """
 
 import sys
@@ -23,9 +20,9 @@ from fleximq.journal.format.column_builder import SHAPE, AppendedRun, ColumnBuil
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, padding
 from fleximq.values.records import CONTENTS, Blobs, StoredBatch, TopicBounds
 
-#: Larger records are written from where they are, not copied.
+#: Larger records are written from their own buffers, not copied.
 SINGLE_BYTES = 4096
-#: The shape, and all columns up to the topic's name: one value each, or two ends.
+#: The shape, and all columns before the topic's name: one value each, or two ends.
 _before = Struct("<IIIIQQ qI4xI4xH6xH6x ii ii ii")
 #: The publisher's id, and the ends of its name.
 _between = Struct("<I4xii")
@@ -33,7 +30,7 @@ _ZEROS = [bytes(-length % 8) for length in range(8)]
 
 
 def encodeSingle(each: AppendedRun, offset: int) -> Frame | None:
-    """Return the frame that holds a run of one message; None if that is a large one."""
+    """Return the frame of a run of one message; None if the message is larger than :data:`SINGLE_BYTES`."""
     topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
     header = headers if isinstance(headers, bytes) else headers[0]
     content = contents if isinstance(contents, int) else contents[0]
@@ -71,15 +68,15 @@ def encodeSingle(each: AppendedRun, offset: int) -> Frame | None:
 
 _metaLength = Struct("<II")
 _SIZES = {"q": 8, "I": 4, "i": 4, "H": 2}
-#: Columns with fewer numbers are not looked at as a whole.
+#: Shorter columns are checked number by number.
 _FEW = 8
 _BIG_ENDIAN = sys.byteorder == "big"
 
 
 def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
-    """Return the frames that hold these runs, in order; what has no room in one goes on in the next.
+    """Return the frames of these runs, in order; a run may continue in the next frame.
 
-    :param offset: of the first record; the others follow one by one.
+    :param offset: the offset of the first record; the others follow without gaps.
     """
     if len(appended) == 1 and len(appended[0].run.payloads) == 1:
         single = encodeSingle(appended[0], offset)
@@ -104,7 +101,7 @@ def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
 
 
 def encodeStaged(meta: Mapping[str, Any], appended: Sequence[AppendedRun]) -> list[Frame]:
-    """Return the frames that hold these runs without offsets, each with the same MessagePack map ``meta``."""
+    """Return the frames of these runs without offsets, each with the same MessagePack map ``meta``."""
     packed = msgpack.packb(meta)
     before = _metaLength.pack(len(packed), 0) + packed + padding(len(packed))
     frames = encodeRecords(appended, 0)
@@ -122,17 +119,17 @@ def encodeStaged(meta: Mapping[str, Any], appended: Sequence[AppendedRun]) -> li
 
 
 def encodeSparse(batch: StoredBatch) -> Frame:
-    """Return one frame that holds these records, at least one, with the offsets they have, whatever their size."""
+    """Return one frame with these records, at least one, and their own offsets, of any size."""
     return ColumnBuilder.of(batch).frame(
         FrameKind.SPARSE_RECORDS, batch.offsets[0], littleEndian(array("q", batch.offsets))
     )
 
 
 def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch:
-    """Return the records of a frame that was checked.
+    """Return the records of a checked frame.
 
-    :param frame: all its bytes, of which the batch keeps hold.
-    :raises FrameError: it is of another kind, or contradicts itself.
+    :param frame: all its bytes, which the batch references.
+    :raises FrameError: the frame is of another kind, or contradicts itself.
     """
     if header.kind == FrameKind.RECORDS:
         return _Body(header, frame, HEADER_BYTES).batch(range(header.baseOffset, header.baseOffset + header.count))
@@ -146,10 +143,10 @@ def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch
 
 
 def decodeStaged(header: FrameHeader, frame: bytes | memoryview) -> tuple[dict[str, Any], StoredBatch]:
-    """Return the map and the records of a STAGED frame that was checked; as offsets they have their places, from 0.
+    """Return the map and the records of a checked STAGED frame; the offsets are indexes from 0.
 
-    :param frame: all its bytes, of which the batch keeps hold.
-    :raises FrameError: it is of another kind, or contradicts itself.
+    :param frame: all its bytes, which the batch references.
+    :raises FrameError: the frame is of another kind, or contradicts itself.
     """
     if header.kind != FrameKind.STAGED:
         raise FrameError(f"a frame of kind {header.kind} has nothing staged")
@@ -165,7 +162,7 @@ def decodeStaged(header: FrameHeader, frame: bytes | memoryview) -> tuple[dict[s
 
 
 class _Body:
-    """The columns of a frame, taken one behind the other."""
+    """The columns of a frame, read one after the other."""
 
     def __init__(self, header: FrameHeader, frame: bytes | memoryview, start: int) -> None:
         self._header = header
@@ -177,7 +174,7 @@ class _Body:
         self._shape = SHAPE.unpack_from(frame, start)
 
     def _take(self, size: int, what: str) -> int:
-        """Return where the next so many bytes begin, and go behind them and their padding."""
+        """Return the index of the next ``size`` bytes, and skip them and their padding."""
         start = self._at
         self._at = start + size + -size % 8
         if self._at > self._header.length:
@@ -196,7 +193,7 @@ class _Body:
         return numbers
 
     def _places(self, type: str, known: Container[int], what: str) -> Sequence[int]:
-        """Return the next column, whose values all are known ones."""
+        """Return the next column, after a check that all its values are known."""
         column = self.column(type, self._header.count, what)
         for value in {column[0]} if _isConstant(column) else set(column):
             if value not in known:
@@ -222,7 +219,7 @@ class _Body:
             raise FrameError(f"the {what} are not UTF-8") from None
 
     def batch(self, offsets: Sequence[int]) -> StoredBatch:
-        """Return what stands in the columns behind those that were taken."""
+        """Return the records in the remaining columns."""
         count = self._header.count
         topicCount, topicBytes, publisherCount, publisherBytes, headerBytes, payloadBytes = self._shape
         times = self.column("q", count, "timestamps")
@@ -252,7 +249,7 @@ class _Body:
 
 
 def _isConstant(column: Sequence[int]) -> bool:
-    """Tell whether all numbers of a column are the same, quickly; for numbers that are nearly so, slowly."""
+    """Test whether all numbers of a column are equal; fast, except for columns that are nearly constant."""
     if len(column) < _FEW or column[0] != column[-1]:
         return False
     numbers = column if isinstance(column, array) else memoryview(column)  # type: ignore[arg-type]

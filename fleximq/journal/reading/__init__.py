@@ -1,1 +1,1 @@
-"""Reads for replay and queues."""
+"""Reads of committed records, for replay and queues."""

@@ -1,8 +1,8 @@
-"""Reads back what was committed, on a thread of its own, so that the reactor's never waits for the disk.
+"""Reads committed records on its own thread, so that the reactor never waits for the disk.
 
-Jobs are done one after the other, each bounded by what was asked for; a reader that wants much asks again and again.
-A frame's check sum is verified before anything of it is given. What is damaged is passed over, reported once, and
-never changed. Nothing behind the durable end, as it was when the job was asked for, is looked at.
+Jobs run one after the other, each within the limits of its request; a client that needs more repeats its request. A
+frame's check sum is verified before its records are used. Damage is skipped, reported once, and never changed. A job
+reads nothing after the durable end at the time of its request.
 
 This file is hot: a frame of 1,000 records of 100 bytes costs 0.1 us a record, from the file's bytes to a batch.
 """
@@ -31,31 +31,31 @@ from fleximq.limits import MEBIBYTE
 from fleximq.values.message import Message
 from fleximq.values.records import StoredBatch
 
-#: How many frames' records are kept in memory for the next look.
+#: The number of frames whose records are cached.
 _DECODED = 8
-#: How many places are remembered at which a reading ended, and the next one will begin.
+#: The number of cached positions: the end of one read is the usual start of the next.
 _RESUMED = 256
-#: How many bytes one reading goes through at most, for every byte it was asked for, if little of it is wanted.
+#: If few records are selected, a read ends after this multiple of the requested bytes.
 _THROUGH = 16
-#: What a process has none of for the moment; it says nothing about the journal.
+#: Temporary shortages of the process; no sign of damage.
 _PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
-#: The seconds until that is tried again.
+#: Seconds before the next attempt after a shortage.
 _PATIENCE = 0.25
 
 
 class _FrameRecords(NamedTuple):
-    """The records of a frame, and the offset behind them."""
+    """The records of a frame, and the offset after them."""
 
     batches: list[StoredBatch]
     next: int
 
 
 class ReaderThread:
-    """Answers by ``callFromThread(found, ...)``. All methods are called on the reactor's thread.
+    """Answers requests by ``callFromThread(found, ...)``. All methods are called on the reactor's thread.
 
     :param callFromThread: runs a function on the reactor's thread.
-    :param lost: told, on the reactor's thread, of damage that was not known before, and in a clause what it is.
-    :param log: given a sentence, on the reactor's thread, when something could not be done at all.
+    :param lost: called on the reactor's thread with new damage, and with its reason as a clause.
+    :param log: called on the reactor's thread with a sentence about a failed request.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class ReaderThread:
         self._resumed: OrderedDict[int, int] = OrderedDict()
 
     def begin(self) -> None:
-        """Start the thread; what was asked before is answered now."""
+        """Start the thread, and answer the requests so far."""
         self._thread = Thread(target=self._work, name="journal-reader", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what was asked so far, and end. Blocks."""
+        """Answer the requests so far, and end the thread. Blocks."""
         self._stopping.set()
         self._jobs.put(None)
         if self._thread is not None:
@@ -104,9 +104,9 @@ class ReaderThread:
     def _ask(
         self, job: Callable[[], Sequence[Any]], found: Callable[..., None], otherwise: Sequence[Any] | None = None
     ) -> None:
-        """Do a job, and give what it returns to ``found``; or, if it fails altogether, ``otherwise``, if there is any.
+        """Run a job, and call ``found`` with its result, or with ``otherwise``, if given, after a failure.
 
-        What fails for want of something that comes back, such as memory, is tried until it is there.
+        After a temporary shortage, such as of memory, the job is repeated until it succeeds.
         """
         end = self._segments.end
 
@@ -135,13 +135,13 @@ class ReaderThread:
                     said = True
                 self._stopping.wait(_PATIENCE)
 
-    # -- what can be asked -------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        """Give the messages that have these offsets, in this order, until they have about ``most`` bytes.
+        """Return the messages with these offsets, in this order, up to about ``most`` bytes.
 
-        At least one; those that are damaged or gone are left out. If something fails that nobody foresaw, there is no
-        answer: it would say that they are.
+        At least one; damaged and removed ones are omitted. After an unexpected failure ``found`` is not called, since
+        an omission would mean that the message is lost.
         """
         wanted = tuple(offsets)
         end = self._segments.nextOffset
@@ -150,48 +150,49 @@ class ReaderThread:
     def read(
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[list[StoredBatch], int], None]
     ) -> None:
-        """Give records from an offset on, about ``most`` bytes, and the offset to go on from.
+        """Return records from an offset on, about ``most`` bytes, and the offset for the next call.
 
-        There may be none before the end is reached, where nothing in a long stretch is wanted. The same offset again
-        says that the journal could not be read.
+        The result may be empty before the end, after a long range without selected topics. The same offset again means
+        that the journal could not be read.
 
-        :param wanted: is called on the thread that reads.
+        :param wanted: selects topics; called on the reading thread.
         """
         end = self._segments.nextOffset
         self._ask(lambda: self._read(offset, wanted, most, end), found, ([], offset))
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
-        """Give the offset of the first record of this time or later (microseconds), or else of the next one."""
+        """Return the offset of the first record of this time (microseconds) or later, else of the next record."""
         end = self._segments.nextOffset
         self._ask(lambda: (self._offsetAt(time, end),), found, (end,))
 
     def advance(
         self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
     ) -> None:
-        """Give how far so many records and bytes go from an offset on, see
-        :func:`fleximq.journal.files.record_distance.advance`.
+        """Return the offset after so many records and bytes, see :func:`fleximq.journal.files.record_distance.advance`.
 
-        The offset up to which they go, how many records and how many bytes. The same offset again, where there is more,
-        says that the journal could not be read.
+        ``found`` receives this offset, the number of records and the number of bytes. The same offset again, before
+        ``end``, means that the journal could not be read.
         """
         self._ask(lambda: advance(self._segments, self._opened, start, end, records, size), found, (start, 0, 0))
 
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        """Give the position of the first whole frame at or behind one, whole frames, and the durable end.
+        """Return the position of the first valid frame from a position on, complete frames, and the durable end.
 
-        The frames have at most ``most`` bytes together, or there is only one. They stand one behind the other:
-        damage, what was taken out and a segment's end end a portion. They are a view of what was read at once where a
-        frame begins at the position, and are not copied then.
+        The frames have at most ``most`` bytes in all, or there is only one. They are consecutive: a result ends at
+        damage, at a removed range and at the end of a segment. If a frame begins at the position, they are a view
+        without a copy.
         """
         end = self._segments.end
         self._ask(lambda: self._readBytes(position, most, end), found, (end, b"", end))
 
     def seal(self, base: int) -> None:
-        """Write the index of the segment with this base, which is sealed."""
+        """Write the index of the sealed segment with this base."""
         self.call(lambda: self._seal(base))
 
     def call(self, job: Callable[[], None], done: Callable[[], None] = lambda: None) -> None:
-        """Do a job between others on the thread that reads, for instance putting a rewritten segment in its place."""
+        """Run a job between others on the reading thread, for instance the replacement of a segment by its rewritten
+        form.
+        """
 
         def work() -> Sequence[Any]:
             job()
@@ -200,13 +201,13 @@ class ReaderThread:
         self._ask(work, done)
 
     def forget(self) -> None:
-        """Close all files and forget what was read of them: some were rewritten or removed."""
+        """Close all files and clear the caches: some files were rewritten or removed."""
         self.call(self.forgetNow)
 
-    # -- on the thread that reads ------------------------------------------------------------------
+    # -- on the reading thread ---------------------------------------------------------------------
 
     def forgetNow(self) -> None:
-        """Do what :meth:`forget` does, at once."""
+        """Close all files and clear the caches at once, on the reading thread."""
         self._opened.close()
         self._decoded.clear()
         self._resumed.clear()
@@ -235,7 +236,7 @@ class ReaderThread:
         return messages
 
     def _batchOf(self, offset: int) -> StoredBatch | None:
-        """Return the batch among whose records this one is, or would be; None if it is nowhere."""
+        """Return the batch whose range of offsets contains this one; None if there is none."""
         for batches in reversed(self._decoded.values()):
             for batch in batches:
                 if batch.offsets[0] <= offset <= batch.offsets[-1]:
@@ -304,7 +305,7 @@ class ReaderThread:
         return end, b"", end
 
     def _portion(self, segment: Segment, start: int, most: int) -> memoryview:
-        """Return the whole frames that begin at a position, as a view; nothing where none does, or it is damaged."""
+        """Return the complete frames at a position as a view; empty if there is none, or it is damaged."""
         window = self._opened.window(segment)
         size, previous = 0, None
         try:
@@ -322,11 +323,11 @@ class ReaderThread:
                 if header.kind == FrameKind.REMOVED:
                     break
         except FrameError:
-            pass  # the next reading begins there, and finds out what it is
+            pass  # the next read begins there, and reports it
         except OSError as error:
             _raisePassing(error)
             return memoryview(b"")
-        # What is given keeps hold of all that was read.
+        # The view references the complete buffer, so a small part is copied.
         return buffer[:size] if 2 * size >= len(buffer) else memoryview(bytes(buffer[:size]))
 
     # -- through the frames ------------------------------------------------------------------------
@@ -334,9 +335,9 @@ class ReaderThread:
     def _from(
         self, offset: int, wanted: Callable[[str], bool] | None = None, size: int = SMALL
     ) -> Iterator[_FrameRecords]:
-        """Yield the records of all frames from the one on that has, or would have, this offset.
+        """Yield the records of all frames from the one with this offset, or its successor.
 
-        Segments that have no wanted topic are passed over.
+        Segments without a selected topic are skipped.
         """
         all = self._segments.all
         place = self._segments.ofOffset(offset) if all else 0
@@ -353,9 +354,9 @@ class ReaderThread:
                     yield found
 
     def _walk(self, segment: Segment, start: int, size: int = SMALL, offset: int = 0) -> Iterator[_FrameRecords]:
-        """Yield the records of a segment's frames from this position on.
+        """Yield the records of a segment's frames from this position.
 
-        :param offset: what comes before it in a transaction is passed over.
+        :param offset: earlier records of a transaction are skipped.
         """
         for each in self._frames(segment, start, size):
             if isinstance(each, DamagedRange):
@@ -383,7 +384,7 @@ class ReaderThread:
         return batches
 
     def _published(self, segment: Segment, each: CompleteFrame, offset: int) -> Iterator[_FrameRecords]:
-        """Yield the records of a transaction, of one staged frame after the other: all may be more than memory has."""
+        """Yield the records of a transaction, one staged frame at a time: all together may exceed the memory."""
         header = each.header
         end = _behindOf(header)
         lost = partial(self._reportPart, segment, header)
@@ -414,7 +415,7 @@ class ReaderThread:
             self._resumed.popitem(last=False)
 
     def _frames(self, segment: Segment, start: int, size: int = SMALL) -> Iterator[CompleteFrame | DamagedRange]:
-        """Yield frames and holes of a segment from this position on, and report the holes."""
+        """Yield the frames and damaged ranges of a segment from this position, and report the damage."""
         hole: DamagedRange | None = None
         position = start
         last: FrameHeader | None = None
@@ -449,7 +450,7 @@ class ReaderThread:
             self._lose(segment, LostRange(position, length, first, next), why)
 
     def _reportPart(self, segment: Segment, header: FrameHeader, first: int, next: int, why: object) -> None:
-        """Report offsets of a transaction; others of it may be lost as well."""
+        """Report lost offsets of a transaction; it may have more."""
         if not any(lost.first <= first and next <= lost.next for lost in segment.lost):
             self._lose(segment, LostRange(header.position, header.length, first, next), why)
 
@@ -462,13 +463,13 @@ class ReaderThread:
 
 
 def _raisePassing(error: Exception) -> None:
-    """Raise what says nothing about the journal."""
+    """Raise an error that is a temporary shortage."""
     if isinstance(error, OSError) and error.errno in _PASSING:
         raise error
 
 
 def _behindOf(header: FrameHeader) -> int:
-    """Return the offset behind those of a frame's records."""
+    """Return the offset after a frame's records."""
     return header.baseOffset + header.count
 
 
@@ -477,18 +478,18 @@ def _nextOf(portion: CommittedBlock) -> int:
 
 
 def _records(header: FrameHeader) -> int:
-    """Return how many offsets a frame gives to its records."""
+    """Return the number of offsets that a frame assigns to its records."""
     return header.count if header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION) else 0
 
 
 def _placeOf(offsets: Sequence[int], offset: int) -> int | None:
-    """Return the place of a number among ascending ones, None if it is not there."""
+    """Return the index of a number in an ascending sequence, None if it is missing."""
     place = bisect_left(offsets, offset)
     return place if place < len(offsets) and offsets[place] == offset else None
 
 
 def _behind(batch: StoredBatch, offset: int) -> StoredBatch:
-    """Return the records of a batch that have this offset or a later one."""
+    """Return the records of a batch from this offset on."""
     if not len(batch) or batch.offsets[0] >= offset:
         return batch
     return batch.pick(range(bisect_left(batch.offsets, offset), len(batch)))

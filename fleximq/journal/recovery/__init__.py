@@ -1,1 +1,1 @@
-"""Opening a folder; cli may use it for `repair`."""
+"""Opening a journal folder; the command line may import this wing for ``repair``."""

@@ -1,7 +1,4 @@
-"""What was in a journal when it was opened, and how to go through it: what recovery hands to the broker.
-
-What the journal asks of whoever knows the queues.
-"""
+"""The content of a recovered journal with its replay, and the interface of the owner of queue state."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,43 +21,43 @@ class IQueueStateOwner(Protocol):
     """The broker's side of checkpoints and retention."""
 
     def snapshot(self) -> Any:
-        """Return all that has to outlive a restart, as MessagePack can hold it; nothing in it changes later.
+        """Return the complete state for a restart, as values of MessagePack that are never changed.
 
-        It knows of all that the journal told somebody of so far.
+        It covers every commit that was reported so far.
         """
 
     def needed(self) -> Mapping[str, int]:
         """Return, by topic, the lowest offset that a queue still needs."""
 
     def reading(self) -> Mapping[str, int]:
-        """Return the offset that each consumer group reads next; nothing is kept for them."""
+        """Return the next offset of each consumer group; these do not delay retention."""
 
 
 class NoQueueState:
-    """The keeper of a journal without queues."""
+    """The owner of a journal without queues."""
 
     def snapshot(self) -> Any:
         """Return None."""
         return None
 
     def needed(self) -> Mapping[str, int]:
-        """Return nothing."""
+        """Return an empty mapping."""
         return {}
 
     def reading(self) -> Mapping[str, int]:
-        """Return nothing."""
+        """Return an empty mapping."""
         return {}
 
 
 class RecoveredJournal:
-    """What a journal holds.
+    """The content of a journal.
 
-    ``segments`` are all of them, the last one included: it is not written to any more. ``end`` is the position where
-    a new one begins, ``nextOffset`` the offset of its first record; ``lastOffset`` is where numbering stood: smaller
-    if the last stop was not ``clean``. ``snapshot`` is the broker's, None if there is none, and ``nextClientId`` the
-    first that was never given out, 0 if none was. ``transactions`` are the last batch of each query, with base offset
-    and count; ``stagedOpen`` what was staged and neither committed nor aborted: position, time and count, by query and
-    batch. ``torn`` and ``lost`` are sentences.
+    ``segments`` are all segments; the last one is not extended any more. ``end`` is the position of the next segment,
+    ``nextOffset`` its first offset; ``lastOffset`` is the next offset before a possible gap, smaller after a stop that
+    was not ``clean``. ``snapshot`` is the broker's state, or None; ``nextClientId`` is the first client id that was
+    never assigned, 0 if none was. ``transactions`` are the last batch of each query, with base offset and count;
+    ``stagedOpen`` the records neither committed nor aborted: position, time and count, by query and batch. ``torn`` and
+    ``lost`` are sentences.
     """
 
     def __init__(self, files: Files, folder: str) -> None:
@@ -80,11 +77,11 @@ class RecoveredJournal:
 
     @property
     def records(self) -> int:
-        """How many records are kept."""
+        """The number of records."""
         return self.segments.records
 
     def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
-        """Give all records and notes from the checkpoint on, in order; what is damaged is passed over.
+        """Call back with all records and state records since the checkpoint, in order; damage is skipped.
 
         :raises JournalError: a file cannot be read.
         """
@@ -110,7 +107,7 @@ class RecoveredJournal:
         for each in framesOf(opened.window(segment, LARGE), segment.id, start):
             if isinstance(each, DamagedRange) or each.header.position < self.replayFrom:
                 continue
-            # A frame whose check sum is right and whose body is not ours to read costs its content, no more.
+            # A valid frame with an unreadable body costs only its own content.
             with suppress(FrameError):
                 for batch in opened.records(*each, lambda first, next, why: None):
                     batches(batch)
@@ -120,7 +117,7 @@ class RecoveredJournal:
 
 
 def sentenceOf(lost: LostRange, what: str = "damaged or missing") -> str:
-    """Say what is lost to whoever runs the broker."""
+    """Describe lost bytes and offsets to the operator."""
     if not lost.length:
         offsets = f"the offsets {lost.first} to {lost.next - 1}"
         return f"what was staged at position {lost.position} is gone, and with it {offsets}"
@@ -131,6 +128,6 @@ def sentenceOf(lost: LostRange, what: str = "damaged or missing") -> str:
 
 
 def unreadable(folder: str, error: OSError) -> JournalError:
-    """Return the error that says that a journal's folder cannot be read, and why."""
+    """Return the error for a journal folder that cannot be read."""
     where = f" ({error.filename})" if error.filename else ""
     return JournalError(f"the journal in {folder} cannot be read: {errorText(error)}{where}")

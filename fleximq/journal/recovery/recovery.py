@@ -1,15 +1,15 @@
-"""Finds out what a journal holds when it is opened, after whatever befell it.
+"""Opens a journal after a stop or a crash: finds the end of the valid frames, and handles damage.
 
-- An unfinished end, behind which nothing stands that was written after a sync: what a crash leaves of the last
-  commit. It is cut, and kept beside as ``<position>.torn``. Nobody was told that it was safe.
-- Damage with something synced behind it: it was safe once. It stays where it is, a copy is kept beside as
-  ``<position>.damaged``, and the offsets are reported as lost. What stands before and after it is served.
-- A segment whose file is missing, or shorter than it was, with others behind it: likewise. So is the last one where
-  ``end`` knows that more was committed, which is true whatever was synced; what comes now begins behind it.
-- A file that cannot be read is an error, not an end: nothing is changed.
+- An unfinished end, without any later frame that was written after a sync: the trace of a crash during the last commit.
+  It is cut off and saved as ``<position>.torn``. None of it was reported as committed.
+- Damage followed by synced frames: it was committed once. It is left in place, a copy is saved as
+  ``<position>.damaged``, and its offsets are reported as lost. All other records are served.
+- A segment whose file is missing, or shorter than before, with later segments: the same. Also the last segment, if the
+  file ``end`` records a larger committed position, which is true regardless of syncs; new records begin after it.
+- An unreadable file is an error, not an end: nothing is changed.
 
-Whatever is done here can be cut short at any point and is done again by the next start: copies are on disk before
-what they are copies of is cut, and a cut that a power loss takes back is hidden by the segment that begins there.
+Each step may be interrupted, and the next start repeats it: copies are on disk before their originals are cut, and if a
+power loss reverts a cut, the next segment hides those bytes.
 """
 
 from collections.abc import Callable
@@ -29,24 +29,24 @@ from fleximq.journal.format.control_frames import Checkpoint, LostRange, decodeC
 from fleximq.journal.format.frame import FrameError
 from fleximq.journal.recovery.recovered_state import RecoveredJournal, sentenceOf, unreadable
 
-#: After a stop that was not clean, numbering goes on at the next multiple of this.
+#: After a stop that was not clean, offsets continue at the next multiple of this.
 SKIP = 1_000_000_000
 
-#: What copies of cut ends and of damaged bytes are called.
+#: Suffixes of the copies of cut ends and of damaged bytes.
 TORN, DAMAGED = ".torn", ".damaged"
 
 _SUFFIX = ".fxj"
-#: What was written to take the place of another file, and did not come to it.
+#: Suffixes of unfinished replacements of other files.
 _UNFINISHED = (".idx.new", ".fxj.new")
 
 
 def recover(
     files: Files, folder: str, journal: str, log: Callable[[str], None] = lambda sentence: None
 ) -> RecoveredJournal:
-    """Read a journal's folder, cut off an unfinished end, set damage aside, and say what there is. Blocks.
+    """Read a journal's folder, cut an unfinished end, copy damaged bytes, and return the content. Blocks.
 
-    :param journal: the id that all segments have to carry.
-    :param log: given what could not be done and can be done without.
+    :param journal: the required id of all segments.
+    :param log: called with failures that do not prevent the start.
     :raises JournalError: a file cannot be read, or belongs to another journal.
     """
     try:
@@ -56,12 +56,12 @@ def recover(
 
 
 def verifyTail(files: Files, folder: str, segments: SegmentTable, end: int) -> int:
-    """Cut the last segment at this position, see that all before it is whole and on disk, and return the position.
+    """Cut the last segment at this position, verify it and write it to disk again, and return the position.
 
-    After a sync that failed, nobody knows what of the file is on disk, and another sync would say that all is, without
-    writing any of it. So what should be there is written once more before it is synced.
+    After a failed sync the state on disk is unknown, and another sync may succeed without writing. So all bytes are
+    written once more before the sync.
 
-    :raises JournalError: it is not whole.
+    :raises JournalError: the segment is damaged.
     :raises OSError: the file cannot be read, written or cut.
     """
     segment = segments.all[-1]
@@ -81,7 +81,7 @@ def verifyTail(files: Files, folder: str, segments: SegmentTable, end: int) -> i
 
 
 class _Recovery:
-    """One opening of a journal; all is done when it is made."""
+    """One opening of a journal, complete after construction."""
 
     def __init__(self, files: Files, folder: str, journal: str, log: Callable[[str], None]) -> None:
         self._files = files
@@ -117,7 +117,9 @@ class _Recovery:
     # -- segments ----------------------------------------------------------------------------------
 
     def _last(self, bases: list[int]) -> SegmentScan | None:
-        """Return the last segment, without an unfinished end; files of which nothing is finished leave ``bases``."""
+        """Return the last segment, without an unfinished end; files without any finished frame are removed from
+        ``bases``.
+        """
         while bases:
             base = bases[-1]
             end = base + self._sizes[base]
@@ -135,7 +137,7 @@ class _Recovery:
         return None
 
     def _sealed(self, base: int, until: int) -> Segment:
-        """Return a segment behind which there is another one: from its index, or else from its frames."""
+        """Return a sealed segment from its index, or else from its frames."""
         end = base + self._sizes[base]
         indexed = readIndex(self._files, self._folder, base)
         if indexed is not None and (indexed.end == until <= end or indexed.end == end < until):
@@ -154,7 +156,7 @@ class _Recovery:
         return scanned
 
     def _take(self, scanned: SegmentScan) -> Segment:
-        """Set the damage of a scanned segment aside, and return it; it needs an index."""
+        """Copy the damage of a scanned segment, and return the segment; it needs an index."""
         segment = scanned.segment
         for hole in scanned.holes:
             name = f"{hole.position:020d}{DAMAGED}"
@@ -164,7 +166,7 @@ class _Recovery:
         return segment
 
     def _resolve(self, segments: list[Segment]) -> None:
-        """Count what transactions make visible in those segments that were scanned, and write their indexes."""
+        """Count the records that transactions publish in the scanned segments, and write the indexes."""
         staged: dict[int, StagedBlock] = {}
         for segment in segments:
             staged.update((each.position, each) for each in segment.staged)
@@ -181,7 +183,7 @@ class _Recovery:
                 self._log(f"the index of {segmentName(segment.base)} could not be written: {errorText(error)}")
 
     def _join(self, segments: list[Segment]) -> None:
-        """Report what is missing between segments, and at the end of one."""
+        """Report damage between segments, and at the end of one."""
         for segment, behind in pairwise(segments):
             lost = segment.lost[-1] if segment.lost else None
             if lost is not None and lost.position + lost.length == segment.end and lost.next < behind.first:
@@ -192,7 +194,7 @@ class _Recovery:
                     segment.lost.append(gone)
 
     def _missingEnd(self, segments: list[Segment]) -> LostRange | None:
-        """Return what was committed behind all that is there, None if nothing was."""
+        """Return the committed range after the end of the last file, None if all is present."""
         try:
             committed = readEnd(readFile(self._files, f"{self._folder}/{END}"))
         except FileNotFoundError:
@@ -203,13 +205,13 @@ class _Recovery:
         return LostRange(position, committed[0] - position, next, max(next, committed[1]))
 
     def _goBehind(self, ending: LostRange) -> None:
-        """Go on behind an end that is missing, so that no position and no offset is given twice."""
+        """Continue after a missing end, so that no position and no offset is used twice."""
         found = self.found
         self._clean = False
         found.end = ending.position + ending.length
         found.segments.nextOffset = max(found.segments.nextOffset, ending.next)
         if not found.segments.all:
-            # Nothing is left that could remember it.
+            # No segment is left to record it.
             found.lost.append(sentenceOf(ending))
 
     # -- files -------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ class _Recovery:
             self._files.close(descriptor)
 
     def _cut(self, base: int, position: int, reason: str) -> None:
-        """Cut a segment's file off at a position, after keeping what stands behind it."""
+        """Cut a segment's file at a position, after saving the bytes from there on."""
         end = base + self._sizes[base]
         kept = self._freeName(position)
         self._copy(base, position, end, kept, lasting=True)
@@ -238,7 +240,7 @@ class _Recovery:
         )
 
     def _setAside(self, base: int, end: int) -> None:
-        """Take a file out of the journal of which nothing was ever finished."""
+        """Rename a file without any finished frame, so that it leaves the journal."""
         name = segmentName(base)
         if end == base:
             self._files.remove(f"{self._folder}/{name}")
@@ -250,7 +252,7 @@ class _Recovery:
         self.found.torn.append(f"{name} was never finished, all of its {end - base} bytes are kept as {kept}")
 
     def _freeName(self, position: int) -> str:
-        """Return a name for what is cut off at a position, that nothing has yet."""
+        """Return an unused name for the bytes cut at a position."""
         number, name = 1, f"{position:020d}{TORN}"
         while self._files.exists(f"{self._folder}/{name}"):
             number += 1
@@ -260,8 +262,8 @@ class _Recovery:
     def _copy(self, base: int, start: int, end: int, name: str, lasting: bool = False) -> None:
         """Copy bytes of a segment into a new file.
 
-        :param lasting: the copy's content outlives a power loss when this returns.
-        :raises FileExistsError: there is one of this name.
+        :param lasting: the copy survives a power loss when this returns.
+        :raises FileExistsError: the name exists.
         """
         source = self._files.open(f"{self._folder}/{segmentName(base)}")
         try:
@@ -277,10 +279,10 @@ class _Recovery:
         finally:
             self._files.close(source)
 
-    # -- what to go on from ------------------------------------------------------------------------
+    # -- checkpoint and next offset ----------------------------------------------------------------
 
     def _continue(self, used: bool) -> None:
-        """Find the last checkpoint, and where numbering goes on."""
+        """Find the last checkpoint, and the next offset."""
         found = self.found
         place, checkpoint = self._checkpoint()
         for number, segment in enumerate(found.segments.all):
@@ -302,7 +304,7 @@ class _Recovery:
             found.nextOffset = (found.lastOffset // SKIP + 1) * SKIP
 
     def _checkpoint(self) -> tuple[int, Checkpoint | None]:
-        """Return the last checkpoint that is whole, and the place of its segment."""
+        """Return the last valid checkpoint, and the index of its segment."""
         found = self.found
         opened = OpenSegments(self._files, self._folder, found.segments)
         opened.end = found.end

@@ -1,4 +1,4 @@
-"""What opening a journal would change in its folder, found out by doing it with files that are not changed."""
+"""Reports the changes that recovery would make to a folder, by running it on files that stay unchanged."""
 
 import os
 
@@ -9,9 +9,9 @@ _INDEX = ".idx"
 
 
 class DryRunFiles(Files):
-    """Reads the real files, writes nowhere, and notes in ``steps`` what else would be done, as clauses.
+    """Reads the real files, writes none, and collects the other operations in ``steps``, as clauses.
 
-    Nothing is said about indexes, which are made of the other files.
+    Indexes are omitted, since they are derived from the other files.
     """
 
     def __init__(self) -> None:
@@ -19,34 +19,34 @@ class DryRunFiles(Files):
         self._paths: dict[int, str] = {}
 
     def create(self, path: str) -> int:
-        """Return a new file that is in memory."""
+        """Return a new file in memory."""
         name = os.path.basename(path)
         if name.endswith((TORN, DAMAGED)):
             self.steps.append(f"make {name}, a copy of what stands there")
         return os.memfd_create(name)
 
     def open(self, path: str, write: bool = False) -> int:
-        """Open a file to read it, also if it shall be written."""
+        """Open a file for reading, even if writing is requested."""
         descriptor = super().open(path)
         self._paths[descriptor] = path
         return descriptor
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Note that a file would be cut."""
+        """Record that a file would be cut."""
         path = self._paths[descriptor]
         self.steps.append(f"cut {os.path.basename(path)} from {self.size(descriptor)} bytes to {size}")
 
     def rename(self, old: str, new: str) -> None:
-        """Note that a file would get another name."""
+        """Record that a file would be renamed."""
         if not new.endswith(_INDEX):
             self.steps.append(f"rename {os.path.basename(old)} to {os.path.basename(new)}")
 
     def remove(self, path: str) -> None:
-        """Note that a file would go."""
+        """Record that a file would be removed."""
         self.steps.append(f"remove {os.path.basename(path)}")
 
     def sync(self, descriptor: int) -> None:
-        """There is nothing to sync."""
+        """Do nothing."""
 
     def syncFolder(self, path: str) -> None:
-        """There is nothing to sync."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""How much the journal has, how much it may have, and what is done when it is full."""
+"""The size of the journal, its limit, and the reaction to a full journal."""
 
 from collections.abc import Callable
 
@@ -8,18 +8,18 @@ from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.commit import Commit
 
-#: How often it is tried to make room in a journal that is full, in microseconds.
+#: The interval between attempts to free space in a full journal, in microseconds.
 RETRY_INTERVAL = 10_000_000
 
 
 class Capacity:
     """Counts the bytes of all segments.
 
-    :param most: the most that they may have, about; 0: as much as the disk has.
-    :param cleaner: takes out what may go; None: nothing may.
-    :param roll: lets another segment begin, for nothing is taken out of the last one.
+    :param most: the approximate limit; 0: the capacity of the disk.
+    :param cleaner: removes expired records; None: no retention.
+    :param roll: begins another segment, since the last one is never cleaned.
     :param now: microseconds since 1970.
-    :param freed: told how many bytes a pass took out.
+    :param freed: called with the number of bytes that a pass removed.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class Capacity:
         self._again = 0
 
     def settled(self, commit: Commit, before: int) -> None:
-        """Count a commit that is safe; ``before`` is where the journal ended without it."""
-        # The sum over all segments is for when one begins, or is removed; there may be thousands of them.
+        """Count a successful commit; ``before`` is the previous end of the journal."""
+        # The sum over perhaps thousands of segments is computed only after one begins or is removed.
         self.bytes = self._segments.bytes if commit.begun is not None else self.bytes + commit.end - before
 
     def check(self, count: int, waiting: int) -> None:
-        """See that there is room for something more; ``waiting`` bytes are on their way to the disk.
+        """Check that there is space for another run; ``waiting`` bytes are not written yet.
 
-        :raises NotKept: there is none; then it is tried to make some.
+        :raises NotKept: the journal is full; an attempt to free space begins.
         """
         if self._most and self.bytes + waiting >= self._most:
             self._make()
@@ -64,7 +64,7 @@ class Capacity:
             self.clean()
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
-        """Begin a pass of the cleaner; False if one is still going on, or there is nothing that may go."""
+        """Begin a pass of the cleaner; False if one is running, or without retention."""
 
         def ended(freed: FreedSpace) -> None:
             self.bytes = self._segments.bytes
@@ -75,6 +75,6 @@ class Capacity:
         return self._cleaner is not None and self._cleaner.clean(ended)
 
     def close(self) -> None:
-        """Let a pass end."""
+        """End a running pass."""
         if self._cleaner is not None:
             self._cleaner.stop()

@@ -1,4 +1,4 @@
-"""Lets what has expired be taken out of the journal, on a thread of its own, while everything else goes on."""
+"""Removes expired records on its own thread, while the journal is in use."""
 
 from collections.abc import Callable, Mapping
 from threading import Event, Thread
@@ -10,20 +10,20 @@ from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
 from fleximq.journal.retention.segment_rewrite import Stopped
 
-#: How long a stop waits for a pass that was told to end, in seconds.
+#: Seconds that a stop waits for a running pass.
 STOP_TIMEOUT = 10.0
 
 
 class CleanerThread:
-    """Starts one pass at a time. All methods are called on the reactor's thread.
+    """Runs one pass at a time. All methods are called on the reactor's thread.
 
     :param needed: returns, by topic, the lowest offset that a queue needs.
-    :param reading: returns the offset that each consumer group reads next.
-    :param unread: is told on the reactor's thread before what a group has not read is taken out: a sentence, and about
-        how many records it is about.
+    :param reading: returns the next offset of each consumer group.
+    :param unread: called on the reactor's thread before the removal of records that a group has not read: a sentence,
+        and the approximate number of records.
     :param now: microseconds since 1970.
     :param callFromThread: runs a function on the reactor's thread.
-    :param log: is given a sentence, on the reactor's thread, when something could not be done.
+    :param log: called with a sentence, on the reactor's thread, about a failure.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class CleanerThread:
         self._thread: Thread | None = None
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
-        """Begin a pass, and call ``done`` on this thread when it has ended; False if one is still going on."""
+        """Begin a pass, and call ``done`` on this thread at its end; False if one is running."""
         if self._stopped or self._thread is not None:
             return False
         needed = dict(self._needed())
         open = frozenset(staged.position for staged in self._segments.staged())
         now = self._now()
         reading = dict(self._reading())
-        # A queue that is opened from here on needs nothing of them, but may need what comes into later ones.
+        # Queues opened from now on need only records of later segments.
         segments = self._segments.all
         self._thread = Thread(
             target=lambda: self._work(lambda: self._retention.clean(needed, open, now, segments, reading), done),
@@ -73,7 +73,7 @@ class CleanerThread:
         return True
 
     def stop(self) -> bool:
-        """Let a pass end, before the reader is stopped. Blocks for some seconds at most; False if it goes on."""
+        """End a running pass, before the reader is stopped. Blocks for some seconds; False if the pass continues."""
         self._stopped = True
         self._retention.stop()
         thread = self._thread
@@ -101,7 +101,7 @@ class CleanerThread:
         done(freed)
 
     def _exclusively(self, work: Callable[[], None]) -> None:
-        """Do something on the thread that reads, and let it forget what it read before; wait until it was done."""
+        """Run work on the reading thread, clear its caches, and return after that."""
         ended = Event()
         failures: list[Exception] = []
 

@@ -1,8 +1,8 @@
-"""Which records are needed no more: what an operator's rules say of each topic, at one moment. Pure.
+"""Decides which records have expired, from the operator's rules at one moment. Pure.
 
-A record stays while a queue needs it, or while its topic is durable and it is neither too old nor, counted from the
-newest, over the bytes that its topic may have. The latest record of a topic that retains it stays in any case. Where
-the clock went back, a message may be taken for as old as its neighbours.
+A record remains while a queue needs it, or while its topic is durable and the record is neither too old nor beyond the
+topic's limit of bytes, counted from the newest. The latest record of a retaining topic always remains. After the clock
+was set back, a message may count as old as its neighbours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,19 +15,19 @@ from fleximq.journal.files.topic_counts import topicCountsOf
 from fleximq.values.patterns import anyOf
 from fleximq.values.records import StoredBatch, TopicBounds
 
-#: Later than every time, and behind every offset.
+#: Later than every time, and larger than every offset.
 _NEVER = 1 << 64
 _SECOND = 1_000_000
-#: About what a record takes in a file beside its header and payload.
+#: Approximate bytes of a record in a file, without header and payload.
 _RECORD_BYTES = 28
 
 
 class RetentionPolicy(NamedTuple):
-    """What an operator wants.
+    """The operator's rules.
 
-    ``durable`` and ``retained`` tell of a topic whether its messages are kept, and whether the latest one always is.
-    Of ``retentions``, and of ``timesToLive`` (pattern and seconds), the first that matches counts; without any, what
-    is durable stays.
+    ``durable`` and ``retained`` tell whether a topic's messages are stored, and whether its latest one always remains.
+    Of ``retentions``, and of ``timesToLive`` (pattern and seconds), the first matching one applies; without any,
+    durable messages remain.
     """
 
     durable: Callable[[str], bool]
@@ -37,7 +37,7 @@ class RetentionPolicy(NamedTuple):
 
 
 class Verdict(Enum):
-    """How many of some records stay."""
+    """How many of some records remain."""
 
     ALL = "all"
     NONE = "none"
@@ -45,7 +45,7 @@ class Verdict(Enum):
 
 
 class _Limit(NamedTuple):
-    """What stays of a topic: from offset ``need`` on, or from ``time`` on, and the offset ``last``."""
+    """The remaining records of a topic: from offset ``need``, or from ``time``, and the offset ``last``."""
 
     need: int
     time: int
@@ -53,10 +53,10 @@ class _Limit(NamedTuple):
 
 
 class ExpiryDecision:
-    """What has expired of a journal.
+    """The expired part of a journal.
 
-    :param segments: all of them, the one that is being written included.
-    :param needed: by topic, the lowest offset that a queue needs; a topic that is not in it is needed by none.
+    :param segments: all segments, including the one being written.
+    :param needed: by topic, the lowest offset that a queue needs; a missing topic is needed by none.
     :param now: microseconds since 1970.
     """
 
@@ -74,7 +74,7 @@ class ExpiryDecision:
         self._measure(segments, rules.retained)
 
     def _measure(self, segments: Sequence[Segment], retained: Callable[[str], bool]) -> None:
-        """Find the latest record of each topic that retains it, and what is over each topic's bytes."""
+        """Find the latest record of each retaining topic, and the bytes beyond each topic's limit."""
         newer: dict[str, int] = {}
         for segment in reversed(segments):
             for topic, (_, last, _, _, _, size) in tuple(segment.counts.items()):
@@ -93,7 +93,7 @@ class ExpiryDecision:
         return next((each for matches, each in self._retentions if matches(topic)), RetentionRule("", 0, 0))
 
     def limit(self, topic: str) -> _Limit:
-        """Return what stays of a topic, its bytes left out."""
+        """Return the remaining records of a topic, without the limit of bytes."""
         limit = self._limits.get(topic)
         if limit is None:
             time = self._timeOf(topic) if self._durable(topic) else _NEVER
@@ -107,14 +107,14 @@ class ExpiryDecision:
         return self._now - int(min(ages) * _SECOND) if ages else -_NEVER
 
     def excess(self, segment: Segment, topic: str) -> int:
-        """Return how many of the first bytes that a segment has of a topic are over what the topic may have."""
+        """Return the number of a topic's first bytes in a segment that exceed the topic's limit."""
         return self._excess.get((segment.base, topic), 0)
 
     def verdict(self, topic: str, bounds: TopicBounds, excess: int, before: int = 0) -> Verdict:
-        """Return whether records of a topic stay.
+        """Return whether records of a topic remain.
 
-        :param excess: what :meth:`excess` says of their segment.
-        :param before: the bytes of the records of this topic that stand before them in the segment.
+        :param excess: the result of :meth:`excess` for their segment.
+        :param before: the bytes of earlier records of this topic in the segment.
         """
         need, time, last = self.limit(topic)
         young = bounds.firstTime >= time and bounds.lastTime >= time
@@ -127,16 +127,16 @@ class ExpiryDecision:
         return Verdict.SOME
 
     def verdicts(self, segment: Segment) -> set[Verdict]:
-        """Return what is to be said of the topics of a segment."""
+        """Return the verdicts for the topics of a segment."""
         return {
             self.verdict(topic, TopicBounds(*count), self.excess(segment, topic))
             for topic, count in segment.counts.items()
         }
 
     def share(self, segment: Segment, staged: frozenset[int]) -> float:
-        """Return about which part of a segment has expired, from 0 to 1.
+        """Return the approximate expired share of a segment, from 0 to 1.
 
-        :param staged: the positions of the STAGED frames that stay.
+        :param staged: the positions of the remaining STAGED frames.
         """
         expired = total = 0.0
         for topic, (first, last, firstTime, lastTime, count, size) in segment.counts.items():
@@ -151,9 +151,9 @@ class ExpiryDecision:
         return expired / total if total else 1.0
 
     def gone(self, segment: Segment, offset: int) -> tuple[int, int, int]:
-        """Return about what expired of a segment from an offset on: from one offset up to before another, how many.
+        """Return the approximate expired records from an offset: first offset, end (exclusive) and number.
 
-        The records of a topic are taken for such that came evenly.
+        The records of a topic count as evenly distributed.
         """
         first, next, number = _NEVER, 0, 0
         for topic, (low, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
@@ -168,7 +168,7 @@ class ExpiryDecision:
         return first, next, number
 
     def _part(self, topic: str, bounds: TopicBounds, excess: int) -> float:
-        """Return about which part of the records of a topic stays, as if they came evenly."""
+        """Return the approximate remaining share of a topic's records, as if evenly distributed."""
         need, time, _ = self.limit(topic)
         needed = _behind(bounds.first, bounds.last + 1, need)
         young = _behind(bounds.firstTime, bounds.lastTime + 1, time)
@@ -176,14 +176,14 @@ class ExpiryDecision:
 
 
 def _behind(first: int, next: int, place: int) -> float:
-    """Return which part of a range is not before a place."""
+    """Return the share of a range that is not before ``place``."""
     if next <= first:
         return float(first >= place)
     return min(max((next - place) / (next - first), 0.0), 1.0)
 
 
 class RecordFilter:
-    """Says of the records of one segment, batch by batch from its beginning, which of them stay."""
+    """Selects the remaining records of one segment, batch by batch from its beginning."""
 
     def __init__(self, expiry: ExpiryDecision, segment: Segment) -> None:
         self._expiry = expiry
@@ -191,7 +191,7 @@ class RecordFilter:
         self._before: dict[str, int] = {}
 
     def staying(self, batch: StoredBatch) -> Sequence[int]:
-        """Return the places of the records that stay."""
+        """Return the indexes of the remaining records."""
         verdicts: dict[str, Verdict] = {}
         starts: dict[str, int] = {}
         for topic, bounds in topicCountsOf(batch).items():

@@ -1,8 +1,8 @@
-"""Makes one file of neighbouring segments of which nothing is left.
+"""Merges neighbouring segments without records into one file.
 
-Their files had to stay, since positions must join, while something before them is needed. In their place comes one that
-begins where the first of them did, and whose REMOVED frame goes up to where the last one ends. While the others are
-still there, after a crash as well, each of them stands for itself and that frame ends where the next file begins.
+Their files exist because positions must be continuous while an earlier record is needed. The merged file begins at the
+first of them, and its REMOVED frame ends where the last one ends. While the others still exist, also after a crash,
+each is used itself, and that frame ends where the next file begins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,18 +18,18 @@ from fleximq.journal.format.control_frames import encodeRemoved
 from fleximq.journal.format.frame import FrameKind, reseal, seal
 from fleximq.journal.retention.segment_rewrite import replacementName
 
-#: One file stands for at most so many bytes: if it is damaged, so many are looked through.
+#: Maximum range of one merged file: after damage to it, this range is scanned.
 MAX_MERGED_BYTES = 4 << 30
 
 
 def isEmpty(segment: Segment) -> bool:
-    """Tell whether nothing is left of a segment."""
+    """Tell whether a segment has no content left."""
     left = segment.counts or segment.staged or segment.transactions or segment.checkpoints or segment.lost
     return bool(segment.removed) and not left
 
 
 def emptyRuns(segments: Iterable[Segment], span: int = MAX_MERGED_BYTES) -> Iterator[list[Segment]]:
-    """Yield those neighbouring segments of which nothing is left, two or more together."""
+    """Yield the neighbouring segments without content, two or more together."""
     run: list[Segment] = []
     for segment in segments:
         fits = isEmpty(segment) and (not run or (segment.base == run[-1].end and segment.end - run[0].base <= span))
@@ -44,7 +44,7 @@ def emptyRuns(segments: Iterable[Segment], span: int = MAX_MERGED_BYTES) -> Iter
 
 
 def writeMerged(files: Files, folder: str, run: Sequence[Segment], opened: OpenSegments) -> Segment | None:
-    """Write the file that is to take the place of these, sync it, and return what is in it; None if one is damaged.
+    """Write and sync the file that will replace these, and return its content; None if one is damaged.
 
     :raises OSError: it cannot be written.
     """

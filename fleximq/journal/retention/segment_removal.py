@@ -1,12 +1,11 @@
-"""Takes out of the journal what has expired: whole segments at its beginning, and most of a segment further in.
+"""Removes expired records: whole segments at the beginning of the journal, and parts of later segments.
 
-Only segments are touched whose content the last checkpoint knows, so a restart never misses what was taken out. A
-segment further in, of which more than half has expired, is written anew,
-:mod:`fleximq.journal.retention.segment_rewrite`; its file
-stays, even where nothing of it does, since positions must join, but neighbours of which nothing stays become one,
-:mod:`fleximq.journal.retention.segment_merge`. A crash at any point leaves the old or the new file.
+Only segments whose content the last checkpoint covers are changed, so a restart never misses a removed record. A later
+segment of which more than half has expired is rewritten, :mod:`fleximq.journal.retention.segment_rewrite`; its file
+remains even without content, since positions must be continuous, but neighbours without content are merged,
+:mod:`fleximq.journal.retention.segment_merge`. After a crash either the old or the new file exists.
 
-What a consumer group has not read of segments from which something is about to be taken out, in words.
+Before records are removed that a consumer group has not read, a sentence reports them.
 """
 
 import json
@@ -26,7 +25,7 @@ from fleximq.journal.retention.segment_rewrite import Damaged, SegmentRewrite, S
 
 
 class UnreadReports:
-    """Says it once for each group and segment; neighbouring segments are one sentence."""
+    """Reports each group and segment once; neighbouring segments share a sentence."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[int, str], None] = {}
@@ -34,10 +33,10 @@ class UnreadReports:
     def of(
         self, going: Sequence[Segment], reading: Mapping[str, int], expiry: ExpiryDecision
     ) -> Iterator[tuple[str, int]]:
-        """Yield a sentence for each run of segments that go, and about how many records it is about.
+        """Yield a sentence for each run of affected segments, and the approximate number of records.
 
-        :param going: these, in their order.
-        :param reading: the offset that each group reads next.
+        :param going: the affected segments, in order.
+        :param reading: the next offset of each group.
         """
         bases = {segment.base for segment in going}
         self._said = {key: None for key in self._said if key[0] in bases and key[1] in reading}
@@ -56,7 +55,7 @@ class UnreadReports:
                 yield _sentence(group, first, next), records
 
     def _gone(self, segment: Segment, group: str, offset: int, expiry: ExpiryDecision) -> tuple[int, int, int] | None:
-        """Return what of a segment goes that a group has not read; None if nothing does, or it was said."""
+        """Return the range of a segment that is removed unread; None if there is none, or it was reported."""
         key = segment.base, group
         if segment.next <= offset or key in self._said:
             return None
@@ -74,12 +73,12 @@ def _sentence(group: str, first: int, next: int) -> str:
     )
 
 
-#: A segment is written anew when more than this part of it has expired.
+#: A segment is rewritten when more than this share of it has expired.
 _REWRITE_SHARE = 0.5
 
 
 class FreedSpace(NamedTuple):
-    """What a pass took out: files that were removed, files that were rewritten, and bytes of both."""
+    """The result of a pass: removed files, rewritten files, and their bytes."""
 
     removed: int = 0
     rewritten: int = 0
@@ -87,13 +86,12 @@ class FreedSpace(NamedTuple):
 
 
 class SegmentRemoval:
-    """Does one pass after the other; not for two threads at once.
+    """Runs one pass after the other; not for concurrent use.
 
-    :param exclusively: does something between two readings of the journal, and returns when it was done; raises what
-        that raised.
-    :param log: is given a sentence when something could not be done.
-    :param unread: is given a sentence, and about how many records it is about, before what a consumer group has not
-        read is taken out.
+    :param exclusively: runs work between two reads of the journal, returns after it, and raises its exception.
+    :param log: called with a sentence about a failure.
+    :param unread: called with a sentence, and the approximate number of records, before the removal of records that a
+        consumer group has not read.
     """
 
     def __init__(
@@ -117,7 +115,7 @@ class SegmentRemoval:
         self._stopped = False
 
     def stop(self) -> None:
-        """Let a pass end soon; called from any thread."""
+        """End a running pass soon; called from any thread."""
         self._stopped = True
 
     def clean(
@@ -128,13 +126,13 @@ class SegmentRemoval:
         segments: Sequence[Segment] | None = None,
         reading: Mapping[str, int] | None = None,
     ) -> FreedSpace:
-        """Take out what has expired. Blocks for as long as the disk takes.
+        """Remove expired records. Blocks until the disk has finished.
 
         :param needed: by topic, the lowest offset that a queue needs.
-        :param open: the positions of what is staged and may still be committed.
+        :param open: the positions of staged frames that may still be committed.
         :param now: microseconds since 1970.
-        :param segments: all segments of the moment for which the others are true; None: of now.
-        :param reading: the offset that each consumer group reads next.
+        :param segments: all segments at the moment of the other arguments; None: now.
+        :param reading: the next offset of each consumer group.
         """
         opened = OpenSegments(self._files, self._folder, self._segments)
         opened.end = self._segments.end
@@ -179,7 +177,7 @@ class SegmentRemoval:
         return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
 
     def _join(self, run: list[Segment], opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
-        """Let one file stand in the place of neighbouring ones of which nothing is left."""
+        """Replace neighbouring empty segments by one file."""
         removed, rewritten, bytes = freed
         joined = None if self._stopped else writeMerged(self._files, self._folder, run, opened)
         if joined is None:
@@ -188,7 +186,7 @@ class SegmentRemoval:
 
         def put() -> None:
             self._replace(new)
-            # One after the other: until all are gone, the first file ends where the next one begins that is there.
+            # One after the other: until all are removed, the first file ends where the next existing one begins.
             for segment in run[1:]:
                 self._remove(segment)
 
@@ -196,7 +194,7 @@ class SegmentRemoval:
         return FreedSpace(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
 
     def _remove(self, segment: Segment) -> None:
-        """Take a segment away; the next one is only taken away when this is on disk."""
+        """Remove a segment; the next one may be removed when this is on disk."""
         if self._stopped:
             raise Stopped
         self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
@@ -207,7 +205,7 @@ class SegmentRemoval:
         self._files.syncFolder(self._folder)
 
     def _replace(self, segment: Segment) -> None:
-        """Let the new file of a segment take the place of the old one, whose index must be gone before."""
+        """Rename the new file of a segment over the old one, whose index must be removed first."""
         if self._stopped:
             raise Stopped
         self._removeIndex(segment.base)
@@ -219,7 +217,7 @@ class SegmentRemoval:
             writeIndex(self._files, self._folder, segment)
 
     def _removeIndex(self, base: int) -> None:
-        """Remove an index for good: one that outlived its segment would lead into the holes of the new one."""
+        """Remove an index permanently: an outdated one would point into the holes of the rewritten segment."""
         path = f"{self._folder}/{indexName(base)}"
         if self._files.exists(path):
             self._files.remove(path)
@@ -227,10 +225,10 @@ class SegmentRemoval:
 
 
 class _Pass:
-    """What is known at the beginning of a pass.
+    """The state at the beginning of a pass.
 
-    ``touchable`` are the segments from which something may be taken, ``staged`` the STAGED frames that stay,
-    ``existing`` all that there are.
+    ``touchable`` are the segments that may be changed, ``staged`` the remaining STAGED frames, ``existing`` all STAGED
+    frames.
     """
 
     def __init__(
@@ -247,7 +245,7 @@ class _Pass:
         self.existing: dict[int, StagedBlock] = {}
         for segment in segments:
             self.existing.update((each.position, each) for each in segment.staged)
-        # A transaction that goes in this pass still holds what it names: that goes in the next one.
+        # A transaction that is removed in this pass still holds its staged frames: they are removed in the next one.
         self.staged = open.union(
             position
             for segment in segments
@@ -257,7 +255,7 @@ class _Pass:
         )
 
     def isExpired(self, segment: Segment) -> bool:
-        """Tell whether nothing of a segment is needed any more."""
+        """Tell whether no part of a segment is needed."""
         if not self.expiry.verdicts(segment) <= {Verdict.NONE}:
             return False
         if any(each.position in self.staged for each in segment.staged):
@@ -268,10 +266,10 @@ class _Pass:
         )
 
     def isWorth(self, segment: Segment) -> bool:
-        """Tell whether a segment is written anew without what has expired."""
+        """Tell whether a segment should be rewritten without its expired records."""
         return not segment.lost and not isEmpty(segment) and self.expiry.share(segment, self.staged) > _REWRITE_SHARE
 
     def going(self) -> list[Segment]:
-        """Return the segments of which something is about to be taken out."""
+        """Return the segments from which records are about to be removed."""
         begins = list(takewhile(self.isExpired, self.touchable))
         return begins + [segment for segment in self.touchable[len(begins) :] if self.isWorth(segment)]

@@ -1,7 +1,7 @@
-"""Writes a sealed segment anew without what has expired: each frame that stays keeps its position.
+"""Rewrites a sealed segment without its expired records: each remaining frame keeps its position.
 
-In place of the others stand REMOVED frames with a hole behind them, which takes no room on the disk
-(docs/journal-format.rst, "What is taken out"). The new file stands beside the old one until it takes its name.
+The others are replaced by REMOVED frames, each followed by a hole that takes no disk space (docs/journal-format.rst,
+"What is taken out"). The new file exists next to the old one until it is renamed.
 """
 
 from collections import deque
@@ -20,30 +20,30 @@ from fleximq.journal.format.frame import Frame, FrameError, FrameHeader, FrameKi
 from fleximq.journal.format.record_columns import decodeRecords, encodeSparse
 from fleximq.journal.retention.retention_rules import RecordFilter
 
-#: So many bytes are written at once.
+#: The size of one write.
 _AT_ONCE = 1 << 20
 _RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class Stopped(Exception):
-    """There is no time to finish."""
+    """The pass was stopped before its end."""
 
 
 class Damaged(Exception):
-    """A segment has damage in it, and is better left as it is."""
+    """A segment contains damage, and should stay unchanged."""
 
 
 def replacementName(base: int) -> str:
-    """Return the name of the file that is to take a segment's place; a start of the broker removes such files."""
+    """Return the name of the new file of a segment; the start of a broker removes such files."""
     return f"{segmentName(base)}.new"
 
 
 class SegmentRewrite:
     """The new file of one segment, from its first frame to its last.
 
-    :param staged: the STAGED frames that stay.
-    :param existing: all STAGED frames that are in any segment.
-    :param stopping: is asked now and then whether to give up.
+    :param staged: the remaining STAGED frames.
+    :param existing: all STAGED frames of all segments.
+    :param stopping: polled; True stops the rewrite.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class SegmentRewrite:
         self._from = self._to = segment.base
 
     def write(self) -> Segment | None:
-        """Write the file, sync it, and return what is in it; or None, and no file, where it is hardly smaller.
+        """Write and sync the file, and return its content; None, and no file, if it is hardly smaller.
 
-        :raises Damaged: the segment is.
-        :raises Stopped: somebody wants that.
-        :raises OSError: it cannot be written.
+        :raises Damaged: the segment is damaged.
+        :raises Stopped: ``stopping`` returned True.
+        :raises OSError: the file cannot be written.
         """
         if self._files.exists(self._path):
             self._files.remove(self._path)
@@ -136,23 +136,23 @@ class SegmentRewrite:
         self._keep(header, frame, next)
 
     def _isKept(self, header: FrameHeader, frame: memoryview) -> bool:
-        """Tell whether a transaction stays: as long as one of its records does, all do.
+        """Tell whether a transaction remains: as long as one of its records does, all do.
 
-        One that was aborted stays until what it aborts is gone: else that would wait to be committed again.
+        An aborted one remains until its staged frames are removed; otherwise they could be committed again.
         """
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return any(position in self._existing for position in transaction.staged)
         try:
-            # What is damaged must not have been counted, and all together may not fit into memory.
+            # The first pass finds damage before the filter counts anything; all records together may exceed the memory.
             deque(self._opened.records(header, frame), 0)
-            # All are looked at: the judge counts what it has seen.
+            # The filter must see every batch, since it counts bytes.
             staying = [len(self._judge.staying(batch)) for batch in self._opened.records(header, frame)]
         except FrameError as error:
             raise Damaged(str(error)) from error
         return any(staying)
 
-    # -- what is written ---------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def _keep(self, header: FrameHeader, frame: memoryview, next: int) -> None:
         self._endRemoved(header.position)
@@ -181,7 +181,7 @@ class SegmentRewrite:
             self._seal(removed.position, frame)
 
     def _seal(self, position: int, frame: Frame) -> None:
-        # Whatever stands before it in a sealed segment has long been on disk.
+        # All earlier bytes of a sealed segment are on disk.
         buffers, self._previous = seal(frame, self._segment.id, position, self._previous, synced=True)
         self._put(position, buffers)
 
@@ -198,7 +198,7 @@ class SegmentRewrite:
             self._buffers = []
 
     def _verified(self) -> Segment:
-        """Read what was written, and return what is in it."""
+        """Read the written file, and return its content."""
         segment = self._segment
         scanned = scanSegment(Window(self._files, self._descriptor, segment.base, segment.end), segment.id)
         if scanned.holes:
@@ -212,7 +212,7 @@ class SegmentRewrite:
 
 
 class _Removed:
-    """Frames that are taken out, one behind the other."""
+    """Consecutive removed frames."""
 
     __slots__ = ("count", "firstTime", "lastTime", "offset", "position")
 
@@ -224,5 +224,5 @@ class _Removed:
 
 
 def _recordsIn(header: FrameHeader) -> int:
-    """Return how many records go with a frame that is no frame of records."""
+    """Return the number of records of a frame that does not itself contain records."""
     return header.count if header.kind in (FrameKind.TRANSACTION, FrameKind.REMOVED) else 0

@@ -1,1 +1,1 @@
-"""Group commit."""
+"""Group commit: the runs that arrive during one commit form the next."""

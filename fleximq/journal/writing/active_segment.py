@@ -1,12 +1,10 @@
-"""The segment that is being written: one file, to whose end whole groups of frames are added.
+"""The segment being written: one file, extended by complete groups of frames.
 
-It is used by one thread, see :mod:`fleximq.journal.writing.writer_thread`. After an error nothing more is written to it
-or synced:
-what the disk holds of the failed group is unknown, and a second sync could say that all is well when it is not.
+It is used by one thread, see :mod:`fleximq.journal.writing.writer_thread`. After an error it is neither written nor
+synced again: it is unknown which part of the failed group is on disk, and a second sync could succeed without it.
 
-What was written is not left to fill the system's memory: on a virtual machine, which gets its pages when it first uses
-them, a MiB costs 0.3 ms of system time in pages that are used again and again and 2 ms in ever new ones. And what
-others have in memory stays there.
+Old bytes are dropped from the system's cache. On a virtual machine, which receives its pages on first use, a MiB costs
+0.3 ms of system time in reused pages and 2 ms in new ones. And the cached data of other programs stays cached.
 """
 
 from collections.abc import Iterable
@@ -16,19 +14,19 @@ from fleximq.journal.files.file_system import Files, writeAll
 from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.format.frame import Frame, seal
 
-#: So many bytes behind the end stay in the system's memory, for those who read what has just come.
+#: The last bytes that stay in the system's cache, for readers of recent records.
 CACHED_BYTES = 16 << 20
-#: What is older is forgotten in portions of this size.
+#: Older bytes are dropped in steps of this size.
 _PORTION = 1 << 20
 
 
 class ActiveSegment:
-    """A new file DIR/<position>.fxj; it outlives a power loss once it and its folder were synced.
+    """A new file DIR/<position>.fxj; it survives a power loss after a sync of file and folder.
 
-    ``base`` and ``end`` are the positions in the journal of its first byte and behind its last; ``unsynced`` tells
-    whether something was written since the last sync.
+    ``base`` is the position of its first byte, ``end`` that after its last; ``unsynced``: bytes were written since the
+    last sync.
 
-    :param id: the random number that all its frames carry.
+    :param id: the random number in all its frames.
     :raises OSError: the file cannot be made.
     """
 
@@ -43,9 +41,9 @@ class ActiveSegment:
         self.unsynced = False
 
     def write(self, frames: Iterable[Frame]) -> list[int]:
-        """Add frames, and return the position of each.
+        """Append frames, and return their positions.
 
-        :raises OSError: some of the bytes could not be written.
+        :raises OSError: some bytes could not be written.
         """
         buffers: list[bytes] = []
         positions: list[int] = []
@@ -62,9 +60,9 @@ class ActiveSegment:
         return positions
 
     def sync(self) -> None:
-        """Return when all that was written outlives a power loss.
+        """Return when all written bytes survive a power loss.
 
-        :raises OSError: it may not; it must not be called again.
+        :raises OSError: some may not; do not call this again.
         """
         self._files.sync(self._descriptor)
         self.unsynced = False
@@ -75,7 +73,7 @@ class ActiveSegment:
             self._forgotten = until
 
     def checkThere(self) -> None:
-        """See that the file is still in a folder: what is written to one that was deleted is lost with the process.
+        """Check that the file was not deleted: writes to a deleted file are lost at the end of the process.
 
         :raises FileNotFoundError: it was deleted.
         """
@@ -83,9 +81,9 @@ class ActiveSegment:
             raise FileNotFoundError(ENOENT, "the journal's files were deleted")
 
     def cut(self, end: int) -> None:
-        """Take back what a group that failed left behind this position.
+        """Remove the bytes of a failed group from this position on.
 
-        :raises OSError: it is still there.
+        :raises OSError: they remain in the file.
         """
         self._files.truncate(self._descriptor, end - self.base)
 

@@ -1,8 +1,7 @@
-"""One commit: what came together while the one before it was written, and what became of it.
+"""One commit: the runs and state records that arrived during the previous commit, and its result.
 
-The reactor's thread fills it, then the writer's has it to itself, then it comes back with its last fields filled in.
-
-Notes that wait for the next commit, put together so that a thousand acknowledgements are one.
+The reactor's thread fills it, the writer's thread carries it out and fills in the result, and the reactor's thread
+reads that. State records are merged, so that a thousand acknowledgements become one.
 """
 
 from array import array
@@ -28,10 +27,10 @@ from fleximq.values.state_records import (
 
 
 class MergedStateRecords:
-    """The notes of one commit, in order, but of each queue all that was handed out is one, as is all acknowledged.
+    """The state records of one commit, in order; deliveries and acknowledgements of a queue are merged.
 
-    Only notes that open or close a queue stand between what came before and what came after them. Of a consumer group
-    the last word counts.
+    Only the opening and closing of a queue separate earlier from later records of that queue. For a consumer group only
+    the last record counts.
     """
 
     __slots__ = ("_acknowledged", "_handedOut", "_notes", "_words")
@@ -43,7 +42,7 @@ class MergedStateRecords:
         self._words: dict[str, int] = {}
 
     def add(self, note: StateRecord) -> None:
-        """Take one more; an array that is in it may be changed by its owner afterwards."""
+        """Add a state record; its array may be changed by the caller afterwards."""
         if type(note) is QueueAcknowledged:
             gathered = self._acknowledged.get(note.key)
             if gathered is None:
@@ -69,7 +68,7 @@ class MergedStateRecords:
             self._notes.append(note)
 
     def _settle(self, key: str) -> None:
-        """Put what was gathered of a queue in its place; what comes of it now comes later."""
+        """Complete the merged records of a queue; later ones are merged separately."""
         handedOut = self._handedOut.pop(key, None)
         if handedOut is not None:
             self._notes[handedOut[0]] = handedOut[1]
@@ -78,7 +77,7 @@ class MergedStateRecords:
             self._notes[acknowledged[0]] = QueueAcknowledged(key, acknowledged[1])
 
     def take(self) -> list[StateRecord]:
-        """Return all of them, once."""
+        """Return all state records; called once."""
         for key in {*self._handedOut, *self._acknowledged}:
             self._settle(key)
         return [note for note in self._notes if note is not None]
@@ -91,29 +90,29 @@ def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
 
 
 class CommitPart(Protocol):
-    """Something that becomes frames of its own."""
+    """A part of a commit with its own frames."""
 
     def frames(self) -> Sequence[Frame]:
-        """Return them, in order; called once, on the writer's thread."""
+        """Return the frames, in order; called once, on the writer's thread."""
 
 
 @dataclass(slots=True)
 class RecordsPart:
-    """Neighbouring runs, the first message of which has this offset."""
+    """Neighbouring runs; ``offset`` is that of their first message."""
 
     offset: int
     appended: list[AppendedRun] = field(default_factory=list)
 
     def frames(self) -> Sequence[Frame]:
-        """Encode them; hot, see :mod:`fleximq.journal.format.record_columns`."""
+        """Encode the runs; hot, see :mod:`fleximq.journal.format.record_columns`."""
         return encodeRecords(self.appended, self.offset)
 
 
 @dataclass(slots=True)
 class StagedRecords:
-    """Messages that nobody sees yet; ``offset`` is the one that the next message will get.
+    """Staged messages; ``offset`` is that of the next message.
 
-    ``made`` are their frames once there are any, ``positions`` where these stand once they are safe.
+    ``made`` are their frames after encoding, ``positions`` those of the committed frames.
     """
 
     query: str
@@ -125,7 +124,7 @@ class StagedRecords:
     positions: Sequence[int] = ()
 
     def frames(self) -> Sequence[Frame]:
-        """Encode them."""
+        """Encode the messages."""
         self.made = encodeStaged({"query": self.query, "batch": self.batch, "part": self.part}, self.appended)
         for frame in self.made:
             frame.baseOffset = self.offset
@@ -134,7 +133,7 @@ class StagedRecords:
 
 @dataclass(slots=True)
 class TransactionPart:
-    """A transaction, which makes what is staged visible from this offset on, or never."""
+    """A transaction that publishes staged records from this offset, or discards them."""
 
     transaction: control_frames.Transaction
     offset: int
@@ -142,16 +141,16 @@ class TransactionPart:
     time: int
 
     def frames(self) -> Sequence[Frame]:
-        """Encode it."""
+        """Encode the transaction."""
         return [control_frames.encodeTransaction(self.transaction, self.offset, self.count, self.time)]
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a restart begins with; nothing of ``snapshot`` changes any more.
+    """The state for a restart; ``snapshot`` does not change any more.
 
-    ``committed`` has the last batch of each query, ``clientIds`` is the first client id that was never given out (0:
-    none was), ``offset`` the one that the next message will get.
+    ``committed`` has the last batch of each query, ``clientIds`` is the first client id that was never assigned (0:
+    none was), ``offset`` that of the next message.
     """
 
     snapshot: Any
@@ -161,9 +160,9 @@ class Snapshot:
     time: int
 
     def frames(self, replay: int, clean: bool) -> Iterator[Frame]:
-        """Encode the checkpoint, and what has to be said again behind the place where replay begins.
+        """Encode the checkpoint, preceded by the reserved client ids.
 
-        :param replay: the position of the first frame of which the snapshot knows nothing.
+        :param replay: the position of the first frame that the snapshot does not cover.
         """
         if self.clientIds:
             yield encodeNotes([ClientIdsReserved(self.clientIds)], self.offset, self.time)
@@ -174,14 +173,14 @@ class Snapshot:
 
 @dataclass(slots=True)
 class SegmentOpening:
-    """The beginning of a new segment; ``first`` is where numbering stood, which may go on further up."""
+    """The beginning of a new segment; ``first`` is the next offset before a possible gap."""
 
     journal: str
     snapshot: Snapshot
     first: int
 
     def frames(self, position: int) -> Iterator[Frame]:
-        """Encode what stands at the beginning of the segment with this position."""
+        """Encode the first frames of the segment at this position."""
         offset, time = self.snapshot.offset, self.snapshot.time
         yield control_frames.encodeSegment(control_frames.SegmentStart(self.journal, time), self.first)
         if self.first != offset:
@@ -189,18 +188,18 @@ class SegmentOpening:
         yield from self.snapshot.frames(position, clean=False)
 
 
-#: What to call, with which offset, and how many messages are out then; an offset of -1: call without arguments.
+#: A callback, its offset, and the number of its messages; an offset of -1: call it without arguments.
 Call = tuple[Callable[..., None], int, int]
 
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """``last`` is the number of the last run in it, ``next`` the offset behind its last message, ``size`` its bytes.
+    """``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes.
 
-    ``calls`` are empty if there are only state records, for which nobody waits. ``opening``: it goes into a new
-    segment. ``closing``: behind it the journal is closed. After it was carried out ``written`` has every frame with its
-    position, ``end`` is the position behind them, ``length`` that of the segment, ``seconds`` how long it took, and
-    ``begun`` its position and id where it is new; or ``reason`` says why nothing of this may be believed.
+    ``calls`` is empty if it contains only state records, which nothing waits for. ``opening``: it begins a new segment.
+    ``closing``: it is the last of the journal. The writer fills in ``written``, every frame with its position; ``end``,
+    the position after them; ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new
+    segment. Or ``reason``: the commit failed, and none of it is valid.
     """
 
     last: int
@@ -222,7 +221,7 @@ class Commit:
     error: Exception | None = None
 
     def frames(self, position: int) -> list[Frame]:
-        """Encode all that is in it, to be written from this position on."""
+        """Encode the content of the commit, to be written from this position."""
         frames: list[Frame] = []
         if self.opening is not None:
             frames += self.opening.frames(position)

@@ -1,10 +1,9 @@
-"""Group commit, as the reactor's thread sees it: what comes in while one commit is written becomes the next.
+"""Group commit on the reactor's thread: the runs that arrive during one commit form the next.
 
-Hot: :meth:`GroupCommit.append` is called for every run. It costs about 3 us beside what the source needs to take the
-payloads out of the run; with all that the writer does, runs of 1,000 payloads of 100 bytes cost 0.2 us of computing a
-record, of which 0.12 us are on the reactor's thread (CPython 3.11, one core). In the tries that led here, encoding on
-the reactor's thread instead of the writer's was clearly slower, and handing over at the end of a turn instead of at
-once made no difference that showed.
+Hot: :meth:`GroupCommit.append` is called for every run. It costs about 3 us, plus the time in which the source extracts
+the payloads of the run; including the writer, runs of 1,000 payloads of 100 bytes cost 0.2 us of computing a record, of
+which 0.12 us are on the reactor's thread (CPython 3.11, one core). In experiments, encoding on the reactor's thread was
+clearly slower than on the writer's, and starting a commit at the end of a reactor turn made no visible difference.
 """
 
 from collections.abc import Callable
@@ -18,25 +17,25 @@ from fleximq.journal.writing.writer_thread import CommitWriter, Worker, reasonOf
 from fleximq.values.records import dialectCode, runOf
 from fleximq.values.state_records import StateRecord
 
-#: For so many seconds notes wait for messages to be written with, unless somebody waits for them.
+#: State records wait this many seconds for a commit with messages.
 STATE_RECORDS_WAIT = 0.005
-#: What a record takes in a frame beside its header and payload, about.
+#: Approximate bytes of a record in a frame, without header and payload.
 _RECORD_BYTES = 28
 
 
 class GroupCommit:
-    """Collects, hands over, and says in order what became of each run.
+    """Collects runs, starts commits, and reports the result of each run in order.
 
-    ``end`` is the offset behind the last message that somebody was told of, ``next`` the one that the next gets.
-    ``readOnly`` is the reason why nothing is taken, None while all is well.
+    ``end`` is the offset after the last reported message, ``next`` that of the next appended one. ``readOnly`` is the
+    reason why appends are refused, None in normal operation.
 
     :param now: microseconds since 1970.
-    :param crowdedAt: bytes that may wait before ``overloaded`` is True.
-    :param settled: is given each commit that is safe, before anybody is told of it.
-    :param failed: is given the first one that is not.
+    :param overloadedAt: ``overloaded`` is True while more bytes than this wait.
+    :param settled: called with each successful commit, before its callbacks.
+    :param failed: called with the first failed commit.
     :param rollDue: tells whether the next commit should begin a new segment.
     :param open: returns the beginning of that segment, or None if it cannot be made now.
-    :param onError: is given what somebody who was told raised.
+    :param onError: called with the exceptions of callbacks.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class GroupCommit:
         *,
         now: Callable[[], int],
         next: int,
-        crowdedAt: int,
+        overloadedAt: int,
         settled: Callable[[Commit], None],
         failed: Callable[[Commit], None],
         rollDue: Callable[[], bool],
@@ -56,7 +55,7 @@ class GroupCommit:
         self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
         self._now = now
-        self._crowdedAt = crowdedAt
+        self._overloadedAt = overloadedAt
         self._settled = settled
         self._failed = failed
         self._rollDue = rollDue
@@ -72,11 +71,11 @@ class GroupCommit:
         self._telling: Commit | None = None
 
     def begin(self, log: CommitWriter, worker: Worker) -> None:
-        """Take what is appended from now on, and have it written by this log where this worker works."""
+        """Accept runs from now on; the worker runs the commits of this log."""
         self._log, self._worker = log, worker
         self.readOnly = None
 
-    # -- what comes in -----------------------------------------------------------------------------
+    # -- appending ---------------------------------------------------------------------------------
 
     def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
         """See :class:`fleximq.interfaces.IJournal`."""
@@ -96,9 +95,9 @@ class GroupCommit:
     def add(
         self, part: CommitPart, offset: int, count: int, size: int, committed: Callable[[int, str | None], None]
     ) -> int:
-        """Keep something that is no run, with so many messages from this offset on.
+        """Append a part other than a run, with ``count`` messages from this offset.
 
-        :raises NotKept: nothing can be kept now.
+        :raises NotKept: the journal accepts nothing at present.
         """
         if self.readOnly is not None:
             raise NotKept(self.readOnly, range(count))
@@ -113,14 +112,16 @@ class GroupCommit:
         pending.next = self.next
         pending.size += size
         self._bytes += size
-        if self._bytes > self._crowdedAt:
+        if self._bytes > self._overloadedAt:
             self.overloaded = True
         if self._writing is None:
             self.handOver()
         return self.appended
 
     def appendState(self, event: StateRecord) -> None:
-        """See :class:`fleximq.interfaces.IJournal`; while nothing can be kept a later checkpoint says it all."""
+        """See :class:`fleximq.interfaces.IJournal`; after a fault the record is ignored, since the next checkpoint
+        covers it.
+        """
         if self.readOnly is None:
             pending = self._pending
             if pending.noted is None:
@@ -160,21 +161,21 @@ class GroupCommit:
 
     @property
     def waiting(self) -> int:
-        """The bytes that are not committed yet, about."""
+        """The approximate number of uncommitted bytes."""
         return self._bytes
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits, is written or being told."""
+        """Whether no commit is pending, being written or being reported."""
         pending = self._pending
         return not (pending.calls or pending.noted or self._writing or self._telling)
 
     # -- handing over ------------------------------------------------------------------------------
 
     def handOver(self, notes: bool = False) -> None:
-        """Let what waits be written, if nothing else is.
+        """Start the pending commit, unless one is being written.
 
-        :param notes: even if there are only notes, for which nobody waits.
+        :param notes: also if it has only state records.
         """
         pending = self._pending
         if self._writing is not None or self.readOnly is not None or self._worker is None or self._opening:
@@ -188,10 +189,10 @@ class GroupCommit:
             return
         if self._rollDue():
             if self._telling is not None:
-                # What a roll's snapshot says is what all were told; in the middle of that it has to wait.
+                # A snapshot contains exactly the reported commits, so it must not be made while one is being reported.
                 return
             if pending.opening is None:
-                # Whoever is asked for a snapshot may note something meanwhile, which comes behind it.
+                # Making the snapshot may append state records, which must not start another commit.
                 self._opening = True
                 try:
                     pending.opening = self._open()
@@ -212,34 +213,37 @@ class GroupCommit:
         self._worker.hand(partial(log.carryOut, commit), partial(self._done, commit))
 
     def roll(self) -> None:
-        """Let there be a next commit, even if there is nothing to write, so that a segment that is due can begin."""
+        """Make a commit, even without content, so that a due segment can begin."""
         self._pending.calls.append((lambda: None, -1, 0))
         self.handOver()
 
     def openSegment(self, opening: SegmentOpening, told: Callable[[str | None], None]) -> None:
-        """Take things again after a fault: the next commit begins a new segment. Gives None, or the new reason."""
+        """Accept runs again after a fault; the next commit begins a new segment.
+
+        ``told`` is called with None, or with the new reason.
+        """
         self.readOnly = None
         self._faulty = False
         self.next = self._pending.next = opening.snapshot.offset
         pending = self._pending
         pending.opening = opening
-        # What is read back now ends here, though nobody was told of a message with the offset before.
+        # Reads end here from now on, although the message before this offset was never reported.
         pending.calls.append((lambda offset, reason: told(reason), opening.snapshot.offset, 0))
         self.appended = pending.last = self.appended + 1
         self.handOver()
 
     def closeWith(self, snapshot: Snapshot) -> None:
-        """Let the last commit end with this checkpoint, and take nothing behind it."""
+        """End the last commit with this checkpoint, and refuse later runs."""
         self._pending.closing = snapshot
         self.roll()
         self.stop()
 
     def stop(self) -> None:
-        """Take nothing any more."""
+        """Refuse later runs."""
         if self.readOnly is None:
             self.readOnly = "the broker stops"
 
-    # -- what came of it ---------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------
 
     def _done(self, commit: Commit) -> None:
         self._writing = None
@@ -249,23 +253,25 @@ class GroupCommit:
         try:
             self._settled(commit)
         except Exception as error:
-            # It is on disk, but nobody could find it there.
+            # It is on disk, but reads would not find it.
             commit.error, commit.reason = error, reasonOf(error)
             self.refuse(commit.reason, commit)
             return
         self._bytes -= commit.size
         self._telling = commit
         if self._pending.calls:
-            self.handOver()  # the disk is busy again while we tell
+            # The next commit is written while this one is reported.
+            self.handOver()
         self._tell(commit, None)
         if self.overloaded:
             self._makeRoom()
         self.handOver()
 
     def refuse(self, reason: str, commit: Commit | None = None) -> None:
-        """Take nothing any more, and say so to all who wait: those of a failed commit, then those behind it.
+        """Refuse later runs, and report the reason for all pending ones: those of the failed commit, then the later
+        ones.
 
-        Without a commit it was something in between that failed; then the commit that is being written fails next.
+        Without a commit, a sync between commits has failed; the commit being written fails next.
         """
         if self.readOnly is None:
             self.readOnly = reason
@@ -300,7 +306,7 @@ class GroupCommit:
         self._telling = None
 
     def _makeRoom(self) -> None:
-        if not self.overloaded or self._bytes > self._crowdedAt:
+        if not self.overloaded or self._bytes > self._overloadedAt:
             return
         self.overloaded = False
         waiting, self._room = self._room, []
@@ -315,10 +321,10 @@ class GroupCommit:
 
 
 def appendedOf(envelope: Any, body: Any, count: int, now: int) -> AppendedRun:
-    """Return a run as it is encoded.
+    """Return a run in the form for encoding.
 
-    :raises NotKept: a name in it cannot be written as UTF-8.
-    :raises ValueError: its source finds another number of messages than there are.
+    :raises NotKept: a name cannot be encoded as UTF-8.
+    :raises ValueError: its source returned another number of messages than ``count``.
     """
     source = envelope.source
     run = source.run(body) if hasattr(source, "run") else runOf(source.messages(body))
@@ -338,7 +344,7 @@ def _checkNames(topic: str, name: str, count: int) -> None:
 
 
 def sizeOf(appended: AppendedRun) -> int:
-    """Return about how many bytes a run takes in the journal."""
+    """Return the approximate size of a run in the journal, in bytes."""
     headers, payloads, _ = appended.run
     count = len(payloads)
     size = sum(map(len, payloads)) + _RECORD_BYTES * count

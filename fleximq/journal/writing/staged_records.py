@@ -1,4 +1,4 @@
-"""What is staged for a pipeline's sink, and the transactions that publish it once for each query and batch."""
+"""Staged records of a pipeline's sink, and the transactions that publish them once per query and batch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,19 +10,19 @@ from fleximq.journal.format.control_frames import CommittedBatch, Transaction
 from fleximq.journal.writing.commit import Commit, StagedRecords, TransactionPart
 from fleximq.journal.writing.group_commit import GroupCommit, appendedOf, sizeOf
 
-#: What was staged so long ago, in microseconds, is forgotten.
+#: Staged records expire after this time, in microseconds.
 STAGED_LIFE = 24 * 3600 * 1_000_000
-#: So often, in microseconds, it is looked for such: there may be a hundred thousand portions of one batch.
+#: The interval of the search for expired records, in microseconds: one batch may have a hundred thousand staged frames.
 _LOOK = 60 * 1_000_000
-#: About what a transaction takes for each position in it.
+#: Approximate bytes of a transaction for each of its positions.
 _POSITION_BYTES = 9
 
 
 class StagingArea:
-    """Stages, commits and aborts.
+    """Stages, commits and aborts records.
 
-    :param committed: the last batch, its first offset and its count by query, as they were found.
-    :param segments: knows what is staged and was neither committed nor aborted.
+    :param committed: the last batch, its first offset and its count by query, from recovery.
+    :param segments: has the staged frames that were neither committed nor aborted.
     :param now: microseconds since 1970.
     """
 
@@ -42,7 +42,7 @@ class StagingArea:
 
     @property
     def committed(self) -> tuple[CommittedBatch, ...]:
-        """What a checkpoint has to hold: only what is safe already."""
+        """The committed batches for a checkpoint."""
         return tuple(self._committed.values())
 
     def stage(
@@ -70,7 +70,7 @@ class StagingArea:
     ) -> None:
         """See :class:`fleximq.interfaces.IJournal`.
 
-        :raises NotKept: nothing can be kept now.
+        :raises NotKept: the journal accepts nothing at present.
         """
         if self._group.readOnly is not None:
             raise NotKept(self._group.readOnly)
@@ -110,7 +110,7 @@ class StagingArea:
         self._group.whenCommitted(told)
 
     def _framesOf(self, query: str, batch: int, tokens: Sequence[str]) -> list[StagedBlock] | str:
-        """Return what these tokens stand for, or why that cannot be."""
+        """Return the staged frames of these tokens, or the reason why they are invalid."""
         known = {str(frame.position): frame for frame in self._segments.staged()}
         frames = []
         for token in tokens:
@@ -122,7 +122,7 @@ class StagingArea:
         return frames
 
     def abort(self, query: str, batch: int) -> None:
-        """See :class:`fleximq.interfaces.IJournal`; nothing happens to a batch that was committed."""
+        """See :class:`fleximq.interfaces.IJournal`; a committed batch is not changed."""
         last = self._onTheirWay.get(query) or self._committed.get(query)
         if self._group.readOnly is not None or (last is not None and last.batch == batch):
             return
@@ -132,12 +132,12 @@ class StagingArea:
             self._group.add(part, self._group.next, 0, _POSITION_BYTES * len(positions), lambda offset, reason: None)
 
     def topics(self, query: str, batch: int) -> set[str]:
-        """Return the topics of what is staged for a batch."""
+        """Return the topics of a batch's staged records."""
         mine = (each for each in self._segments.staged() if (each.query, each.batch) == (query, batch))
         return {name for each in mine for name in each.tally}
 
     def expire(self) -> None:
-        """Forget what was staged more than 24 hours ago; about, for it is looked for that once a minute."""
+        """Discard records that were staged more than 24 hours ago; they are searched once a minute."""
         now = self._now()
         if self._look <= now < self._look + _LOOK:
             return
@@ -147,7 +147,7 @@ class StagingArea:
 
     @staticmethod
     def settle(commit: Commit) -> None:
-        """Let what was staged in a commit know its positions."""
+        """Give the staged records of a commit their positions."""
         for part in commit.parts:
             if isinstance(part, StagedRecords):
                 made = set(map(id, part.made))

@@ -1,7 +1,7 @@
-"""The writer: carries out one commit after the other, on a thread of its own.
+"""Writes one commit after the other, on its own thread.
 
-A commit is one group of frames, written at once and, as ``fsync`` says, synced once. After the first error nothing is
-written or synced any more until :meth:`CommitWriter.reopen`: every later commit is refused for the same reason.
+A commit is one group of frames, written at once and synced once, according to ``fsync``. After the first error nothing
+is written or synced until :meth:`CommitWriter.reopen`: every later commit is refused for the same reason.
 """
 
 import time
@@ -19,11 +19,11 @@ from fleximq.journal.writing.commit import Commit
 
 
 class CommitWriter:
-    """The end of the journal, as the thread that writes sees it. Not safe for two threads at once.
+    """The end of the journal on the writer's thread. Not for concurrent use.
 
-    :param end: the position behind the last whole frame; the first commit has to open a segment there.
+    :param end: the position after the last valid frame; the first commit must open a segment there.
     :param randomId: returns 64 random bits.
-    :param seconds: a clock that never goes back.
+    :param seconds: a monotonic clock.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class CommitWriter:
     # -- commits -----------------------------------------------------------------------------------
 
     def carryOut(self, commit: Commit) -> None:
-        """Write a commit and fill in what became of it. Nothing raises."""
+        """Write a commit and fill in its result. Never raises."""
         if self._broken is not None:
             commit.reason = self._broken
             return
@@ -76,7 +76,7 @@ class CommitWriter:
         commit.length = segment.end - segment.base
 
     def _roll(self, commit: Commit) -> None:
-        """Begin a new segment behind the present one, of which all is on disk first."""
+        """Begin a new segment after a sync of the present one."""
         if self._segment is not None and self._segment.unsynced:
             self._segment.sync()
         segment = ActiveSegment(self._files, self._folder, self._end, self._randomId())
@@ -96,7 +96,7 @@ class CommitWriter:
             self._sealed = None
 
     def look(self) -> str | None:
-        """See that the file that is written is still there; return the reason if it is not, and write no more."""
+        """Check that the active file exists; if not, return the reason and refuse later commits."""
         if self._broken is None and self._segment is not None:
             try:
                 self._segment.checkThere()
@@ -108,11 +108,11 @@ class CommitWriter:
 
     @property
     def wait(self) -> float | None:
-        """The seconds until :meth:`syncDue` should be called; None: no need."""
+        """The seconds until :meth:`syncDue` should be called; None: not needed."""
         return None if self._due is None else max(0.0, self._due - self._seconds())
 
     def syncDue(self) -> str | None:
-        """Sync if it is time to; return the reason if that failed."""
+        """Sync if it is due; return the reason of a failure."""
         if self._due is None or self._segment is None or self._seconds() < self._due:
             return None
         self._due = None
@@ -125,7 +125,7 @@ class CommitWriter:
     # -- faults ------------------------------------------------------------------------------------
 
     def _break(self, error: Exception) -> str:
-        """Write and sync nothing any more; take back what nobody was told of, as far as the disk lets us."""
+        """Refuse later writes and syncs; remove the unreported bytes, if the disk allows it."""
         self._broken = reasonOf(error)
         self._due = None
         segment = self._segment
@@ -138,11 +138,11 @@ class CommitWriter:
         return self._broken
 
     def reopen(self, verify: Callable[[int], int]) -> str | None:
-        """Leave the file that failed, see what is on disk, and be ready for a commit that opens a segment.
+        """Close the failed file, verify the data on disk, and accept a commit that opens a segment.
 
-        :param verify: cuts the journal at the position it is given, or at the last whole frame before it, and returns
-            that position; raises what says that it cannot.
-        :returns: the reason why that cannot be, None if all is well.
+        :param verify: cuts the journal at the given position, or at the last valid frame before it, and returns that
+            position; raises the reason of a failure.
+        :returns: the reason of a failure, None after success.
         """
         self.close()
         try:
@@ -157,7 +157,7 @@ class CommitWriter:
         return self._broken
 
     def close(self) -> None:
-        """Close the file as it is."""
+        """Close the file, unchanged."""
         segments = self._segment, self._sealed
         self._segment = self._sealed = self._due = None
         for segment in segments:
@@ -167,36 +167,36 @@ class CommitWriter:
 
 
 def reasonOf(error: Exception) -> str:
-    """Return why something failed, in the system's words where they are all there is to say."""
+    """Return the reason of a failure; for errors of the system its own text."""
     if isinstance(error, OSError) and error.strerror:
         return errorText(error)
     return str(error) or type(error).__name__
 
 
 class Worker(Protocol):
-    """Where work is done that may wait for the disk."""
+    """Runs work that may wait for the disk."""
 
     def start(self) -> None:
-        """Be ready."""
+        """Start."""
 
     def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Do the work, later or elsewhere, one after the other; then let ``done`` be called by :meth:`drain`."""
+        """Run the work, later or on another thread, in order; :meth:`drain` then calls ``done``."""
 
     def remind(self, seconds: float, call: Callable[[], None]) -> None:
-        """Let it be called by :meth:`drain` after that time."""
+        """Have :meth:`drain` call this after a delay."""
 
     def drain(self, seconds: float = 0.0) -> bool:
-        """Call what is due of ``done``, waiting so long for the first; False if there was none."""
+        """Call the ``done`` of finished work, waiting up to ``seconds`` for the first; False if there was none."""
 
     def stop(self, seconds: float) -> bool:
-        """End when all work is done; False if it was not within this time."""
+        """End after all work; False if it takes longer than ``seconds``."""
 
 
 class WriterThread:
-    """A thread that does what it is handed and looks after the log's syncs in between.
+    """A thread that runs the given work, and the log's syncs in between.
 
     :param callFromThread: runs a function on the reactor's thread.
-    :param failed: is called there with the reason when a sync in between failed.
+    :param failed: called there with the reason of a failed sync between commits.
     """
 
     def __init__(self, log: CommitWriter, callFromThread: Callable[..., object], failed: Callable[[str], None]) -> None:

@@ -78,7 +78,7 @@ class ConnectionLimit:
         #: Number of connections closed at once.
         self.refused = 0
         self._open = 0
-        self._there: Counter[Hashable] = Counter()
+        self._perAddress: Counter[Hashable] = Counter()
         self._suppressed: Counter[str] = Counter()
         self._quietUntil = 0.0
 
@@ -111,28 +111,28 @@ class ConnectionLimit:
 
     def enterFrom(self, address: object) -> Callable[[], None] | None:
         """Count a connection by its address alone; return a function that uncounts it, None if it exceeds a limit."""
-        place = addressKey(address)
-        if place is None:
+        key = addressKey(address)
+        if key is None:
             return _nothing
-        if self._flapping.waits(place):
+        if self._flapping.waits(key):
             self._refuse(FLAPS, address)
-        elif self._there[place] >= self.limits.clientsPerAddress:
+        elif self._perAddress[key] >= self.limits.clientsPerAddress:
             self._refuse(TOO_MANY_THERE, address)
-        elif not self._connects.passes(place, self._clock.seconds()):
+        elif not self._connects.passes(key, self._clock.seconds()):
             self._refuse(TOO_OFTEN, address)
         else:
-            self._there[place] += 1
-            return partial(self._leaveFrom, place)
+            self._perAddress[key] += 1
+            return partial(self._leaveFrom, key)
         return None
 
     def _leave(self, leaveFrom: Callable[[], None]) -> None:
         self._open -= 1
         leaveFrom()
 
-    def _leaveFrom(self, place: Hashable) -> None:
-        self._there[place] -= 1
-        if not self._there[place]:
-            del self._there[place]
+    def _leaveFrom(self, key: Hashable) -> None:
+        self._perAddress[key] -= 1
+        if not self._perAddress[key]:
+            del self._perAddress[key]
 
     def _refuse(self, reason: CountedEvent, address: object) -> None:
         self.refused += 1

@@ -94,12 +94,12 @@ class ListenerFactory:
         streams = {} if listen.onlyWebSockets else dialects.streams
         if listen.dialect is not None and listen.dialect in streams and not dialects.webSockets:
             return streams[listen.dialect]
-        door = None if listen.isStdio else self._door(dialects, listen)
-        if door is not None and not streams:
-            return door
-        return SniffingFactory(streams, door, self.reactor, self.deadline, self.counted, dialects.claims)
+        router = None if listen.isStdio else self._router(dialects, listen)
+        if router is not None and not streams:
+            return router
+        return SniffingFactory(streams, router, self.reactor, self.deadline, self.counted, dialects.claims)
 
-    def _door(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
+    def _router(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
         site = self.site(dialects.ways)
         return RequestRouterFactory(
             dialects.webSockets,

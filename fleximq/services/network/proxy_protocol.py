@@ -113,7 +113,9 @@ class ProxiedProtocol(Handover):
     def _tooSlow(self) -> None:
         self._timer = None
         self.factory.counted(SILENT, 1)
-        _log.debug("{peer}: nothing came through the proxy in time", peer=peerAddress(self._peer()))
+        _log.debug(
+            "{peer}: no input arrived through the proxy before the handshake deadline", peer=peerAddress(self._peer())
+        )
         self._endAll()
 
 
@@ -145,9 +147,9 @@ class ProxiedFactory(Factory[ProxiedProtocol]):
 
     def buildProtocol(self, addr: IAddress | None) -> ProxiedProtocol:
         """Return a protocol for a connection of the proxy."""
-        door = ProxiedProtocol()
-        door.factory = self
-        return door
+        protocol = ProxiedProtocol()
+        protocol.factory = self
+        return protocol
 
     def startFactory(self) -> None:
         """Start the inner factory with the first port."""

@@ -19,7 +19,7 @@ from fleximq.services.network.listeners import ListenerService
 _log = Logger("fleximq.services.notify_socket")
 
 #: Timeout for sending, in seconds, if the manager does not read.
-PATIENCE = 1.0
+TIMEOUT = 1.0
 
 
 class NotifySocket:
@@ -39,35 +39,37 @@ class NotifySocket:
 
     def ready(self, status: str) -> None:
         """Report that the broker is ready, after its start or after :meth:`reloading`."""
-        self.tell(f"READY=1\nSTATUS={status}")
+        self.send(f"READY=1\nSTATUS={status}")
 
     def reloading(self, status: str) -> None:
         """Report a reload; :meth:`ready` must follow."""
-        self.tell(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}\nSTATUS={status}")
+        self.send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}\nSTATUS={status}")
 
     def stopping(self, status: str) -> None:
         """Report that the broker stops."""
-        self.tell(f"STOPPING=1\nSTATUS={status}")
+        self.send(f"STOPPING=1\nSTATUS={status}")
 
     def status(self, status: str) -> None:
         """Send a line of status text; ``systemctl status`` shows it."""
-        self.tell(f"STATUS={status}")
+        self.send(f"STATUS={status}")
 
     def alive(self) -> None:
         """Feed the watchdog."""
-        self.tell("WATCHDOG=1")
+        self.send("WATCHDOG=1")
 
-    def tell(self, state: str) -> None:
+    def send(self, state: str) -> None:
         """Send assignments, one per line."""
         if not self._address:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as telling:
-                telling.settimeout(PATIENCE)
+                telling.settimeout(TIMEOUT)
                 telling.sendto(state.encode(), self._address)
         except OSError as error:
             _log.warn(
-                "The service manager cannot be told {state}: {reason}", state=state.partition("\n")[0], reason=error
+                "The service manager cannot be notified of {state}: {reason}",
+                state=state.partition("\n")[0],
+                reason=error,
             )
 
 

@@ -58,9 +58,9 @@ class SignalService(Service):
         super().startService()
         self._take()
         self._onSignal(signal.SIGHUP, self._hungUp)
-        taker = self._onSignal(signal.SIGUSR2, self._nothingToOpen)
-        if taker not in (None, signal.SIG_DFL):  # the journal's handler; the default one would end the process
-            self._onSignal(signal.SIGUSR2, taker)
+        journalHandler = self._onSignal(signal.SIGUSR2, self._nothingToOpen)
+        if journalHandler not in (None, signal.SIG_DFL):  # the journal's handler; the default one would end the process
+            self._onSignal(signal.SIGUSR2, journalHandler)
         self._reactor.addSystemEventTrigger("before", "startup", self._mask, signal.SIG_BLOCK, STOP)
         self._reactor.callWhenRunning(self._begin)
 
@@ -73,7 +73,7 @@ class SignalService(Service):
         self._mask(signal.SIG_UNBLOCK, STOP)
 
     def _nothingToOpen(self, *ignored: object) -> None:
-        self._reactor.callFromThread(_log.warn, "Received SIGUSR2, but there is no journal to open again")
+        self._reactor.callFromThread(_log.warn, "Received SIGUSR2, but no journal is configured")
 
     def _hungUp(self, *ignored: object) -> None:
         self._reactor.callFromThread(self._reloadIfRunning)  # a signal may arrive at any point in the code

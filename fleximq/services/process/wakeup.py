@@ -78,4 +78,4 @@ class Wakeup:
             try:
                 function(*arguments)
             except Exception:
-                _log.failure("what another thread asked for failed")
+                _log.failure("a call from another thread failed")

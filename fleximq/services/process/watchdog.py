@@ -31,10 +31,10 @@ def watchdogInterval(environment: Mapping[str, str], process: int | None = None)
     if meant and meant != str(os.getpid() if process is None else process):
         return None
     try:
-        patience = int(environment.get("WATCHDOG_USEC", ""))
+        timeout = int(environment.get("WATCHDOG_USEC", ""))
     except ValueError:
         return None
-    return patience / 1e6 * INTERVAL_SHARE if patience > 0 else None
+    return timeout / 1e6 * INTERVAL_SHARE if timeout > 0 else None
 
 
 class WatchdogService(Service):

@@ -12,7 +12,7 @@ from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import InvalidTopic
 from tests.broker.parts import AsMessages, Collector
 
-#: Pattern, names that match, names that do not (docs/dialects.rst, "Topics").
+#: Pattern, names that match, names that do not (docs/reference/dialects.rst, "Topics").
 MATCHES = [
     ("*", "a ** # * a* a$", "a.b a/b a. . /x $a $ $sys/x"),
     ("#", "a a.b a/b/c a. .a /", "$ $a $sys/clients/joined"),

@@ -247,7 +247,7 @@ class CrowdedTests(GroupCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.made = self.make(crowdedAt=100)
+        self.made = self.make(overloadedAt=100)
 
     def test_mark(self) -> None:
         """Over the mark it is crowded until enough was written; then who waits is called."""

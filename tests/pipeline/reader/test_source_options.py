@@ -125,11 +125,11 @@ class SourceOptionsTests(SynchronousTestCase):
 
 
 class DocumentedTests(SynchronousTestCase):
-    """What docs/pipeline.rst says of them."""
+    """What docs/reference/pipeline.rst says of them."""
 
     def test_all(self) -> None:
         """Every option has its place there, and every column."""
-        page = (Path(__file__).parents[3] / "docs" / "pipeline.rst").read_text()
+        page = (Path(__file__).parents[3] / "docs" / "reference" / "pipeline.rst").read_text()
         for name in [*(_KNOWN - {"paths"}), *COLUMNS]:
             self.assertIn(f"``{name}``", page)
 

@@ -24,7 +24,7 @@ class Told(NotifySocket):
         super().__init__({})
         self.lines: list[str] = []
 
-    def tell(self, state: str) -> None:
+    def send(self, state: str) -> None:
         """Note it."""
         self.lines += state.split("\n")
 

@@ -92,7 +92,7 @@ class SignalServiceTests(SynchronousTestCase):
         globalLogPublisher.addObserver(said.append)
         self.addCleanup(globalLogPublisher.removeObserver, said.append)
         self.taken[signal.SIGUSR2](signal.SIGUSR2, None)
-        self.assertIn("Received SIGUSR2, but there is no journal to open again", map(formatEvent, said))
+        self.assertIn("Received SIGUSR2, but no journal is configured", map(formatEvent, said))
         self.assertEqual((self.reactor.stops, self.killed), (0, []))
 
     def test_journal(self) -> None:
